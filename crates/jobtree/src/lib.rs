@@ -1,0 +1,4 @@
+//! One job system, from a nanosecond fork to an overnight batch.
+#![forbid(unsafe_code)]
+
+pub use jobtree_pool::*;

@@ -1,0 +1,162 @@
+//! The one engine behind all loops: cut, go through, share on request, combine.
+//!
+//! A loop first forks a few times, so that every worker can get a piece: a fork costs next to nothing, and the
+//! outermost one wakes whoever sleeps. Then each worker goes through its piece in blocks ([`Blocks`](crate::grain::Blocks)), with nothing
+//! between the items of a block, so that the compiler can do with it what it does with any loop. After each block it
+//! looks whether somebody has asked for work ([`Worker::wants_work`], one load), and if so halves what is left. So
+//! the number of pieces depends on what the workers need and not on the number of items, and on one worker the
+//! loop is a plain loop.
+
+use jobtree_pool::Worker;
+
+use crate::grain::Grain;
+
+/// Something that can be cut in two.
+pub(crate) trait Splittable: Sized + Send {
+    /// How many items there are.
+    fn item_count(&self) -> usize;
+
+    /// The first `index` items, and the others. `index` is at most the length.
+    fn cut_at(self, index: usize) -> (Self, Self);
+}
+
+/// What is done with the items, and with what comes out.
+pub(crate) trait Body<P>: Sync {
+    /// What comes out of a piece.
+    type State: Send;
+
+    /// A block is no longer than this. Shorter for loops that may end early.
+    const LONGEST_BLOCK: usize = 4096;
+
+    /// Whether the loop may well end after a few items. Then it goes through some before it is shared at all, so that
+    /// nobody is woken for nothing.
+    const MAY_END_SOON: bool = false;
+
+    /// What comes out of no items.
+    fn start(&self) -> Self::State;
+
+    /// Goes through the items of `block`, which follow those that `state` comes from. `position` is that of the
+    /// first one in the whole.
+    fn feed(&self, state: Self::State, position: usize, block: P) -> Self::State;
+
+    /// What comes out of two pieces, one after the other.
+    fn combine(&self, left: Self::State, right: Self::State) -> Self::State;
+
+    /// Whether the items from `position` on need not be looked at.
+    #[inline(always)]
+    fn can_skip(&self, position: usize) -> bool {
+        let _ = position;
+        false
+    }
+}
+
+/// Runs a loop on the current pool.
+pub(crate) fn drive<P, B>(items: P, grain: Grain, body: &B) -> B::State
+where
+    P: Splittable,
+    B: Body<P>,
+{
+    jobtree_pool::with_worker(move |worker| drive_on(worker, items, grain, body))
+}
+
+/// Runs a loop on the pool of `worker`.
+pub(crate) fn drive_on<P, B>(worker: &Worker, items: P, grain: Grain, body: &B) -> B::State
+where
+    P: Splittable,
+    B: Body<P>,
+{
+    let workers = worker.workers();
+    let drive = Drive {
+        body,
+        grain,
+        alone: workers == 1,
+    };
+    if drive.alone {
+        return drive.go_through(worker, items, 0);
+    }
+    // Every worker gets a piece, and one more is there for whoever is first to end.
+    let halvings = workers.next_power_of_two().ilog2() + 1;
+    if B::MAY_END_SOON {
+        drive.look_ahead(worker, items, halvings)
+    } else {
+        drive.cut(worker, items, 0, halvings)
+    }
+}
+
+struct Drive<'a, B> {
+    body: &'a B,
+    grain: Grain,
+    /// Nobody will ever ask for work, so there is no need to look.
+    alone: bool,
+}
+
+impl<B> Drive<'_, B> {
+    /// Goes through a small part of the items before it shares the rest.
+    fn look_ahead<P>(&self, worker: &Worker, items: P, halvings: u32) -> B::State
+    where
+        P: Splittable,
+        B: Body<P>,
+    {
+        // A sixteenth of what one worker has to do: so little that it does not matter how long an item takes.
+        let ahead_len = (items.item_count() >> (halvings + 3)).min(1024);
+        let (ahead, rest) = items.cut_at(ahead_len);
+        let ahead = self.go_through(worker, ahead, 0);
+        if self.body.can_skip(ahead_len) {
+            return ahead;
+        }
+        let rest = self.cut(worker, rest, ahead_len, halvings);
+        self.body.combine(ahead, rest)
+    }
+
+    /// Forks until there are enough pieces.
+    fn cut<P>(&self, worker: &Worker, items: P, position: usize, halvings: u32) -> B::State
+    where
+        P: Splittable,
+        B: Body<P>,
+    {
+        let half = items.item_count() / 2;
+        if halvings == 0 || half < self.grain.least() || self.body.can_skip(position) {
+            return self.go_through(worker, items, position);
+        }
+        let (left, right) = items.cut_at(half);
+        let (left, right) = worker.join(
+            |worker| self.cut(worker, left, position, halvings - 1),
+            |worker| self.cut(worker, right, position + half, halvings - 1),
+        );
+        self.body.combine(left, right)
+    }
+
+    /// Goes through a piece block by block, and shares what is left of it if somebody asks.
+    fn go_through<P>(&self, worker: &Worker, items: P, position: usize) -> B::State
+    where
+        P: Splittable,
+        B: Body<P>,
+    {
+        let blocks = self.grain.blocks(items.item_count(), B::LONGEST_BLOCK);
+        let mut state = self.body.start();
+        let mut position = position;
+        let mut rest = items;
+        while rest.item_count() > 0 && !self.body.can_skip(position) {
+            let half = rest.item_count() / 2;
+            if worker.wants_work() && half >= self.grain.least() {
+                let (left, right) = rest.cut_at(half);
+                let (left, right) = worker.join(
+                    |worker| self.go_through(worker, left, position),
+                    |worker| self.go_through(worker, right, position + half),
+                );
+                state = self.body.combine(state, left);
+                return self.body.combine(state, right);
+            }
+            let len = if self.alone {
+                rest.item_count()
+            } else {
+                blocks.next(rest.item_count()).min(rest.item_count())
+            };
+            let (block, later) = rest.cut_at(len);
+            state = self.body.feed(state, position, block);
+            position += len;
+            rest = later;
+        }
+        state
+    }
+}

@@ -1,0 +1,87 @@
+//! Parallel loops, searches, reductions and sorts on jobtree's pool.
+//!
+//! [`over`] begins a loop over a range, a slice or a [`Source`] of your own. Then come the methods of [`Loop`], which
+//! are named like those of [`Iterator`]:
+//!
+//! ```
+//! use jobtree_par as par;
+//!
+//! let words = ["one", "two", "three", "four"];
+//! let letters: usize = par::over(&words).map(|word| word.len()).sum();
+//! assert_eq!(letters, 15);
+//!
+//! let mut sorted = words;
+//! par::sort(&mut sorted);
+//! assert_eq!(par::over(&sorted).position(|word| *word == "three"), Some(2));
+//! ```
+//!
+//! On a worker of a pool, a loop runs on that pool; elsewhere on the global one. Results are those of the sequential
+//! loop: order is kept wherever there is one. When a loop returns or panics, everything it has begun has ended.
+//!
+//! # What it costs
+//!
+//! A loop is cut on request: as long as nobody is idle, a worker goes through its piece as through any slice, and the
+//! compiler may vectorise it. So there is no need to guess how large pieces should be; if you know better, see
+//! [`Grain`]. With one worker, a loop is a plain loop.
+//!
+//! # Features
+//!
+//! `iter`: the iterators of [`orx-parallel`](https://docs.rs/orx-parallel) on jobtree's pool, for what is not here.
+
+#![forbid(unsafe_code)]
+
+mod drive;
+mod grain;
+#[cfg(feature = "iter")]
+pub mod iter;
+mod looping;
+mod ops;
+mod sort;
+mod source;
+mod together;
+mod transform;
+
+pub use grain::Grain;
+pub use looping::{Loop, drain, over};
+pub use ops::{ScatterError, map_in_place};
+pub use sort::{
+    sort, sort_by, sort_by_cached_key, sort_by_key, sort_unstable, sort_unstable_by,
+    sort_unstable_by_key,
+};
+pub use source::{
+    Chain, Chunks, ChunksMut, Drain, Enumerate, IntoSource, Reversed, Source, Windows, Zip,
+};
+pub use together::{try_join, try_join_each};
+pub use transform::{
+    AsIs, AtMostOne, Cloned, Filter, FilterMap, FlatMap, Flatten, Map, OneToOne, Transform,
+};
+
+/// Calls `action` with each item of `items`: short for [`over`]`(items).`[`for_each`](Loop::for_each)`(action)`.
+///
+/// ```
+/// let mut numbers = [1, 2, 3];
+/// jobtree_par::for_each(&mut numbers, |n| *n += 1);
+/// assert_eq!(numbers, [2, 3, 4]);
+/// ```
+pub fn for_each<I, F>(items: I, action: F)
+where
+    I: IntoSource,
+    F: Fn(I::Item) + Sync,
+{
+    over(items).for_each(action);
+}
+
+/// A vector of what `function` makes of each item: short for
+/// [`over`]`(items).`[`map`](Loop::map)`(function).`[`collect`](Loop::collect)`()`.
+///
+/// ```
+/// assert_eq!(jobtree_par::map(0..4, |n| n * n), [0, 1, 4, 9]);
+/// ```
+pub fn map<I, F, R>(items: I, function: F) -> Vec<R>
+where
+    I: IntoSource,
+    F: Fn(I::Item) -> R + Sync,
+    R: Send,
+{
+    over(items).map(function).collect()
+}

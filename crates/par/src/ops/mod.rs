@@ -1,0 +1,101 @@
+//! The ways to run a loop, one file for each kind.
+//!
+//! Each is a [`Consume`]: what it keeps while it goes through items, and how two such states become one. [`Through`]
+//! lays the loop's transform in between, and [`drive`](crate::drive) does the rest.
+
+mod collect;
+mod extremes;
+mod fold;
+mod for_each;
+mod scatter;
+mod search;
+mod write;
+
+pub use scatter::ScatterError;
+pub use write::map_in_place;
+
+use crate::drive::{Body, drive};
+use crate::looping::Loop;
+use crate::source::Source;
+use crate::transform::Transform;
+
+/// What is done with items, wherever they come from. The methods are those of [`Body`].
+pub(crate) trait Consume<Item>: Sync {
+    type State: Send;
+
+    const LONGEST_BLOCK: usize = 4096;
+    const MAY_END_SOON: bool = false;
+
+    fn start(&self) -> Self::State;
+
+    fn feed(
+        &self,
+        state: Self::State,
+        position: usize,
+        items: impl Iterator<Item = Item>,
+    ) -> Self::State;
+
+    fn combine(&self, left: Self::State, right: Self::State) -> Self::State;
+
+    #[inline(always)]
+    fn can_skip(&self, position: usize) -> bool {
+        let _ = position;
+        false
+    }
+}
+
+/// A [`Consume`] behind a [`Transform`].
+struct Through<'a, T, C> {
+    transform: &'a T,
+    consumer: &'a C,
+}
+
+impl<S, T, C> Body<S> for Through<'_, T, C>
+where
+    S: Source,
+    T: Transform<S::Item>,
+    C: Consume<T::Out>,
+{
+    type State = C::State;
+
+    const LONGEST_BLOCK: usize = C::LONGEST_BLOCK;
+    const MAY_END_SOON: bool = C::MAY_END_SOON;
+
+    #[inline(always)]
+    fn start(&self) -> C::State {
+        self.consumer.start()
+    }
+
+    #[inline(always)]
+    fn feed(&self, state: C::State, position: usize, block: S) -> C::State {
+        let items = self.transform.apply(block.items());
+        self.consumer.feed(state, position, items)
+    }
+
+    #[inline(always)]
+    fn combine(&self, left: C::State, right: C::State) -> C::State {
+        self.consumer.combine(left, right)
+    }
+
+    #[inline(always)]
+    fn can_skip(&self, position: usize) -> bool {
+        self.consumer.can_skip(position)
+    }
+}
+
+impl<S, T> Loop<S, T>
+where
+    S: Source,
+    T: Transform<S::Item>,
+{
+    pub(crate) fn consume<C>(self, consumer: C) -> C::State
+    where
+        C: Consume<T::Out>,
+    {
+        let body = Through {
+            transform: &self.transform,
+            consumer: &consumer,
+        };
+        drive(self.source, self.grain, &body)
+    }
+}

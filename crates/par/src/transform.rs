@@ -1,0 +1,175 @@
+//! What happens to the items between the source and the end of a loop.
+//!
+//! A source is cut and sent around; a transform is not: all workers share one by reference, and each lays it over the
+//! items of the block it is at. So closures need not be `Clone`.
+
+/// What a loop does to its items on the way: made by [`map`](crate::Loop::map), [`filter`](crate::Loop::filter) and
+/// their like.
+pub trait Transform<In>: Sync {
+    /// What comes out.
+    type Out;
+
+    /// Whether exactly one item comes out for each that goes in.
+    const ONE_TO_ONE: bool;
+
+    /// Lays it over some items.
+    fn apply(&self, items: impl Iterator<Item = In>) -> impl Iterator<Item = Self::Out>;
+}
+
+/// Transforms that give at most one item for each, so that the last one out comes from the last one in.
+pub trait AtMostOne {}
+
+/// Transforms that give exactly one item for each.
+pub trait OneToOne: AtMostOne {}
+
+/// Items as they come from the source.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AsIs;
+
+impl OneToOne for AsIs {}
+impl AtMostOne for AsIs {}
+
+impl<In> Transform<In> for AsIs {
+    type Out = In;
+    const ONE_TO_ONE: bool = true;
+
+    #[inline(always)]
+    fn apply(&self, items: impl Iterator<Item = In>) -> impl Iterator<Item = In> {
+        items
+    }
+}
+
+/// See [`Loop::map`](crate::Loop::map).
+#[derive(Clone, Copy, Debug)]
+pub struct Map<T, F> {
+    pub(crate) before: T,
+    pub(crate) function: F,
+}
+
+impl<T: OneToOne, F> OneToOne for Map<T, F> {}
+impl<T: AtMostOne, F> AtMostOne for Map<T, F> {}
+
+impl<In, T, F, R> Transform<In> for Map<T, F>
+where
+    T: Transform<In>,
+    F: Fn(T::Out) -> R + Sync,
+{
+    type Out = R;
+    const ONE_TO_ONE: bool = T::ONE_TO_ONE;
+
+    #[inline(always)]
+    fn apply(&self, items: impl Iterator<Item = In>) -> impl Iterator<Item = R> {
+        self.before.apply(items).map(&self.function)
+    }
+}
+
+/// See [`Loop::filter`](crate::Loop::filter).
+#[derive(Clone, Copy, Debug)]
+pub struct Filter<T, F> {
+    pub(crate) before: T,
+    pub(crate) predicate: F,
+}
+
+impl<T: AtMostOne, F> AtMostOne for Filter<T, F> {}
+
+impl<In, T, F> Transform<In> for Filter<T, F>
+where
+    T: Transform<In>,
+    F: Fn(&T::Out) -> bool + Sync,
+{
+    type Out = T::Out;
+    const ONE_TO_ONE: bool = false;
+
+    #[inline(always)]
+    fn apply(&self, items: impl Iterator<Item = In>) -> impl Iterator<Item = T::Out> {
+        self.before.apply(items).filter(&self.predicate)
+    }
+}
+
+/// See [`Loop::filter_map`](crate::Loop::filter_map).
+#[derive(Clone, Copy, Debug)]
+pub struct FilterMap<T, F> {
+    pub(crate) before: T,
+    pub(crate) function: F,
+}
+
+impl<T: AtMostOne, F> AtMostOne for FilterMap<T, F> {}
+
+impl<In, T, F, R> Transform<In> for FilterMap<T, F>
+where
+    T: Transform<In>,
+    F: Fn(T::Out) -> Option<R> + Sync,
+{
+    type Out = R;
+    const ONE_TO_ONE: bool = false;
+
+    #[inline(always)]
+    fn apply(&self, items: impl Iterator<Item = In>) -> impl Iterator<Item = R> {
+        self.before.apply(items).filter_map(&self.function)
+    }
+}
+
+/// See [`Loop::flat_map`](crate::Loop::flat_map).
+#[derive(Clone, Copy, Debug)]
+pub struct FlatMap<T, F> {
+    pub(crate) before: T,
+    pub(crate) function: F,
+}
+
+impl<In, T, F, R> Transform<In> for FlatMap<T, F>
+where
+    T: Transform<In>,
+    F: Fn(T::Out) -> R + Sync,
+    R: IntoIterator,
+{
+    type Out = R::Item;
+    const ONE_TO_ONE: bool = false;
+
+    #[inline(always)]
+    fn apply(&self, items: impl Iterator<Item = In>) -> impl Iterator<Item = R::Item> {
+        self.before.apply(items).flat_map(&self.function)
+    }
+}
+
+/// See [`Loop::flatten`](crate::Loop::flatten).
+#[derive(Clone, Copy, Debug)]
+pub struct Flatten<T> {
+    pub(crate) before: T,
+}
+
+impl<In, T> Transform<In> for Flatten<T>
+where
+    T: Transform<In>,
+    T::Out: IntoIterator,
+{
+    type Out = <T::Out as IntoIterator>::Item;
+    const ONE_TO_ONE: bool = false;
+
+    #[inline(always)]
+    fn apply(&self, items: impl Iterator<Item = In>) -> impl Iterator<Item = Self::Out> {
+        self.before.apply(items).flatten()
+    }
+}
+
+/// See [`Loop::cloned`](crate::Loop::cloned).
+#[derive(Clone, Copy, Debug)]
+pub struct Cloned<T> {
+    pub(crate) before: T,
+}
+
+impl<T: OneToOne> OneToOne for Cloned<T> {}
+impl<T: AtMostOne> AtMostOne for Cloned<T> {}
+
+impl<'a, In, T, R> Transform<In> for Cloned<T>
+where
+    T: Transform<In, Out = &'a R>,
+    R: Clone + 'a,
+{
+    type Out = R;
+    const ONE_TO_ONE: bool = T::ONE_TO_ONE;
+
+    #[inline(always)]
+    fn apply(&self, items: impl Iterator<Item = In>) -> impl Iterator<Item = R> {
+        self.before.apply(items).cloned()
+    }
+}

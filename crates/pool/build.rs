@@ -1,0 +1,17 @@
+//! Decides in one place whether stacks can be switched: `cfg(jobtree_stacks)`.
+//!
+//! Not under Miri, which cannot run the switch's assembly, not under loom, which models threads on
+//! stacks of its own, and only on the architectures whose switch `stack/contract_tests.rs` covers.
+
+use std::env;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-check-cfg=cfg(jobtree_stacks)");
+    let has = |name: &str| env::var_os(name).is_some();
+    let architecture = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    let known = ["x86_64", "aarch64", "riscv64"].contains(&architecture.as_str());
+    if has("CARGO_CFG_UNIX") && known && !has("CARGO_CFG_MIRI") && !has("CARGO_CFG_LOOM") {
+        println!("cargo::rustc-cfg=jobtree_stacks");
+    }
+}

@@ -1,0 +1,111 @@
+//! The same closure once on every worker.
+
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::pool::shared::Shared;
+use crate::scope::{current_pool, in_place_scope_of};
+use crate::spawn::detached;
+use crate::worker::Worker;
+
+/// Where a broadcast closure runs.
+#[derive(Debug, Clone, Copy)]
+pub struct BroadcastContext<'a> {
+    index: usize,
+    workers: usize,
+    here: PhantomData<&'a Worker>,
+}
+
+impl BroadcastContext<'_> {
+    pub(crate) fn new(worker: &Worker) -> BroadcastContext<'_> {
+        BroadcastContext {
+            index: worker.index(),
+            workers: worker.workers(),
+            here: PhantomData,
+        }
+    }
+
+    /// The number of the worker it runs on.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// How many workers it runs on.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+}
+
+/// Runs `body` once on every worker of the current pool, or the global one, and returns the results by
+/// worker number.
+///
+/// ```
+/// let indices = jobtree_pool::broadcast(|context| context.index());
+/// assert!(indices.iter().enumerate().all(|(expected, index)| expected == *index));
+/// ```
+///
+/// # Panics
+/// If `body` does on any worker, after all have ended.
+pub fn broadcast<F, R>(body: F) -> Vec<R>
+where
+    F: Fn(BroadcastContext<'_>) -> R + Sync,
+    R: Send,
+{
+    broadcast_on(&current_pool(), body)
+}
+
+/// Runs `body` once on every worker of the current pool, or the global one, some time.
+///
+/// ```
+/// use std::sync::Arc;
+/// use jobtree_pool::{CountLatch, Pool};
+///
+/// let pool = Pool::builder().workers(2).build()?;
+/// let ran = Arc::new(CountLatch::new(2));
+/// let latch = ran.clone();
+/// pool.spawn_broadcast(move |_| latch.count_down());
+/// ran.wait();
+/// # Ok::<(), jobtree_pool::BuildError>(())
+/// ```
+pub fn spawn_broadcast<F>(body: F)
+where
+    F: Fn(BroadcastContext<'_>) + Send + Sync + 'static,
+{
+    spawn_broadcast_on(&current_pool(), body);
+}
+
+pub(crate) fn broadcast_on<F, R>(pool: &Arc<Shared>, body: F) -> Vec<R>
+where
+    F: Fn(BroadcastContext<'_>) -> R + Sync,
+    R: Send,
+{
+    let results: Vec<Mutex<Option<R>>> = pool.workers.iter().map(|_| Mutex::new(None)).collect();
+    let (body, slots) = (&body, &results);
+    in_place_scope_of(pool, |scope| {
+        scope.spawn_broadcast(move |_, context| {
+            let result = body(context);
+            *slots[context.index()]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = Some(result);
+        });
+    });
+    results
+        .into_iter()
+        .map(|slot| {
+            let result = slot.into_inner().unwrap_or_else(PoisonError::into_inner);
+            result.expect("the scope has waited for every worker")
+        })
+        .collect()
+}
+
+pub(crate) fn spawn_broadcast_on<F>(pool: &Arc<Shared>, body: F)
+where
+    F: Fn(BroadcastContext<'_>) + Send + Sync + 'static,
+{
+    let body = Arc::new(body);
+    for index in 0..pool.workers.len() {
+        let body = body.clone();
+        let entry = detached(pool, move |worker| body(BroadcastContext::new(worker)));
+        pool.send(index, entry);
+    }
+}

@@ -1,0 +1,593 @@
+//! The split deque: forks and spawned tasks wait here until their owner takes them back or a thief
+//! takes them away.
+//!
+//! # Protocol
+//!
+//! ```text
+//!        top            public_end             bottom
+//!         |                 |                    |
+//!   ......[ p  p  p  p  p  p][ q  q  q  q  q  q  q]......     indices grow to the right
+//!   gone   public: thieves    private: the owner
+//!          take from the left  pushes and pops on the right
+//! ```
+//!
+//! * `bottom` belongs to the owner. Pushing and popping in the private part is plain memory access:
+//!   no fence, no read-modify-write.
+//! * `public_end` is written by the owner only. Moving it right publishes (release store, so a thief
+//!   that reads it sees the slots and what they point to). Moving it left takes back.
+//! * `top` only grows. Whoever moves it from `i` to `i + 1` with a compare-and-swap owns entry `i`.
+//! * Taking back the last public entries is the Chase-Lev dance: the owner retracts `public_end`, then
+//!   a sequentially consistent fence, then reads `top`; a thief reads `top`, then the fence, then
+//!   reads `public_end`. At least one of the two sees the other, so an entry is never taken twice. The
+//!   last entry is decided by the compare-and-swap on `top`.
+//! * A slot's contents at index `top` do not change until `top` moves: the owner would have to win the
+//!   same compare-and-swap first. So a thief may read the slot before it has won it.
+//! * Growth copies into a larger buffer and retires the old one. Thieves count themselves in `readers`
+//!   before they load the buffer's address; the owner frees retired buffers only after it has, behind
+//!   a fence, seen no reader.
+//!
+//! Everything marked `owner` in a method's `# Safety` must be called from one thread at a time.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ptr::NonNull;
+
+use crate::context::Context;
+use crate::job::Job;
+use crate::padded::Padded;
+use crate::sync::step::{Step, fence_at, left_out, order_at};
+use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
+
+/// A piece of work and the context it runs in. Whoever takes it must run it exactly once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) job: NonNull<Job>,
+    pub(crate) context: *const Context,
+}
+
+// SAFETY: an entry is a right to run a job once; jobs are made from `Send` closures, and contexts
+// outlive the jobs that carry them and are read-only.
+unsafe impl Send for Entry {}
+
+/// What a thief got.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Steal {
+    /// The oldest public entry.
+    Taken(Entry),
+    /// There was nothing public, or what there was did not suit.
+    Empty,
+    /// Somebody else was faster; another try may succeed.
+    Retry,
+}
+
+struct Slot {
+    job: AtomicPtr<Job>,
+    context: AtomicPtr<Context>,
+}
+
+impl Slot {
+    #[inline(always)]
+    fn write(&self, entry: Entry) {
+        self.job.store(entry.job.as_ptr(), Ordering::Relaxed);
+        self.context
+            .store(entry.context.cast_mut(), Ordering::Relaxed);
+    }
+}
+
+struct Buffer {
+    slots: Box<[Slot]>,
+    /// Shows the models a read that meets the buffer's end.
+    #[cfg(loom)]
+    is_alive: loom::cell::UnsafeCell<bool>,
+}
+
+impl Buffer {
+    fn allocate(capacity: usize) -> *mut Buffer {
+        debug_assert!(capacity.is_power_of_two());
+        let slots = (0..capacity)
+            .map(|_| Slot {
+                job: AtomicPtr::new(std::ptr::null_mut()),
+                context: AtomicPtr::new(std::ptr::null_mut()),
+            })
+            .collect();
+        Box::into_raw(Box::new(Buffer {
+            slots,
+            #[cfg(loom)]
+            is_alive: loom::cell::UnsafeCell::new(true),
+        }))
+    }
+
+    #[inline]
+    fn slot(&self, index: usize) -> &Slot {
+        let position = index & (self.slots.len() - 1);
+        // SAFETY: the length is a power of two, so the masked index is below it.
+        unsafe { self.slots.get_unchecked(position) }
+    }
+
+    fn write(&self, index: usize, entry: Entry) {
+        self.slot(index).write(entry);
+    }
+
+    /// Reads a slot that may never have been written at this index; only whoever wins the index may
+    /// use the result.
+    #[inline]
+    fn read(&self, index: usize) -> (*mut Job, *const Context) {
+        #[cfg(loom)]
+        // SAFETY: loom itself checks that nobody writes meanwhile.
+        self.is_alive.with(|alive| unsafe { assert!(*alive, "a freed buffer is read") });
+        let slot = self.slot(index);
+        (
+            slot.job.load(Ordering::Relaxed),
+            slot.context.load(Ordering::Relaxed),
+        )
+    }
+}
+
+/// What only the owner touches: one cache line that thieves never disturb.
+struct OwnerSide {
+    bottom: Cell<usize>,
+    /// The owner's copy of `public_end`.
+    public_end: Cell<usize>,
+    /// A lower bound of `top`, from the last time the owner looked.
+    known_top: Cell<usize>,
+    /// The current buffer, owned by the deque.
+    buffer: Cell<*mut Buffer>,
+    /// Its slots: one step less on the way of a push.
+    slots: Cell<*const Slot>,
+    capacity: Cell<usize>,
+    private_limit: usize,
+    /// Replaced buffers that a thief may still be reading.
+    retired: UnsafeCell<Vec<*mut Buffer>>,
+    /// In a model freed buffers are only marked, so that a thief that reads one can be told.
+    #[cfg(loom)]
+    freed: UnsafeCell<Vec<*mut Buffer>>,
+}
+
+/// A push limit that no index reaches: somebody asks for work.
+const ASKED: usize = usize::MAX;
+
+/// What thieves read and write.
+struct SharedSide {
+    top: AtomicUsize,
+    public_end: AtomicUsize,
+    buffer: AtomicPtr<Buffer>,
+    readers: AtomicUsize,
+}
+
+/// See the module's head.
+pub(crate) struct Deque {
+    owner: Padded<OwnerSide>,
+    shared: Padded<SharedSide>,
+    /// The index from which on enough is private: `public_end + private_limit`, or [`ASKED`]. On a line
+    /// of its own: the owner reads it at every fork, thieves write it when they find nothing.
+    push_limit: Padded<AtomicUsize>,
+}
+
+// SAFETY: the owner side is touched only by methods whose contract names one owner at a time; the
+// shared side is atomics. Entries are `Send`.
+unsafe impl Send for Deque {}
+// SAFETY: as above.
+unsafe impl Sync for Deque {}
+
+impl Deque {
+    /// A deque that keeps at most `private_limit` entries to itself and has room for `capacity`
+    /// (rounded up to a power of two) before it grows.
+    pub(crate) fn new(private_limit: usize, capacity: usize) -> Deque {
+        // In a model every slot is two objects that loom follows: few are enough to wrap and to grow.
+        let capacity = if cfg!(loom) { capacity.min(2) } else { capacity };
+        let capacity = capacity.next_power_of_two();
+        let buffer = Buffer::allocate(capacity);
+        Deque {
+            owner: Padded(OwnerSide {
+                bottom: Cell::new(0),
+                public_end: Cell::new(0),
+                known_top: Cell::new(0),
+                buffer: Cell::new(buffer),
+                // SAFETY: just allocated.
+                slots: Cell::new(unsafe { (*buffer).slots.as_ptr() }),
+                capacity: Cell::new(capacity),
+                private_limit,
+                retired: UnsafeCell::new(Vec::new()),
+                #[cfg(loom)]
+                freed: UnsafeCell::new(Vec::new()),
+            }),
+            shared: Padded(SharedSide {
+                top: AtomicUsize::new(0),
+                public_end: AtomicUsize::new(0),
+                buffer: AtomicPtr::new(buffer),
+                readers: AtomicUsize::new(0),
+            }),
+            push_limit: Padded(AtomicUsize::new(private_limit)),
+        }
+    }
+
+    /// Whether as many entries are private as may be and nobody asks for one.
+    ///
+    /// # Safety
+    /// Owner only.
+    #[inline(always)]
+    pub(crate) unsafe fn private_is_full(&self) -> bool {
+        self.owner.bottom.get() >= self.push_limit.load(Ordering::Relaxed)
+    }
+
+    /// Asks the owner to publish an entry when it next pushes one. Any thread; may be forgotten if the
+    /// owner publishes at the same moment, so who still finds nothing asks again.
+    #[inline]
+    pub(crate) fn ask(&self) {
+        if !self.is_asked() {
+            self.push_limit.store(ASKED, Ordering::Relaxed);
+        }
+    }
+
+    /// Asks unless there is something public already.
+    pub(crate) fn ask_unless_public(&self) {
+        if self.looks_empty_to_thief() {
+            self.ask();
+        }
+    }
+
+    /// Whether somebody has asked since the owner last published.
+    #[inline(always)]
+    pub(crate) fn is_asked(&self) -> bool {
+        self.push_limit.load(Ordering::Relaxed) == ASKED
+    }
+
+    /// How many entries, private or public, the owner knows not to be gone (an upper bound).
+    ///
+    /// # Safety
+    /// Owner only.
+    #[inline(always)]
+    pub(crate) unsafe fn outstanding(&self) -> usize {
+        self.owner
+            .bottom
+            .get()
+            .wrapping_sub(self.owner.known_top.get())
+    }
+
+    /// How many entries the owner believes to be public and not yet stolen (an upper bound).
+    ///
+    /// # Safety
+    /// Owner only.
+    #[inline]
+    pub(crate) unsafe fn public_upper_bound(&self) -> usize {
+        self.owner
+            .public_end
+            .get()
+            .wrapping_sub(self.owner.known_top.get())
+    }
+
+    /// How many entries are private.
+    ///
+    /// # Safety
+    /// Owner only.
+    #[inline]
+    pub(crate) unsafe fn private_len(&self) -> usize {
+        self.owner
+            .bottom
+            .get()
+            .wrapping_sub(self.owner.public_end.get())
+    }
+
+    /// Adds an entry to the private part.
+    ///
+    /// # Safety
+    /// Owner only. The entry's job must stay valid until it has been popped, or run by whoever takes
+    /// it.
+    #[inline(always)]
+    pub(crate) unsafe fn push_private(&self, entry: Entry) {
+        let owner = &self.owner;
+        let bottom = owner.bottom.get();
+        if bottom.wrapping_sub(owner.known_top.get()) >= owner.capacity.get() {
+            // SAFETY: the caller is the owner.
+            unsafe { self.make_room() };
+        }
+        let position = bottom & (owner.capacity.get() - 1);
+        // SAFETY: the buffer in use is freed only by the owner, which is here; its capacity is a power
+        // of two, so the masked position is inside.
+        unsafe { (*owner.slots.get().add(position)).write(entry) };
+        owner.bottom.set(bottom.wrapping_add(1));
+    }
+
+    /// Lets thieves take the oldest private entry, and says which it is.
+    ///
+    /// # Safety
+    /// Owner only.
+    pub(crate) unsafe fn publish_oldest(&self) {
+        let end = self.owner.public_end.get();
+        if end != self.owner.bottom.get() {
+            self.move_public_end(end.wrapping_add(1));
+        }
+    }
+
+    /// Lets thieves take all entries.
+    ///
+    /// # Safety
+    /// Owner only.
+    pub(crate) unsafe fn publish_all(&self) {
+        let bottom = self.owner.bottom.get();
+        if self.owner.public_end.get() != bottom {
+            self.move_public_end(bottom);
+        }
+    }
+
+    /// The oldest private entry's job, so that it can be made ready for strangers before it is published.
+    ///
+    /// # Safety
+    /// Owner only.
+    #[inline]
+    pub(crate) unsafe fn private_jobs(&self) -> impl Iterator<Item = NonNull<Job>> {
+        // SAFETY: the buffer in use is freed only by the owner.
+        let buffer = unsafe { &*self.owner.buffer.get() };
+        let mut index = self.owner.public_end.get();
+        let bottom = self.owner.bottom.get();
+        std::iter::from_fn(move || {
+            if index == bottom {
+                return None;
+            }
+            let (job, _) = buffer.read(index);
+            index = index.wrapping_add(1);
+            NonNull::new(job)
+        })
+    }
+
+    fn move_public_end(&self, end: usize) {
+        self.owner.public_end.set(end);
+        self.limit_pushes(end);
+        let order = order_at(Step::DequePublishRelease, Ordering::Release);
+        self.shared.public_end.store(end, order);
+    }
+
+    fn limit_pushes(&self, public_end: usize) {
+        // Saturating: an index that high is out of reach, and a limit above all indices never wraps.
+        let limit = public_end.saturating_add(self.owner.private_limit);
+        self.push_limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// Takes back the newest entry, which the owner knows it pushed: `false` says that it was stolen
+    /// (and with it all older ones).
+    ///
+    /// # Safety
+    /// Owner only; every entry pushed since the one in question has been popped or found stolen.
+    #[inline(always)]
+    pub(crate) unsafe fn pop_own(&self) -> bool {
+        let newest = self.owner.bottom.get().wrapping_sub(1);
+        // One comparison serves: with nothing private, `bottom == public_end`.
+        if self.owner.bottom.get() != self.owner.public_end.get() {
+            self.owner.bottom.set(newest);
+            true
+        } else {
+            // SAFETY: the caller is the owner.
+            unsafe { self.pop_public() }
+        }
+    }
+
+    /// Takes the newest entry, if there is one.
+    ///
+    /// # Safety
+    /// Owner only.
+    pub(crate) unsafe fn pop_newest(&self) -> Option<Entry> {
+        if self.owner.bottom.get() == self.owner.known_top.get() {
+            return None;
+        }
+        let newest = self.owner.bottom.get().wrapping_sub(1);
+        // SAFETY: the buffer in use is freed only by the owner.
+        let (job, context) = unsafe { &*self.owner.buffer.get() }.read(newest);
+        // SAFETY: the caller is the owner.
+        if !unsafe { self.pop_own() } {
+            return None;
+        }
+        NonNull::new(job).map(|job| Entry { job, context })
+    }
+
+    /// The slow half of [`Deque::pop_own`]: nothing is private, so the newest entry is public.
+    #[cold]
+    #[inline(never)]
+    unsafe fn pop_public(&self) -> bool {
+        let newest = self.owner.bottom.get().wrapping_sub(1);
+        let mut top = self.owner.known_top.get();
+        if top != newest {
+            top = self.shared.top.load(Ordering::Relaxed);
+        }
+        if top == newest {
+            // The only one left: decided by the index alone, as among thieves. The ends stay where they
+            // are, since whoever wins, there is nothing between them any more.
+            let won = self.win_last(newest);
+            self.owner.known_top.set(newest.wrapping_add(1));
+            return won;
+        }
+        // Release, not relaxed: a thief that reads this value may go on to read older slots.
+        self.shared.public_end.store(newest, Ordering::Release);
+        fence_at(Step::DequePopFence);
+        let top = self.shared.top.load(Ordering::Relaxed);
+        if (top.wrapping_sub(newest) as isize) < 0 {
+            // At least one older entry is left, so no thief can be after this one.
+            self.owner.bottom.set(newest);
+            self.owner.public_end.set(newest);
+            self.owner.known_top.set(top);
+            if !self.is_asked() {
+                self.limit_pushes(newest);
+            }
+            return true;
+        }
+        let won = top == newest && self.win_last(newest);
+        // Empty either way: everything up to `newest` is gone.
+        let end = newest.wrapping_add(1);
+        self.owner.known_top.set(end);
+        self.owner.bottom.set(end);
+        self.owner.public_end.set(end);
+        self.shared.public_end.store(end, Ordering::Release);
+        if !self.is_asked() {
+            self.limit_pushes(end);
+        }
+        won
+    }
+
+    /// Tries to win the only public entry for the owner.
+    #[inline]
+    fn win_last(&self, index: usize) -> bool {
+        self.shared
+            .top
+            .compare_exchange(
+                index,
+                index.wrapping_add(1),
+                Ordering::SeqCst,
+                Ordering::Relaxed,
+            )
+            .is_ok()
+    }
+
+    /// Takes the oldest public entry if `suits` says so of its context. Any thread may call this.
+    pub(crate) fn steal(&self, suits: impl Fn(*const Context) -> bool) -> Steal {
+        if self.looks_empty_to_thief() {
+            return Steal::Empty;
+        }
+        let shared = &self.shared;
+        shared.readers.fetch_add(1, Ordering::SeqCst);
+        let result = self.steal_while_counted(suits);
+        shared.readers.fetch_sub(1, Ordering::Release);
+        result
+    }
+
+    fn steal_while_counted(&self, suits: impl Fn(*const Context) -> bool) -> Steal {
+        let shared = &self.shared;
+        let top = shared.top.load(Ordering::Acquire);
+        // Between `top` and `public_end` for the owner's pop; between counting ourselves as a reader
+        // and loading the buffer for the owner's reclaim.
+        fence_at(Step::DequeStealFence);
+        let end = shared.public_end.load(Ordering::Acquire);
+        if top.wrapping_sub(end) as isize >= 0 {
+            return Steal::Empty;
+        }
+        let buffer = shared.buffer.load(Ordering::Acquire);
+        // SAFETY: we are counted in `readers`, and the owner frees a replaced buffer only after it
+        // has seen no reader since it replaced it.
+        let (job, context) = unsafe { &*buffer }.read(top);
+        if !suits(context) {
+            return Steal::Empty;
+        }
+        match shared.top.compare_exchange(
+            top,
+            top.wrapping_add(1),
+            Ordering::SeqCst,
+            Ordering::Relaxed,
+        ) {
+            Ok(_) => match NonNull::new(job) {
+                Some(job) => Steal::Taken(Entry { job, context }),
+                None => Steal::Empty,
+            },
+            Err(_) => Steal::Retry,
+        }
+    }
+
+    /// A glance without any promise, cheap enough to poll.
+    #[inline]
+    pub(crate) fn looks_empty_to_thief(&self) -> bool {
+        let top = self.shared.top.load(Ordering::Relaxed);
+        let end = self.shared.public_end.load(Ordering::Relaxed);
+        top.wrapping_sub(end) as isize >= 0
+    }
+
+    /// The index of the oldest public entry, if there seems to be one; as cheap as a glance.
+    #[inline]
+    pub(crate) fn oldest_public_index(&self) -> Option<usize> {
+        let top = self.shared.top.load(Ordering::Relaxed);
+        let end = self.shared.public_end.load(Ordering::Relaxed);
+        ((top.wrapping_sub(end) as isize) < 0).then_some(top)
+    }
+
+    /// How many entries a thief would see.
+    pub(crate) fn public_len(&self) -> usize {
+        let top = self.shared.top.load(Ordering::Relaxed);
+        let end = self.shared.public_end.load(Ordering::Relaxed);
+        (end.wrapping_sub(top) as isize).max(0) as usize
+    }
+
+    /// Looks whether thieves have made room, else doubles the buffer.
+    #[cold]
+    #[inline(never)]
+    unsafe fn make_room(&self) {
+        let owner = &self.owner;
+        let top = self.shared.top.load(Ordering::Acquire);
+        owner.known_top.set(top);
+        let bottom = owner.bottom.get();
+        if bottom.wrapping_sub(top) < owner.capacity.get() {
+            return;
+        }
+        let capacity = owner.capacity.get() * 2;
+        let old = owner.buffer.get();
+        let new = Buffer::allocate(capacity);
+        // SAFETY: both buffers are alive: `old` until it is reclaimed below, `new` until replaced.
+        let (old_buffer, new_buffer) = unsafe { (&*old, &*new) };
+        let mut index = top;
+        while index != bottom {
+            let (job, context) = old_buffer.read(index);
+            if let Some(job) = NonNull::new(job) {
+                new_buffer.write(index, Entry { job, context });
+            }
+            index = index.wrapping_add(1);
+        }
+        owner.buffer.set(new);
+        owner.slots.set(new_buffer.slots.as_ptr());
+        owner.capacity.set(capacity);
+        let order = order_at(Step::DequeBufferRelease, Ordering::Release);
+        self.shared.buffer.store(new, order);
+        // SAFETY: the retired list is the owner's.
+        unsafe { (*owner.retired.get()).push(old) };
+        // SAFETY: the caller is the owner.
+        unsafe { self.reclaim() };
+    }
+
+    /// Frees replaced buffers if no thief can be reading them.
+    ///
+    /// # Safety
+    /// Owner only.
+    pub(crate) unsafe fn reclaim(&self) {
+        // SAFETY: the retired list is the owner's.
+        let retired = unsafe { &mut *self.owner.retired.get() };
+        if retired.is_empty() {
+            return;
+        }
+        // Pairs with the fence in `steal_while_counted`: a thief that counts itself after we have
+        // looked will load the new buffer.
+        fence_at(Step::DequeReclaimFence);
+        if !left_out(Step::DequeReclaimCheck) && self.shared.readers.load(Ordering::Acquire) != 0 {
+            return;
+        }
+        for buffer in retired.drain(..) {
+            // SAFETY: made by `Box::into_raw`, replaced before the fence, and no thief that could
+            // have loaded its address is still reading.
+            #[cfg(not(loom))]
+            drop(unsafe { Box::from_raw(buffer) });
+            // SAFETY: as above; the list of freed buffers is the owner's, and they are alive until
+            // the deque ends.
+            #[cfg(loom)]
+            unsafe {
+                (*buffer).is_alive.with_mut(|alive| *alive = false);
+                (*self.owner.freed.get()).push(buffer);
+            }
+        }
+    }
+}
+
+impl Drop for Deque {
+    fn drop(&mut self) {
+        // SAFETY: `&mut self` means no thief is left; both the current and the retired buffers are
+        // ours and were made by `Box::into_raw`.
+        unsafe {
+            drop(Box::from_raw(self.owner.buffer.get()));
+            for buffer in (*self.owner.retired.get()).drain(..) {
+                drop(Box::from_raw(buffer));
+            }
+            #[cfg(loom)]
+            for buffer in (*self.owner.freed.get()).drain(..) {
+                drop(Box::from_raw(buffer));
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "deque_tests.rs"]
+mod tests;
+#[cfg(all(test, loom))]
+#[path = "deque_models.rs"]
+pub(crate) mod models;

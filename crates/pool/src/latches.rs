@@ -1,0 +1,208 @@
+//! Latches for everybody: set or counted down by any thread, waited for by any number of threads.
+//!
+//! A worker that waits parks its stack and does other work; any other thread sleeps.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::latch::{Latch, ThreadLatch};
+use crate::pool::shared::Shared;
+use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+use crate::wait::Waiting;
+use crate::worker::Worker;
+
+/// Opens once and stays open.
+///
+/// ```
+/// use std::sync::Arc;
+/// use jobtree_pool::OnceLatch;
+///
+/// let ready = Arc::new(OnceLatch::new());
+/// let waiter = { let ready = ready.clone(); std::thread::spawn(move || ready.wait()) };
+/// ready.set();
+/// waiter.join().unwrap();
+/// assert!(ready.is_set());
+/// ```
+#[derive(Default)]
+pub struct OnceLatch {
+    is_set: AtomicBool,
+    waiters: Mutex<Vec<Waiter>>,
+}
+
+/// One who waits, with a latch in its own frame, which it leaves only after that is set.
+enum Waiter {
+    Worker(*const Latch, Arc<Shared>),
+    Thread(*const ThreadLatch),
+}
+
+// SAFETY: the pointers are to latches whose frames wait for them; latches are set from any thread.
+unsafe impl Send for Waiter {}
+
+impl Waiter {
+    fn wake(self) {
+        match self {
+            // SAFETY: the waiter's frame waits for its latch, and we hold its pool.
+            Waiter::Worker(latch, _pool) => unsafe { Latch::set(latch) },
+            // SAFETY: the waiter's frame waits for its latch.
+            Waiter::Thread(latch) => unsafe { ThreadLatch::set(latch) },
+        }
+    }
+}
+
+impl OnceLatch {
+    /// A latch that is not set.
+    pub fn new() -> OnceLatch {
+        OnceLatch::default()
+    }
+
+    /// Opens it, and lets everybody who waits go on. Setting it again does nothing.
+    pub fn set(&self) {
+        let waiters = {
+            let mut waiters = self.lock();
+            self.is_set.store(true, Ordering::Release);
+            std::mem::take(&mut *waiters)
+        };
+        for waiter in waiters {
+            waiter.wake();
+        }
+    }
+
+    /// Whether it is open.
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Acquire)
+    }
+
+    /// Returns when it is open.
+    pub fn wait(&self) {
+        if self.is_set() {
+            return;
+        }
+        Worker::with_current(|worker| match worker {
+            Some(worker) => {
+                let latch = Latch::new();
+                if self.enter(Waiter::Worker(&latch, worker.thread().pool.clone())) {
+                    worker.wait_until(&latch, Waiting::ForLatch);
+                }
+            }
+            None => {
+                let latch = ThreadLatch::new();
+                if self.enter(Waiter::Thread(&latch)) {
+                    latch.wait();
+                }
+            }
+        });
+    }
+
+    /// Adds a waiter; `false` if there is nothing to wait for any more.
+    fn enter(&self, waiter: Waiter) -> bool {
+        let mut waiters = self.lock();
+        // Looked at under the lock, so that `set` either sees the waiter or has been seen.
+        if self.is_set() {
+            return false;
+        }
+        waiters.push(waiter);
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Waiter>> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for OnceLatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnceLatch")
+            .field("is_set", &self.is_set())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Opens when it has been counted down to zero.
+///
+/// ```
+/// use jobtree_pool::CountLatch;
+///
+/// let latch = CountLatch::new(2);
+/// latch.count_down();
+/// assert!(!latch.is_set());
+/// latch.count_down();
+/// latch.wait();
+/// ```
+#[derive(Debug)]
+pub struct CountLatch {
+    count: AtomicUsize,
+    zero: OnceLatch,
+}
+
+impl CountLatch {
+    /// A latch that opens after `count` countdowns; with 0 it is open.
+    pub fn new(count: usize) -> CountLatch {
+        let latch = CountLatch {
+            count: AtomicUsize::new(count),
+            zero: OnceLatch::new(),
+        };
+        if count == 0 {
+            latch.zero.set();
+        }
+        latch
+    }
+
+    /// Asks for one more countdown.
+    ///
+    /// # Panics
+    /// If it is open already: who counts up must hold a count of its own.
+    pub fn increment(&self) {
+        let counted = self.add(1);
+        assert!(counted, "a CountLatch that is open cannot be counted up");
+    }
+
+    fn add(&self, amount: usize) -> bool {
+        let mut count = self.count.load(Ordering::Relaxed);
+        while count != 0 {
+            match self.count.compare_exchange_weak(
+                count,
+                count + amount,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(now) => count = now,
+            }
+        }
+        false
+    }
+
+    /// Counts down by one; the last one opens it.
+    ///
+    /// # Panics
+    /// If it is open already.
+    pub fn count_down(&self) {
+        let mut count = self.count.load(Ordering::Relaxed);
+        loop {
+            assert!(count != 0, "a CountLatch was counted down more often than up");
+            match self.count.compare_exchange_weak(
+                count,
+                count - 1,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break,
+                Err(now) => count = now,
+            }
+        }
+        if count == 1 {
+            self.zero.set();
+        }
+    }
+
+    /// Whether it is open.
+    pub fn is_set(&self) -> bool {
+        self.zero.is_set()
+    }
+
+    /// Returns when it is open.
+    pub fn wait(&self) {
+        self.zero.wait();
+    }
+}

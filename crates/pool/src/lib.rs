@@ -1,0 +1,79 @@
+//! A work-stealing thread pool whose stacks park.
+//!
+//! [`join`](join()) forks for about the price of a call. [`scope`](scope()) and [`spawn`] start tasks. Whoever
+//! waits on a worker, for a stolen fork, a scope's end or a latch, has its stack parked while the
+//! worker does something else. [`isolate`] is for code that must not be interrupted so.
+//!
+//! Start with [`join`](join()), which needs no set-up, or with [`Pool::builder`] for a pool of your own.
+//! `ARCHITECTURE.md` tells how it works.
+
+mod broadcast;
+mod context;
+mod deque;
+mod fork;
+#[cfg(all(test, loom))]
+mod handoff_models;
+mod inbox;
+mod injector;
+mod isolate;
+mod job;
+mod join_many;
+mod latch;
+mod latches;
+#[cfg(all(test, loom))]
+mod modelling;
+mod padded;
+#[cfg(jobtree_stacks)]
+mod parking;
+#[cfg(not(jobtree_stacks))]
+mod parking_absent;
+mod pool;
+mod random;
+#[doc(hidden)]
+pub mod raw;
+mod scope;
+mod search;
+mod sleep;
+mod spawn;
+mod stack;
+mod stats;
+mod strand;
+#[cfg(all(test, loom))]
+mod strand_models;
+mod sync;
+mod wait;
+mod worker;
+
+pub use broadcast::{BroadcastContext, broadcast, spawn_broadcast};
+pub use context::{user_context, with_user_context};
+pub use fork::join;
+pub use isolate::{isolate, stuck_isolated_waits};
+pub use join_many::join_each;
+pub use latches::{CountLatch, OnceLatch};
+pub use pool::{BuildError, Builder, Pool, ShutdownError, WorkerStart};
+pub use scope::{Scope, ScopeFifo, in_place_scope, in_place_scope_fifo, scope, scope_fifo};
+pub use spawn::{Yield, spawn, spawn_fifo, yield_local, yield_now};
+pub use stack::StackError;
+pub use stats::{PoolStats, WorkerStats};
+pub use worker::{Worker, with_worker};
+
+/// The number of the worker that runs the calling code, in its pool; `None` outside of a pool.
+///
+/// ```
+/// assert_eq!(jobtree_pool::current_worker_index(), None);
+/// assert!(jobtree_pool::with_worker(|_| jobtree_pool::current_worker_index()).is_some());
+/// ```
+pub fn current_worker_index() -> Option<usize> {
+    Worker::with_current(|worker| worker.map(Worker::index))
+}
+
+/// How many workers the current pool has; outside of a pool, the global one.
+///
+/// # Panics
+/// If the global pool is needed and cannot be made (see [`Pool::try_global`]).
+pub fn current_workers() -> usize {
+    Worker::with_current(|worker| match worker {
+        Some(worker) => worker.workers(),
+        None => Pool::global().workers(),
+    })
+}

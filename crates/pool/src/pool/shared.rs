@@ -1,0 +1,339 @@
+//! What all threads of a pool share, and how a pool ends.
+//!
+//! # How a pool ends
+//!
+//! `terminate` asks for it; what is queued is still run. The pool has ended when every task that was
+//! ever made has finished: then no worker can make another. Each worker counts the tasks it made and
+//! the tasks it finished in words that only it writes. Whoever is out of work reads all finished
+//! counts first and all made counts after: since a task is made before it is finished, equal sums mean
+//! that at the moment between the two readings nothing was left.
+
+use std::any::Any;
+use std::sync::{Condvar, Mutex as StdMutex};
+use std::time::{Duration, Instant};
+
+use crate::context::Context;
+use crate::deque::{Deque, Entry};
+use crate::inbox::{Inbox, Mail, MailContent};
+use crate::injector::Injector;
+use crate::sleep::Sleep;
+use crate::stats::WorkerCounters;
+use crate::strand::Strand;
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
+use crate::worker::Worker;
+
+/// Room in a task deque before it grows.
+const TASK_CAPACITY: usize = 256;
+
+pub(crate) type IndexHandler = dyn Fn(usize) + Send + Sync;
+pub(crate) type PanicHandler = dyn Fn(Box<dyn Any + Send>) + Send + Sync;
+
+/// What a pool's user wants to be told.
+#[derive(Default)]
+pub(crate) struct Handlers {
+    pub(crate) on_start: Option<Box<IndexHandler>>,
+    pub(crate) on_exit: Option<Box<IndexHandler>>,
+    pub(crate) on_panic: Option<Box<PanicHandler>>,
+}
+
+/// How forks are shared, by the number of workers.
+pub(crate) struct Tuning {
+    /// Forks a strand keeps to itself before `join` becomes a plain call.
+    pub(crate) private_forks: usize,
+    /// Forks a strand puts out before anybody asks.
+    pub(crate) eager_public_forks: usize,
+}
+
+impl Tuning {
+    fn for_workers(workers: usize) -> Tuning {
+        let levels = workers.next_power_of_two().trailing_zeros() as usize;
+        Tuning {
+            // Alone there is nobody to share with. Otherwise enough to give every worker a share:
+            // measured, see ARCHITECTURE.md.
+            private_forks: levels,
+            eager_public_forks: levels.max(1),
+        }
+    }
+}
+
+/// What other threads may touch of a worker.
+pub(crate) struct WorkerShared {
+    pub(crate) tasks: Deque,
+    pub(crate) inbox: Inbox,
+    pub(crate) parked: ParkedForks,
+    pub(crate) stats: WorkerCounters,
+    current: AtomicPtr<Strand>,
+    /// Tasks spawned first in, first out by this worker; tickets for them are in `tasks`.
+    pub(crate) fifo: StdMutex<std::collections::VecDeque<Entry>>,
+}
+
+impl WorkerShared {
+    fn new() -> WorkerShared {
+        WorkerShared {
+            // Tasks are public at once: their maker may run on for long.
+            tasks: Deque::new(usize::MAX / 2, TASK_CAPACITY),
+            inbox: Inbox::new(),
+            parked: ParkedForks::new(),
+            stats: WorkerCounters::default(),
+            current: AtomicPtr::new(std::ptr::null_mut()),
+            fifo: StdMutex::default(),
+        }
+    }
+
+    /// The strand that runs on this worker, or did a moment ago.
+    #[inline]
+    pub(crate) fn current(&self) -> Option<&Strand> {
+        // SAFETY: strands live as long as their pool.
+        unsafe { self.current.load(Ordering::Acquire).as_ref() }
+    }
+
+    pub(crate) fn show_current(&self, strand: &Strand) {
+        self.current
+            .store(std::ptr::from_ref(strand).cast_mut(), Ordering::Release);
+    }
+
+    pub(crate) fn has_public_work(&self) -> bool {
+        !self.tasks.looks_empty_to_thief()
+            || self.parked.is_listed()
+            || self
+                .current()
+                .is_some_and(|strand| !strand.forks.looks_empty_to_thief())
+    }
+}
+
+/// The parked strands of a worker that have forks to give away.
+pub(crate) struct ParkedForks {
+    listed: AtomicUsize,
+    strands: Mutex<Vec<*const Strand>>,
+}
+
+impl ParkedForks {
+    fn new() -> ParkedForks {
+        ParkedForks {
+            listed: AtomicUsize::new(0),
+            strands: Mutex::new(Vec::new()),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_listed(&self) -> bool {
+        self.listed.load(Ordering::Acquire) != 0
+    }
+
+    /// Offers the forks of `strand`, which is about to be parked.
+    #[cfg_attr(not(jobtree_stacks), allow(dead_code))]
+    pub(crate) fn list(&self, strand: &Strand) {
+        let mut strands = lock(&self.strands);
+        strands.push(strand);
+        self.listed.store(strands.len(), Ordering::Release);
+    }
+
+    /// `strand` goes on, and looks after its forks itself.
+    #[cfg_attr(not(jobtree_stacks), allow(dead_code))]
+    pub(crate) fn unlist(&self, strand: &Strand) {
+        let mut strands = lock(&self.strands);
+        if let Some(position) = strands.iter().position(|listed| std::ptr::eq(*listed, strand)) {
+            strands.swap_remove(position);
+        }
+        self.listed.store(strands.len(), Ordering::Release);
+    }
+
+    pub(crate) fn steal(
+        &self,
+        thief: usize,
+        suits: impl Fn(*const Context) -> bool + Copy,
+    ) -> Option<Entry> {
+        if !self.is_listed() {
+            return None;
+        }
+        let strands = lock(&self.strands);
+        strands.iter().find_map(|strand| {
+            // SAFETY: strands live as long as their pool.
+            unsafe { &**strand }.steal(thief, suits)
+        })
+    }
+}
+
+/// See the module's head.
+pub(crate) struct Shared {
+    pub(crate) workers: Box<[WorkerShared]>,
+    pub(crate) injector: Injector,
+    pub(crate) sleep: Sleep,
+    pub(crate) tuning: Tuning,
+    pub(crate) handlers: Handlers,
+    pub(crate) seed: u64,
+    pub(crate) stack_size: usize,
+    #[cfg(jobtree_stacks)]
+    pub(crate) stacks: crate::stack::StackSupply,
+    /// Tasks made by threads that are not workers of this pool.
+    made_outside: AtomicU64,
+    terminating: AtomicBool,
+    ended: AtomicBool,
+    gone: StdMutex<usize>,
+    somebody_is_gone: Condvar,
+    // Boxed, because strands are handed out by address. Last, so that they outlive all else here.
+    #[expect(clippy::vec_box)]
+    strands: Mutex<Vec<Box<Strand>>>,
+}
+
+// SAFETY: raw pointers inside point to strands, which are `Sync` and owned by the pool.
+unsafe impl Send for Shared {}
+// SAFETY: as above; all other fields synchronise themselves.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    pub(crate) fn new(
+        workers: usize,
+        seed: u64,
+        stack_size: usize,
+        handlers: Handlers,
+        #[cfg(jobtree_stacks)] stacks: crate::stack::StackSupply,
+    ) -> Shared {
+        Shared {
+            workers: (0..workers).map(|_| WorkerShared::new()).collect(),
+            injector: Injector::new(),
+            sleep: Sleep::new(workers),
+            tuning: Tuning::for_workers(workers),
+            handlers,
+            seed,
+            stack_size,
+            #[cfg(jobtree_stacks)]
+            stacks,
+            made_outside: AtomicU64::new(0),
+            terminating: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            gone: StdMutex::new(0),
+            somebody_is_gone: Condvar::new(),
+            strands: Mutex::new(Vec::new()),
+        }
+    }
+
+    pub(crate) fn keep_strand(&self, strand: Box<Strand>) {
+        lock(&self.strands).push(strand);
+    }
+
+    /// Queues a task: on the calling worker if it is one of this pool's, else through the injector.
+    pub(crate) fn submit(&self, entry: Entry) {
+        Worker::with_current(|worker| match worker {
+            Some(worker) if std::ptr::eq(worker.pool(), self) => self.submit_from(worker, entry),
+            _ => self.inject(entry),
+        });
+    }
+
+    /// Queues a task on `worker`, which is one of this pool's and the calling one.
+    pub(crate) fn submit_from(&self, worker: &Worker, entry: Entry) {
+        let own = &self.workers[worker.index()];
+        own.stats.made_tasks.add_release(1);
+        // SAFETY: a `&Worker` means that this is the worker's own thread.
+        unsafe {
+            own.tasks.push_private(entry);
+            own.tasks.publish_all();
+        }
+        self.sleep.new_work();
+    }
+
+    /// Queues a task for whoever looks first, behind all that came from outside before.
+    pub(crate) fn inject(&self, entry: Entry) {
+        self.made_outside.fetch_add(1, Ordering::Release);
+        self.injector.push(entry);
+        self.sleep.new_work();
+    }
+
+    /// Queues a task for worker number `index` alone.
+    pub(crate) fn send(&self, index: usize, entry: Entry) {
+        self.made_outside.fetch_add(1, Ordering::Release);
+        let letter = Box::into_raw(Box::new(Mail::new(MailContent::Run(entry))));
+        // SAFETY: a fresh box, which the owner frees when it takes it out.
+        unsafe { self.workers[index].inbox.push(letter) };
+        self.sleep.notify(index);
+    }
+
+    /// Asks the pool to end once all its tasks have.
+    pub(crate) fn terminate(&self) {
+        self.terminating.store(true, Ordering::Release);
+        self.notify_all();
+    }
+
+    #[inline]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Ends the pool if it shall end and nothing is left to do; says whether it has ended.
+    pub(crate) fn end_if_quiescent(&self) -> bool {
+        if !self.terminating.load(Ordering::Acquire) {
+            return false;
+        }
+        if self.unfinished_tasks() != 0 {
+            return false;
+        }
+        if !self.ended.swap(true, Ordering::AcqRel) {
+            self.notify_all();
+        }
+        true
+    }
+
+    /// Tasks made and not finished: exact if it is 0, else a moment's estimate.
+    pub(crate) fn unfinished_tasks(&self) -> u64 {
+        let finished: u64 = self
+            .workers
+            .iter()
+            .map(|worker| worker.stats.finished_tasks.read())
+            .sum();
+        let made: u64 = self
+            .workers
+            .iter()
+            .map(|worker| worker.stats.made_tasks.read())
+            .sum();
+        (made + self.made_outside.load(Ordering::Acquire)).saturating_sub(finished)
+    }
+
+    fn notify_all(&self) {
+        for index in 0..self.workers.len() {
+            self.sleep.notify(index);
+        }
+    }
+
+    /// A worker's thread is done with the pool.
+    pub(crate) fn worker_is_gone(&self) {
+        *self.gone.lock().unwrap_or_else(|e| e.into_inner()) += 1;
+        self.somebody_is_gone.notify_all();
+    }
+
+    /// Waits until `expected` worker threads have gone; `false` if `limit` passes first.
+    pub(crate) fn wait_until_gone(&self, expected: usize, limit: Duration) -> bool {
+        let until = Instant::now().checked_add(limit);
+        let mut gone = self.gone.lock().unwrap_or_else(|e| e.into_inner());
+        while *gone < expected {
+            let left = match until {
+                Some(until) => match until.checked_duration_since(Instant::now()) {
+                    Some(left) if !left.is_zero() => left,
+                    _ => return false,
+                },
+                // Longer than the clock can count.
+                None => Duration::from_secs(3600),
+            };
+            gone = self
+                .somebody_is_gone
+                .wait_timeout(gone, left)
+                .unwrap_or_else(|e| e.into_inner())
+                .0;
+        }
+        true
+    }
+
+    /// Tells the pool's user of a panic that nobody waits for; without a handler, ends the process.
+    pub(crate) fn handle_panic(&self, payload: Box<dyn Any + Send>) {
+        let Some(handler) = &self.handlers.on_panic else {
+            eprintln!(
+                "jobtree: a spawned task panicked and the pool has no panic handler \
+                 (Builder::on_panic sets one); aborting"
+            );
+            std::process::abort();
+        };
+        let guard = crate::job::AbortOnUnwind("the pool's panic handler");
+        handler(payload);
+        guard.disarm();
+    }
+}
+

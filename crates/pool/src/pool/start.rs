@@ -1,0 +1,107 @@
+//! The start and the end of worker threads.
+
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+
+use super::builder::{BuildError, WorkerStart};
+use super::shared::{IndexHandler, Shared};
+use super::{CurrentThread, Pool};
+use crate::worker::{Found, Worker, WorkerThread};
+
+/// Starts all threads of the pool; if one cannot be started, the others end again.
+pub(super) fn start_workers(
+    shared: Arc<Shared>,
+    use_current_thread: bool,
+    name: &dyn Fn(usize) -> String,
+    spawn_with: Option<Box<dyn FnMut(WorkerStart) -> io::Result<()>>>,
+) -> Result<Pool, BuildError> {
+    let mut spawn = spawn_with.unwrap_or_else(|| Box::new(spawn_std_thread));
+    let first_own_thread = usize::from(use_current_thread);
+    let pool = Pool {
+        own_threads: shared.workers.len() - first_own_thread,
+        current_thread: use_current_thread.then(|| make_current_thread(&shared)),
+        shared,
+    };
+    for index in first_own_thread..pool.shared.workers.len() {
+        let start = WorkerStart {
+            pool: pool.shared.clone(),
+            index,
+            name: name(index),
+            ran: false,
+        };
+        // Dropping the half-made pool ends those that have started.
+        spawn(start).map_err(BuildError::Thread)?;
+    }
+    Ok(pool)
+}
+
+fn spawn_std_thread(start: WorkerStart) -> io::Result<()> {
+    std::thread::Builder::new()
+        .name(start.name().to_owned())
+        .stack_size(start.stack_size())
+        .spawn(move || start.run())
+        .map(drop)
+}
+
+fn make_current_thread(shared: &Arc<Shared>) -> CurrentThread {
+    let thread = Box::new(WorkerThread::new(shared.clone(), 0));
+    let attached = thread.attach();
+    let strand = thread.new_strand();
+    thread.set_current(strand);
+    CurrentThread {
+        thread,
+        attached: Some(attached),
+        id: std::thread::current().id(),
+    }
+}
+
+/// The pool of a `use_current_thread` worker is being dropped on that thread: runs what only this
+/// thread could run. The rest is left to the other workers, if there are any.
+pub(super) fn finish_current_thread(thread: &WorkerThread) {
+    Worker::with_current(|worker| {
+        let Some(worker) = worker else { return };
+        while let Some(found) = thread.find_work() {
+            if !matches!(found, Found::Ready(_)) {
+                thread.execute(worker, found);
+            }
+        }
+    });
+    thread.pool.end_if_quiescent();
+}
+
+/// The life of a worker thread.
+pub(super) fn run_worker(start: &WorkerStart) {
+    let thread = WorkerThread::new(start.pool.clone(), start.index);
+    let pool = &start.pool;
+    #[cfg(jobtree_stacks)]
+    let _overflow_is_reported = {
+        crate::stack::overflow::install_handler();
+        crate::stack::overflow::ThreadGuard::new(start.name())
+    };
+    thread.enter(|strand| {
+        call_handler(pool, pool.handlers.on_start.as_deref(), start.index);
+        run_loops(&thread, Worker::of_strand(strand));
+        thread.set_current(strand);
+        call_handler(pool, pool.handlers.on_exit.as_deref(), start.index);
+    });
+    drop(thread);
+    pool.worker_is_gone();
+}
+
+fn run_loops(thread: &WorkerThread, worker: &Worker) {
+    #[cfg(jobtree_stacks)]
+    if thread.run_hub().is_ok() {
+        return;
+    }
+    // No stacks to park: the loop runs right here, and waiting helps in place.
+    thread.work_loop(worker, None, |_| true);
+}
+
+fn call_handler(pool: &Shared, handler: Option<&IndexHandler>, index: usize) {
+    if let Some(handler) = handler
+        && let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| handler(index)))
+    {
+        pool.handle_panic(payload);
+    }
+}

@@ -1,0 +1,263 @@
+//! Where a worker looks for work, and in which order.
+//!
+//! 1. Strands of its own that may go on: somebody waits for them.
+//! 2. Its own newest task: warm.
+//! 3. Other workers, from a random one on: their oldest public fork, their oldest task, the forks of
+//!    their parked strands.
+//! 4. The injector.
+//!
+//! Every 61st time the injector and the inbox come first, so that work from outside does not starve
+//! behind a worker's own. (61: a prime, so that it keeps step with no loop of the program.)
+
+use std::ptr;
+use std::time::{Duration, Instant};
+
+use crate::context::{self, Context};
+use crate::deque::{Entry, Steal};
+use crate::inbox::MailContent;
+use crate::job::TaskHeader;
+use crate::pool::shared::WorkerShared;
+use crate::sleep::Searching;
+use crate::strand::Strand;
+use crate::worker::{Found, WorkerThread};
+
+/// How long a fork must have been public before a thief takes it. A fork that its owner takes back
+/// sooner was not worth the way: the line transfers of a theft cost some hundreds of nanoseconds on
+/// both sides. Measured, see ARCHITECTURE.md.
+const SEASONING: Duration = Duration::from_nanos(2000);
+
+/// A fork that a thief has seen and waits to season.
+#[derive(Clone, Copy)]
+pub(crate) struct Watched {
+    strand: *const Strand,
+    index: usize,
+    since: Instant,
+}
+
+const DISPATCHES_BETWEEN_FAIR_LOOKS: u32 = 61;
+
+/// Tasks taken along with a stolen one, at most: the victim keeps at least half.
+const MOST_TASKS_TAKEN_ALONG: usize = 15;
+
+impl WorkerThread {
+    /// One look everywhere.
+    pub(crate) fn find_work(&self) -> Option<Found> {
+        let dispatches = self.dispatches.get().wrapping_add(1);
+        self.dispatches.set(dispatches);
+        if !self.shared().inbox.is_empty() {
+            self.read_mail();
+        }
+        if dispatches.is_multiple_of(DISPATCHES_BETWEEN_FAIR_LOOKS)
+            && let Some(found) = self.take_injected()
+        {
+            return Some(found);
+        }
+        if let Some(strand) = self.ready.borrow_mut().pop_front() {
+            return Some(Found::Ready(strand));
+        }
+        self.own_task()
+            .or_else(|| self.steal_from_somebody())
+            .or_else(|| self.take_injected())
+    }
+
+    /// A task that was sent to this worker, else its own newest one.
+    pub(crate) fn own_task(&self) -> Option<Found> {
+        let sent = self.own_mail.borrow_mut().pop_front();
+        // SAFETY: this thread owns its task deque.
+        let entry = sent.or_else(|| unsafe { self.shared().tasks.pop_newest() });
+        entry.map(Found::Task)
+    }
+
+    /// Moves the inbox's letters to where the search looks.
+    pub(crate) fn read_mail(&self) {
+        // SAFETY: this thread owns its inbox; `Pool::send_task` boxes its letters.
+        unsafe {
+            self.shared().inbox.take_all(|content| match content {
+                MailContent::Resume(strand) => self.ready.borrow_mut().push_back(strand),
+                MailContent::Run(entry) => self.own_mail.borrow_mut().push_back(entry),
+            });
+        }
+    }
+
+    fn take_injected(&self) -> Option<Found> {
+        let entry = self.pool.injector.pop()?;
+        self.shared().stats.injected.add(1);
+        Some(Found::Task(entry))
+    }
+
+    fn steal_from_somebody(&self) -> Option<Found> {
+        let workers = &self.pool.workers;
+        if workers.len() == 1 {
+            return self.steal_from(self.index);
+        }
+        let first = self.random.below(workers.len());
+        for victim in (first..workers.len()).chain(0..first) {
+            if let Some(found) = self.steal_from(victim) {
+                self.shared().stats.stolen.add(1);
+                return Some(found);
+            }
+        }
+        self.shared().stats.failed_steals.add(1);
+        None
+    }
+
+    fn steal_from(&self, index: usize) -> Option<Found> {
+        let victim = &self.pool.workers[index];
+        if index != self.index {
+            if let Some(entry) = self.steal_fork_of(victim) {
+                return Some(Found::Fork(entry));
+            }
+            if let Some(entry) = self.steal_task(victim) {
+                return Some(Found::Task(entry));
+            }
+        }
+        victim
+            .parked
+            .steal(self.index, |_| true)
+            .map(Found::Fork)
+    }
+
+    /// Steals the oldest public fork of `strand` if it was there [`SEASONING`] ago.
+    fn steal_seasoned(&self, strand: &Strand) -> Option<Entry> {
+        let index = strand.forks.oldest_public_index()?;
+        let now = Instant::now();
+        match self.watched.get() {
+            Some(watched) if ptr::eq(watched.strand, strand) && watched.index == index => {
+                if now.duration_since(watched.since) < SEASONING {
+                    return None;
+                }
+                self.steal_fork(strand, |_| true)
+            }
+            _ => {
+                self.watched.set(Some(Watched {
+                    strand,
+                    index,
+                    since: now,
+                }));
+                None
+            }
+        }
+    }
+
+    /// Steals the oldest public fork of the strand that `victim` runs now, once it is old enough.
+    pub(crate) fn steal_fork_of(&self, victim: &WorkerShared) -> Option<Entry> {
+        self.steal_seasoned(victim.current()?)
+    }
+
+    fn steal_fork(
+        &self,
+        strand: &Strand,
+        suits: impl Fn(*const Context) -> bool,
+    ) -> Option<Entry> {
+        let entry = strand.steal(self.index, suits)?;
+        // More hands are free: have the victim put out the next one when it can.
+        if self.pool.sleep.somebody_is_idle() && strand.forks.looks_empty_to_thief() {
+            strand.forks.ask();
+        }
+        Some(entry)
+    }
+
+    fn steal_task(&self, victim: &WorkerShared) -> Option<Entry> {
+        let first = loop {
+            match victim.tasks.steal(|_| true) {
+                Steal::Taken(entry) => break entry,
+                Steal::Empty => return None,
+                Steal::Retry => {}
+            }
+        };
+        // Flat spawns: take up to half of the rest along, and save the way back.
+        let along = (victim.tasks.public_len() / 2).min(MOST_TASKS_TAKEN_ALONG);
+        for _ in 0..along {
+            match victim.tasks.steal(|_| true) {
+                // SAFETY: this thread owns its task deque, and the entry is ours to pass on.
+                Steal::Taken(entry) => unsafe {
+                    self.shared().tasks.push_private(entry);
+                    self.shared().tasks.publish_all();
+                },
+                Steal::Empty | Steal::Retry => break,
+            }
+        }
+        Some(first)
+    }
+
+    /// Asks the other workers to put out work, after a few looks in vain.
+    pub(crate) fn ask_around(&self, searching: &Searching) {
+        /// Looks in vain before asking: short forks are then left alone. Measured, see
+        /// ARCHITECTURE.md.
+        const PATIENCE: u32 = 4;
+        if searching.rounds() < PATIENCE {
+            return;
+        }
+        for (index, victim) in self.pool.workers.iter().enumerate() {
+            if index != self.index
+                && let Some(strand) = victim.current()
+            {
+                strand.forks.ask_unless_public();
+            }
+        }
+    }
+
+    /// Ends a search. If nobody else searches while others sleep and there is more to do, wakes one.
+    pub(crate) fn stop_searching(&self, searching: Searching) {
+        let sleep = &self.pool.sleep;
+        if sleep.work_found(searching, &self.spin_memory) && self.sees_more_work() {
+            sleep.wake_one_sleeper();
+        }
+    }
+
+    fn sees_more_work(&self) -> bool {
+        !self.pool.injector.is_empty() || self.pool.workers.iter().any(WorkerShared::has_public_work)
+    }
+
+    /// Work made inside `isolation`: the only work that a thread that waits inside it may run.
+    pub(crate) fn find_work_inside(&self, isolation: *const Context) -> Option<Found> {
+        // SAFETY: this thread owns its task deque.
+        if let Some(entry) = unsafe { self.shared().tasks.pop_newest() } {
+            // SAFETY: the entry is ours, so its context is alive.
+            if unsafe { context::is_within(entry.context, isolation) } {
+                return Some(Found::Task(entry));
+            }
+            self.put_back(entry);
+        }
+        // Contexts in queues that are not ours may not be followed, only compared.
+        let suits = |context: *const Context| ptr::eq(context, isolation);
+        for (index, victim) in self.pool.workers.iter().enumerate() {
+            if index == self.index {
+                continue;
+            }
+            if let Some(strand) = victim.current()
+                && let Some(entry) = self.steal_fork(strand, suits)
+            {
+                return Some(Found::Fork(entry));
+            }
+            if let Steal::Taken(entry) = victim.tasks.steal(suits) {
+                return Some(Found::Task(entry));
+            }
+        }
+        self.pool
+            .injector
+            .pop_where(|entry| suits(entry.context))
+            .map(Found::Task)
+    }
+
+    /// The newest task of this worker, if it belongs to `owner`.
+    pub(crate) fn pop_task_of(&self, owner: *const ()) -> Option<Entry> {
+        // SAFETY: this thread owns its task deque.
+        let entry = unsafe { self.shared().tasks.pop_newest() }?;
+        // SAFETY: just taken out of a task deque, not yet run.
+        if unsafe { TaskHeader::owner_of(entry) } == owner {
+            return Some(entry);
+        }
+        self.put_back(entry);
+        None
+    }
+
+    fn put_back(&self, entry: Entry) {
+        // SAFETY: this thread owns its task deque, and the entry is ours to give back.
+        unsafe {
+            self.shared().tasks.push_private(entry);
+            self.shared().tasks.publish_all();
+        }
+        self.pool.sleep.new_work();
+    }
+}

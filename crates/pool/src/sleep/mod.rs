@@ -1,0 +1,195 @@
+//! How workers without work fall asleep, and how posters wake just as many as are needed.
+//! The protocol and why it loses no wake-up: `README.md` in this folder.
+
+mod counters;
+mod roster;
+mod sleeper;
+mod spin;
+
+pub(crate) use counters::MAX_WORKERS;
+use counters::{AtomicCounters, Counters, JobsEventCounter};
+use roster::Roster;
+use sleeper::Sleeper;
+use spin::Spin;
+pub(crate) use spin::SpinMemory;
+
+use std::time::{Duration, Instant};
+
+use crate::padded::Padded;
+use crate::sync::step::{Step, fence_at, left_out};
+
+/// All sleep state of a pool.
+pub(crate) struct Sleep {
+    counters: Padded<AtomicCounters>,
+    roster: Padded<Roster>,
+    sleepers: Box<[Padded<Sleeper>]>,
+}
+
+/// Evidence that a worker is counted as inactive. Made when it starts to search, given up when it has
+/// found something; the rest of the protocol cannot be called without it.
+#[must_use]
+pub(crate) struct Searching {
+    worker: usize,
+    spin: Spin,
+    announced: Option<JobsEventCounter>,
+}
+
+impl Searching {
+    /// How many rounds have found nothing since the search began or the worker last woke.
+    pub(crate) fn rounds(&self) -> u32 {
+        self.spin.rounds()
+    }
+}
+
+impl Sleep {
+    pub(crate) fn new(workers: usize) -> Sleep {
+        Sleep {
+            counters: Padded(AtomicCounters::new()),
+            roster: Padded(Roster::new(workers)),
+            sleepers: (0..workers).map(|_| Padded(Sleeper::new())).collect(),
+        }
+    }
+
+    /// `worker` has run out of work and starts to look around.
+    pub(crate) fn start_searching(&self, worker: usize, memory: &SpinMemory) -> Searching {
+        self.counters.add_inactive();
+        Searching {
+            worker,
+            spin: Spin::new(memory),
+            announced: None,
+        }
+    }
+
+    /// The worker has found work. Returns whether it was the last to search while others sleep: then
+    /// nobody looks after what is still queued, and the caller wakes one if it sees more work.
+    pub(crate) fn work_found(&self, searching: Searching, memory: &SpinMemory) -> bool {
+        searching.spin.found(memory);
+        let now = self.counters.sub_inactive();
+        let was_last = now.searching() == 0 && now.sleeping() > 0;
+        if was_last {
+            // Pairs with the fence in `new_work`: a poster that still counts on this worker has posted
+            // before the caller looks.
+            fence_at(Step::SleepCascadeFence);
+        }
+        was_last && !left_out(Step::SleepCascade)
+    }
+
+    /// A look at every queue has found nothing: pauses, announces the worker sleepy, or sleeps.
+    /// Returns whether the worker has slept.
+    pub(crate) fn no_work_found(&self, searching: &mut Searching) -> bool {
+        if searching.spin.pause() {
+            return false;
+        }
+        let skip_announcement = left_out(Step::SleepAnnounce);
+        match searching.announced {
+            None if left_out(Step::SleepRecheck) => {
+                let announced = self.announce_sleepy(skip_announcement);
+                self.fall_asleep(searching, announced)
+            }
+            None => {
+                // The caller looks once more at everything before it calls again.
+                searching.announced = Some(self.announce_sleepy(skip_announcement));
+                false
+            }
+            Some(announced) => self.fall_asleep(searching, announced),
+        }
+    }
+
+    fn announce_sleepy(&self, only_look: bool) -> JobsEventCounter {
+        let announced = if only_look {
+            self.counters.load().events()
+        } else {
+            self.counters.announce_sleepy()
+        };
+        // Pairs with the fence in `new_work`: of a worker that announces itself and then looks, and a
+        // poster that posts and then reads the counters, one sees the other.
+        fence_at(Step::SleepAnnounceFence);
+        announced
+    }
+
+    fn fall_asleep(&self, searching: &mut Searching, announced: JobsEventCounter) -> bool {
+        searching.announced = None;
+        let sleeper = &self.sleepers[searching.worker];
+        if !sleeper.become_sleepy() {
+            return false;
+        }
+        // On the roster before in the count: who reads the count finds a name.
+        let enters_late = left_out(Step::SleepRosterFirst);
+        if !enters_late {
+            self.roster.enter(searching.worker);
+        }
+        if !self.counters.try_add_sleeping(announced) {
+            self.roster.leave(searching.worker);
+            sleeper.stay_awake();
+            return false;
+        }
+        if enters_late {
+            self.roster.enter(searching.worker);
+        }
+        let began = Instant::now();
+        let slept = sleeper.sleep();
+        if !slept {
+            // Nobody has woken us, so nobody has taken us out of the count.
+            self.counters.sub_sleeping();
+        }
+        self.roster.leave(searching.worker);
+        sleeper.stay_awake();
+        if slept {
+            searching.spin.woke(began.elapsed());
+        }
+        slept
+    }
+
+    /// Work that any worker may take has been made visible. Wakes one sleeper if nobody searches.
+    #[inline]
+    pub(crate) fn new_work(&self) {
+        fence_at(Step::SleepPostFence);
+        let counters = self.counters.note_new_work();
+        if counters.sleeping() > 0 && counters.searching() == 0 {
+            self.wake_one_sleeper();
+        }
+    }
+
+    /// Whether some worker has nothing to do.
+    #[inline]
+    pub(crate) fn somebody_is_idle(&self) -> bool {
+        self.counters.load().inactive() > 0
+    }
+
+    /// Wakes some worker that is asleep or about to be.
+    #[cold]
+    pub(crate) fn wake_one_sleeper(&self) {
+        while let Some(worker) = self.roster.take_one() {
+            if self.sleepers[worker].wake_if_drowsy(|| self.counters.sub_sleeping()) {
+                return;
+            }
+        }
+    }
+
+    /// Tells `worker` that something has come for it alone.
+    pub(crate) fn notify(&self, worker: usize) {
+        if left_out(Step::InboxNotify) {
+            return;
+        }
+        self.sleepers[worker].notify(|| self.counters.sub_sleeping());
+    }
+
+    /// Sleeps until `worker` is notified, outside of all counts: it would not take posted work.
+    /// `false` if it has slept for `limit` and was not.
+    pub(crate) fn sleep_alone(
+        &self,
+        worker: usize,
+        is_over: impl Fn() -> bool,
+        limit: Option<Duration>,
+    ) -> bool {
+        self.sleepers[worker].sleep_alone(is_over, limit)
+    }
+
+    /// The counters as they are now, for diagnosis.
+    pub(crate) fn snapshot(&self) -> Counters {
+        self.counters.load()
+    }
+}
+
+#[cfg(all(test, loom))]
+pub(crate) mod models;

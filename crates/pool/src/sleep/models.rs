@@ -1,0 +1,315 @@
+//! loom models of the sleep protocol. A worker that sleeps although there is work shows as a deadlock:
+//! then no thread of the model can go on.
+//!
+//! The loops here make the same calls in the same order as those of `worker.rs`, `wait.rs` and
+//! `search.rs`; what they look for is one flag for each piece of work instead of a pool's queues.
+
+use std::sync::Arc;
+
+use super::roster::Roster;
+use super::Sleep;
+use crate::modelling::{Crew, Failure, Model, claim, find_work};
+use crate::sync::step::Step;
+use crate::sync::{AtomicBool, AtomicU32, Futex, Ordering};
+
+pub(crate) const MODELS: &[&Model] = &[
+    &ONE_POST,
+    &TWO_POSTS,
+    &TWO_WORKERS,
+    &NOTICE,
+    &NOTICE_ALONE,
+    &NOTICE_AND_POST,
+    &ROSTER,
+];
+
+/// Pieces of work, each of which one worker takes.
+struct Posted<const N: usize>([AtomicBool; N]);
+
+impl<const N: usize> Posted<N> {
+    fn new() -> Posted<N> {
+        Posted(std::array::from_fn(|_| AtomicBool::new(false)))
+    }
+
+    /// Relaxed, as in the weakest of the queues: the rest is up to the fences.
+    fn post(&self, number: usize) {
+        self.0[number].store(true, Ordering::Relaxed);
+    }
+
+    fn is_there(&self) -> bool {
+        self.0.iter().any(|flag| flag.load(Ordering::Relaxed))
+    }
+
+    fn take(&self) -> Option<usize> {
+        let is_taken = |flag: &AtomicBool| {
+            flag.load(Ordering::Relaxed) && flag.swap(false, Ordering::AcqRel)
+        };
+        self.0.iter().position(is_taken)
+    }
+}
+
+/// The state after many posts: the event counter says that nobody is sleepy.
+fn awake_pool(workers: usize) -> Sleep {
+    let sleep = Sleep::new(workers);
+    sleep.new_work();
+    sleep
+}
+
+fn claim_nobody_is_counted(sleep: &Sleep) {
+    let counters = sleep.snapshot();
+    claim(counters.sleeping() == 0, "no sleeper is counted at the end");
+    claim(counters.inactive() == 0, "no searcher is counted at the end");
+    claim(sleep.roster.take_one().is_none(), "no name is left over");
+}
+
+/// One worker falls asleep while work is posted.
+const ONE_POST: Model = Model {
+    name: "sleep: one post",
+    preemptions: None,
+    needs: &[
+        (Step::SleepAnnounce, Failure::Deadlock),
+        (Step::SleepAnnounceFence, Failure::Deadlock),
+        (Step::SleepPostFence, Failure::Deadlock),
+        (Step::SleepRecheck, Failure::Deadlock),
+        (Step::SleepEventCheck, Failure::Deadlock),
+        (Step::SleepRosterFirst, Failure::Deadlock),
+        (Step::SleeperDrowsy, Failure::Deadlock),
+    ],
+    body: || {
+        let scene = Arc::new((awake_pool(1), Posted::<1>::new()));
+        let crew = Crew::new();
+        let worker = scene.clone();
+        crew.spawn(move || {
+            let (sleep, posted) = &*worker;
+            find_work(sleep, 0, || posted.take(), || posted.is_there());
+        });
+        let (sleep, posted) = &*scene;
+        posted.post(0);
+        sleep.new_work();
+        crew.wait();
+        claim_nobody_is_counted(sleep);
+    },
+};
+
+/// Two posts one after the other: the second meets a worker that is awake, searching, sleepy or asleep.
+const TWO_POSTS: Model = Model {
+    name: "sleep: two posts",
+    preemptions: Some(4),
+    needs: &[
+        (Step::SleepAnnounce, Failure::Deadlock),
+        (Step::SleepAnnounceFence, Failure::Deadlock),
+        (Step::SleepPostFence, Failure::Deadlock),
+        (Step::SleepEventCheck, Failure::Deadlock),
+    ],
+    body: || {
+        let scene = Arc::new((Sleep::new(1), Posted::<2>::new()));
+        let crew = Crew::new();
+        let worker = scene.clone();
+        crew.spawn(move || {
+            let (sleep, posted) = &*worker;
+            for _ in 0..2 {
+                find_work(sleep, 0, || posted.take(), || posted.is_there());
+            }
+        });
+        let (sleep, posted) = &*scene;
+        posted.post(0);
+        sleep.new_work();
+        posted.post(1);
+        sleep.new_work();
+        crew.wait();
+        claim_nobody_is_counted(sleep);
+    },
+};
+
+/// Two pieces of work that end only when both have begun: each post must get a worker of its own, be it
+/// from the poster or from the worker that leaves the search.
+const TWO_WORKERS: Model = Model {
+    name: "sleep: two workers",
+    preemptions: Some(3),
+    needs: &[
+        (Step::SleepCascade, Failure::Deadlock),
+        (Step::SleepCascadeFence, Failure::Deadlock),
+    ],
+    body: || {
+        struct Scene {
+            sleep: Sleep,
+            posted: Posted<2>,
+            begun: AtomicU32,
+            both_have_begun: Futex,
+        }
+        let scene = Arc::new(Scene {
+            sleep: awake_pool(2),
+            posted: Posted::new(),
+            begun: AtomicU32::new(0),
+            both_have_begun: Futex::new(0),
+        });
+        let crew = Crew::new();
+        for index in [0, 1] {
+            let scene = scene.clone();
+            crew.spawn(move || {
+                let Scene { sleep, posted, .. } = &*scene;
+                find_work(sleep, index, || posted.take(), || posted.is_there());
+                if scene.begun.fetch_add(1, Ordering::AcqRel) == 1 {
+                    scene.both_have_begun.word().store(1, Ordering::Release);
+                    Futex::wake_one(&scene.both_have_begun);
+                } else {
+                    scene.both_have_begun.wait(0);
+                }
+            });
+        }
+        for number in [0, 1] {
+            scene.posted.post(number);
+            scene.sleep.new_work();
+        }
+        crew.wait();
+        claim_nobody_is_counted(&scene.sleep);
+    },
+};
+
+/// A notice for a worker that falls asleep: what came for it alone is a flag that it looks at.
+const NOTICE: Model = Model {
+    name: "sleep: notice",
+    preemptions: None,
+    needs: &[
+        (Step::SleeperNotice, Failure::Deadlock),
+        (Step::InboxNotify, Failure::Deadlock),
+    ],
+    body: || {
+        let scene = Arc::new((awake_pool(1), Posted::<1>::new()));
+        let crew = Crew::new();
+        let worker = scene.clone();
+        crew.spawn(move || {
+            let (sleep, mail) = &*worker;
+            find_work(sleep, 0, || mail.take(), || false);
+        });
+        let (sleep, mail) = &*scene;
+        mail.post(0);
+        sleep.notify(0);
+        crew.wait();
+        claim_nobody_is_counted(sleep);
+    },
+};
+
+/// The same for a worker that sleeps alone, as inside `isolate`.
+const NOTICE_ALONE: Model = Model {
+    name: "sleep: notice for one who sleeps alone",
+    preemptions: None,
+    needs: &[
+        (Step::SleeperNotice, Failure::Deadlock),
+        (Step::InboxNotify, Failure::Deadlock),
+    ],
+    body: || {
+        let scene = Arc::new((awake_pool(1), AtomicBool::new(false)));
+        let crew = Crew::new();
+        let worker = scene.clone();
+        crew.spawn(move || {
+            let (sleep, is_set) = &*worker;
+            while !is_set.load(Ordering::Relaxed) {
+                sleep.sleep_alone(0, || is_set.load(Ordering::Relaxed), None);
+            }
+        });
+        let (sleep, is_set) = &*scene;
+        is_set.store(true, Ordering::Relaxed);
+        sleep.notify(0);
+        crew.wait();
+        claim_nobody_is_counted(sleep);
+    },
+};
+
+/// A notice and a post meet at one worker: both are seen, and it is counted out once.
+const NOTICE_AND_POST: Model = Model {
+    name: "sleep: notice and post",
+    preemptions: Some(3),
+    needs: &[
+        (Step::SleeperNotice, Failure::Deadlock),
+        (Step::SleepPostFence, Failure::Deadlock),
+    ],
+    body: || {
+        let scene = Arc::new((awake_pool(1), Posted::<1>::new(), Posted::<1>::new()));
+        let crew = Crew::new();
+        let worker = scene.clone();
+        crew.spawn(move || {
+            let (sleep, mail, posted) = &*worker;
+            for _ in 0..2 {
+                find_work(
+                    sleep,
+                    0,
+                    || mail.take().or_else(|| posted.take()),
+                    || posted.is_there(),
+                );
+            }
+        });
+        let sender = scene.clone();
+        crew.spawn(move || {
+            let (sleep, mail, _) = &*sender;
+            mail.post(0);
+            sleep.notify(0);
+        });
+        let (sleep, _, posted) = &*scene;
+        posted.post(0);
+        sleep.new_work();
+        crew.wait();
+        claim_nobody_is_counted(sleep);
+    },
+};
+
+/// A name is entered while somebody clears the summary of a word that was empty.
+const ROSTER: Model = Model {
+    name: "sleep: roster",
+    preemptions: None,
+    needs: &[(Step::RosterLookAgain, Failure::Assertion)],
+    body: || {
+        let roster = Arc::new(Roster::new(2));
+        roster.enter(0);
+        roster.leave(0);
+        let taken = Arc::new(loom::cell::UnsafeCell::new(None));
+        let crew = Crew::new();
+        let poster = (roster.clone(), taken.clone());
+        crew.spawn(move || {
+            let name = poster.0.take_one();
+            // SAFETY: read only after this thread has ended, which loom checks.
+            poster.1.with_mut(|taken| unsafe { *taken = name });
+        });
+        roster.enter(1);
+        crew.wait();
+        // SAFETY: the poster has ended.
+        let taken: Option<usize> = taken.with(|taken| unsafe { *taken });
+        let mut names = taken.into_iter().chain(roster.take_one());
+        claim(names.next() == Some(1), "a name that was entered is found");
+        claim(names.next().is_none(), "it is found once");
+    },
+};
+
+#[test]
+fn loom_a_post_finds_its_worker() {
+    ONE_POST.check();
+}
+
+#[test]
+fn loom_two_posts_find_their_worker() {
+    TWO_POSTS.check();
+}
+
+#[test]
+fn loom_each_of_two_posts_finds_a_worker_of_its_own() {
+    TWO_WORKERS.check();
+}
+
+#[test]
+fn loom_a_notice_finds_its_worker() {
+    NOTICE.check();
+}
+
+#[test]
+fn loom_a_notice_finds_a_worker_that_sleeps_alone() {
+    NOTICE_ALONE.check();
+}
+
+#[test]
+fn loom_a_notice_and_a_post_wake_a_worker_once() {
+    NOTICE_AND_POST.check();
+}
+
+#[test]
+fn loom_an_entered_name_is_found() {
+    ROSTER.check();
+}

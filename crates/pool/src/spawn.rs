@@ -1,0 +1,136 @@
+//! Tasks that nobody waits for, and giving way to others.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+
+use crate::context;
+use crate::deque::Entry;
+use crate::job::boxed_task;
+use crate::pool::shared::Shared;
+use crate::scope::{current_pool, submit_through_lane};
+use crate::worker::{Found, Worker};
+
+/// Runs `body` some time on the current pool, or the global one; nobody waits for it.
+///
+/// A panic goes to the pool's panic handler; without one the process aborts.
+///
+/// ```
+/// use std::sync::mpsc::channel;
+///
+/// let (sender, receiver) = channel();
+/// jobtree_pool::spawn(move || sender.send(42).unwrap());
+/// assert_eq!(receiver.recv()?, 42);
+/// # Ok::<(), std::sync::mpsc::RecvError>(())
+/// ```
+pub fn spawn<F>(body: F)
+where
+    F: FnOnce() + Send + 'static,
+{
+    spawn_on(&current_pool(), body);
+}
+
+/// [`spawn`], but tasks spawned so by one worker start in the order of spawning.
+pub fn spawn_fifo<F>(body: F)
+where
+    F: FnOnce() + Send + 'static,
+{
+    spawn_fifo_on(&current_pool(), body);
+}
+
+pub(crate) fn spawn_on(pool: &Arc<Shared>, body: impl FnOnce() + Send + 'static) {
+    pool.submit(detached(pool, move |_| body()));
+}
+
+pub(crate) fn spawn_fifo_on(pool: &Arc<Shared>, body: impl FnOnce() + Send + 'static) {
+    let entry = detached(pool, move |_| body());
+    Worker::with_current(|worker| match worker {
+        Some(worker) if std::ptr::eq(worker.pool(), &**pool) => {
+            let lane = &pool.workers[worker.index()].fifo;
+            // SAFETY: the lane lies in the pool, which ends only after all tasks have.
+            unsafe { submit_through_lane(pool, worker, lane, entry, std::ptr::null()) };
+        }
+        _ => pool.inject(entry),
+    });
+}
+
+/// A task that nobody waits for: its panics go to the pool's handler.
+///
+/// It runs in the outermost context: the frames that contexts lie in may be gone by then.
+pub(crate) fn detached(
+    pool: &Arc<Shared>,
+    body: impl FnOnce(&Worker) + Send + 'static,
+) -> Entry {
+    let handler = pool.clone();
+    let task = move |worker: &Worker| {
+        if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| body(worker))) {
+            handler.handle_panic(payload);
+        }
+    };
+    Entry {
+        // SAFETY: borrows nothing, catches its panics, and a queue runs each entry once.
+        job: unsafe { boxed_task(std::ptr::null(), task) },
+        context: context::OUTERMOST,
+    }
+}
+
+/// What came of giving way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Yield {
+    /// Something else has run.
+    Executed,
+    /// There was nothing to run.
+    Idle,
+}
+
+/// Lets something else run on this worker, if there is anything; `None` outside of a pool.
+///
+/// ```
+/// use jobtree_pool::{Pool, Yield, yield_now};
+///
+/// let pool = Pool::builder().workers(1).build()?;
+/// assert_eq!(pool.install(yield_now), Some(Yield::Idle));
+/// assert_eq!(yield_now(), None);
+/// # Ok::<(), jobtree_pool::BuildError>(())
+/// ```
+pub fn yield_now() -> Option<Yield> {
+    Worker::with_current(|worker| worker.map(yield_worker))
+}
+
+/// [`yield_now`], but only to this worker's own tasks.
+pub fn yield_local() -> Option<Yield> {
+    Worker::with_current(|worker| worker.map(yield_worker_locally))
+}
+
+pub(crate) fn yield_worker(worker: &Worker) -> Yield {
+    // SAFETY: the current context is alive.
+    let isolation = unsafe { context::isolation_of(worker.strand().context.get()) };
+    let thread = worker.thread();
+    if isolation.is_null() {
+        // Looked at before the search: what is found must be run.
+        let can_park = thread.can_park();
+        thread.find_work().map_or(Yield::Idle, |found| give_way(worker, found, can_park))
+    } else {
+        let found = thread.find_work_inside(isolation);
+        found.map_or(Yield::Idle, |found| give_way(worker, found, false))
+    }
+}
+
+pub(crate) fn yield_worker_locally(worker: &Worker) -> Yield {
+    let thread = worker.thread();
+    let can_park = thread.can_park();
+    thread
+        .own_task()
+        .map_or(Yield::Idle, |found| give_way(worker, found, can_park))
+}
+
+fn give_way(worker: &Worker, found: Found, can_park: bool) -> Yield {
+    let (thread, strand) = (worker.thread(), worker.strand());
+    // SAFETY: a `&Worker` is only to be had on the strand's own stack.
+    unsafe { strand.share_all() };
+    match found {
+        Found::Ready(ready) => thread.let_run(strand, ready),
+        found if can_park => thread.yield_to(strand, found),
+        found => thread.execute(worker, found),
+    }
+    Yield::Executed
+}

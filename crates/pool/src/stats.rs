@@ -1,0 +1,110 @@
+//! Counters cheap enough to stay on: each is written by one worker only, so an increment is a load and
+//! a store on a line that nobody else writes.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// A counter with one writer.
+#[derive(Default)]
+pub(crate) struct OwnCounter(AtomicU64);
+
+impl OwnCounter {
+    /// Counts; only the worker it belongs to may call this.
+    #[inline]
+    pub(crate) fn add(&self, amount: u64) {
+        self.0
+            .store(self.0.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
+    }
+
+    /// Counts, and whoever reads the new value sees what was done before.
+    #[inline]
+    pub(crate) fn add_release(&self, amount: u64) {
+        self.0
+            .store(self.0.load(Ordering::Relaxed) + amount, Ordering::Release);
+    }
+
+    pub(crate) fn read(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// What a worker counts.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct WorkerCounters {
+    pub(crate) executed: OwnCounter,
+    pub(crate) stolen: OwnCounter,
+    pub(crate) failed_steals: OwnCounter,
+    pub(crate) parks: OwnCounter,
+    pub(crate) sleeps: OwnCounter,
+    pub(crate) injected: OwnCounter,
+    pub(crate) made_tasks: OwnCounter,
+    pub(crate) finished_tasks: OwnCounter,
+}
+
+impl WorkerCounters {
+    pub(crate) fn snapshot(&self) -> WorkerStats {
+        WorkerStats {
+            executed: self.executed.read(),
+            stolen: self.stolen.read(),
+            failed_steals: self.failed_steals.read(),
+            parks: self.parks.read(),
+            sleeps: self.sleeps.read(),
+            wakes: self.sleeps.read(),
+            injected: self.injected.read(),
+        }
+    }
+}
+
+/// What a worker has done since its pool was made.
+///
+/// Forks that their own worker takes back are not counted: that would cost as much as the fork.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerStats {
+    /// Tasks and stolen forks that ran here.
+    pub executed: u64,
+    /// Forks and tasks taken from other workers.
+    pub stolen: u64,
+    /// Looks at all other workers that found nothing.
+    pub failed_steals: u64,
+    /// Times a waiting stack was parked so that its worker could do something else.
+    pub parks: u64,
+    /// Times the worker fell asleep.
+    pub sleeps: u64,
+    /// Times it was woken.
+    pub wakes: u64,
+    /// Tasks it took that came from outside the pool.
+    pub injected: u64,
+}
+
+/// What a pool has done: a reading of its workers' counters, each exact, not all at one moment.
+///
+/// ```
+/// let pool = jobtree_pool::Pool::builder().workers(2).build()?;
+/// pool.install(|| ());
+/// assert_eq!(pool.stats().total().injected, 1);
+/// # Ok::<(), jobtree_pool::BuildError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolStats {
+    /// One a worker, by its number.
+    pub workers: Vec<WorkerStats>,
+}
+
+impl PoolStats {
+    /// All workers together.
+    pub fn total(&self) -> WorkerStats {
+        self.workers
+            .iter()
+            .fold(WorkerStats::default(), |sum, one| WorkerStats {
+                executed: sum.executed + one.executed,
+                stolen: sum.stolen + one.stolen,
+                failed_steals: sum.failed_steals + one.failed_steals,
+                parks: sum.parks + one.parks,
+                sleeps: sum.sleeps + one.sleeps,
+                wakes: sum.wakes + one.wakes,
+                injected: sum.injected + one.injected,
+            })
+    }
+}

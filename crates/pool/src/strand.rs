@@ -1,0 +1,155 @@
+//! A strand: a stack that can be parked, and the forks that were made on it.
+//!
+//! A worker's loop runs on a strand. Tasks run right on top of it. When one of them has to wait, the
+//! whole strand is parked and the worker goes on, on another. So a worker has one current strand and
+//! any number of parked ones; forks belong to the strand they were made on, because they are taken
+//! back in the order of its frames.
+//!
+//! A strand belongs to one worker for ever (its frames may hold addresses of that thread's locals).
+//! Strands are never freed before their pool: thieves and setters of latches may look at one at any
+//! time.
+
+use std::cell::Cell;
+
+use crate::context::{self, Context};
+use crate::deque::{Deque, Entry, Steal};
+use crate::fork::ForkHeader;
+use crate::inbox::{Mail, MailContent};
+use crate::latch::Wake;
+use crate::pool::shared::Shared;
+
+/// Forks a strand can hold before its deque grows: little, since there may be a million strands.
+const FORK_CAPACITY: usize = 16;
+
+/// See the module's head.
+#[repr(align(128))]
+pub(crate) struct Strand {
+    pub(crate) forks: Deque,
+    /// What runs on the strand runs in this context. Owner only.
+    pub(crate) context: Cell<*const Context>,
+    /// How many forks are public without anybody asking.
+    eager_public: usize,
+    pool: *const Shared,
+    worker: usize,
+    mail: Mail,
+    #[cfg(jobtree_stacks)]
+    pub(crate) stack: crate::parking::StrandStack,
+}
+
+// SAFETY: `forks` is made for sharing. `context` and `stack` are touched only by the
+// worker the strand belongs to. `mail` is touched by whoever wakes the strand, once per wait, and by
+// the worker after taking it out of its inbox.
+unsafe impl Sync for Strand {}
+// SAFETY: a strand is made by its worker and freed with the pool after that worker's end.
+unsafe impl Send for Strand {}
+
+impl Strand {
+    /// A strand of worker number `worker` of `pool`, which must outlive it.
+    pub(crate) fn new(pool: &Shared, worker: usize) -> Box<Strand> {
+        let mut strand = Box::new(Strand {
+            forks: Deque::new(pool.tuning.private_forks, FORK_CAPACITY),
+            context: Cell::new(context::OUTERMOST),
+            eager_public: pool.tuning.eager_public_forks,
+            pool,
+            worker,
+            mail: Mail::new(MailContent::Resume(std::ptr::null())),
+            #[cfg(jobtree_stacks)]
+            stack: crate::parking::StrandStack::new(),
+        });
+        let address: *const Strand = &*strand;
+        strand.mail = Mail::new(MailContent::Resume(address));
+        strand
+    }
+
+    /// Which worker it belongs to.
+    #[inline]
+    pub(crate) fn worker_index(&self) -> usize {
+        self.worker
+    }
+
+    /// The pool it belongs to.
+    #[inline]
+    pub(crate) fn pool(&self) -> &Shared {
+        // SAFETY: the pool owns its strands.
+        unsafe { &*self.pool }
+    }
+
+    /// Whether the next fork should be offered at once because hardly anything is.
+    ///
+    /// # Safety
+    /// Owner only.
+    #[inline(always)]
+    pub(crate) unsafe fn offers_too_little(&self) -> bool {
+        // SAFETY: the caller is the owner.
+        unsafe { self.forks.outstanding() < self.eager_public }
+    }
+
+    /// Lets others take the oldest fork that they cannot take yet, and wakes one if all sleep.
+    ///
+    /// # Safety
+    /// Owner only.
+    #[cold]
+    #[inline(never)]
+    pub(crate) unsafe fn share_oldest(&self) {
+        // SAFETY: the caller is the owner; what lies in a fork deque is a fork.
+        unsafe {
+            let Some(oldest) = self.forks.private_jobs().next() else {
+                return;
+            };
+            ForkHeader::prepare_for_theft(oldest);
+            self.forks.publish_oldest();
+        }
+        self.pool().sleep.new_work();
+    }
+
+    /// Lets others take all forks: the strand is about to wait, so nobody else will run them.
+    ///
+    /// # Safety
+    /// Owner only.
+    pub(crate) unsafe fn share_all(&self) {
+        // SAFETY: the caller is the owner; what lies in a fork deque is a fork.
+        unsafe {
+            if self.forks.private_len() == 0 {
+                return;
+            }
+            for fork in self.forks.private_jobs() {
+                ForkHeader::prepare_for_theft(fork);
+            }
+            self.forks.publish_all();
+        }
+        self.pool().sleep.new_work();
+    }
+
+    /// Takes the oldest public fork whose context `suits`, in the name of worker `thief`.
+    pub(crate) fn steal(
+        &self,
+        thief: usize,
+        suits: impl Fn(*const Context) -> bool,
+    ) -> Option<Entry> {
+        loop {
+            match self.forks.steal(&suits) {
+                Steal::Taken(entry) => {
+                    // SAFETY: we own the entry now, it came from a fork deque, and it was made ready
+                    // before it was published.
+                    unsafe { ForkHeader::note_thief(entry.job, thief) };
+                    return Some(entry);
+                }
+                Steal::Empty => return None,
+                Steal::Retry => {}
+            }
+        }
+    }
+
+    /// Tells the strand's worker that what it waits for has happened.
+    ///
+    /// # Safety
+    /// The strand is registered as a waiter with `wake`, and this is the only call for that wait.
+    pub(crate) unsafe fn wake(&self, wake: Wake) {
+        let pool = self.pool();
+        if wake == Wake::ByMail {
+            // SAFETY: one wake per wait, so the letter is in no inbox; strands outlive their use.
+            unsafe { pool.workers[self.worker].inbox.push(&self.mail) };
+        }
+        pool.sleep.notify(self.worker);
+    }
+}

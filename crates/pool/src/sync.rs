@@ -1,0 +1,351 @@
+//! The atomics, cells and blocking primitives every other module uses, so that the same code runs on
+//! the machine and under loom's model checker.
+//!
+//! Two rules follow from the model checker: sequential consistency is written as explicit
+//! `fence(SeqCst)` (loom treats `SeqCst` loads and stores as acquire/release), and blocking goes
+//! through [`Futex`], of which loom gets a version made of its own `park` and `unpark`.
+
+#[cfg(not(loom))]
+mod real {
+    pub(crate) use std::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+    };
+    pub(crate) use std::sync::{Mutex, MutexGuard};
+
+    /// One pause of a spin loop.
+    #[inline]
+    pub(crate) fn spin_pause() {
+        std::hint::spin_loop();
+    }
+}
+
+#[cfg(loom)]
+mod real {
+    pub(crate) use loom::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+    };
+    pub(crate) use loom::sync::RwLockWriteGuard as MutexGuard;
+    use std::sync::LockResult;
+
+    /// loom's own mutex, 0.7.2, prints a line whenever it is locked, millions in a model. Its lock for
+    /// writers does not, and is a mutex if nobody reads.
+    pub(crate) struct Mutex<T>(loom::sync::RwLock<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Mutex<T> {
+            Mutex(loom::sync::RwLock::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+            self.0.write()
+        }
+    }
+
+    /// Under loom a spinning thread must let others run, or the model never ends.
+    pub(crate) fn spin_pause() {
+        loom::thread::yield_now();
+    }
+}
+
+pub(crate) use real::*;
+
+/// A sequentially consistent fence.
+///
+/// On x86-64 a locked instruction on the stack: a full barrier like `mfence`, which the compiler would
+/// choose, at half its price.
+#[inline(always)]
+pub(crate) fn full_fence() {
+    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+    // SAFETY: changes no byte (or with 0) of memory that the current frame owns. Without `nomem` the
+    // compiler moves no memory access across it, and the processor drains its stores first.
+    unsafe {
+        std::arch::asm!("lock or dword ptr [rsp], 0", options(nostack));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
+    {
+        #[cfg(loom)]
+        use loom::sync::atomic::fence;
+        #[cfg(not(loom))]
+        use std::sync::atomic::fence;
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// Locks `mutex`; a poisoned lock is taken over, since no code of ours panics while it holds one.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    match mutex.lock() {
+        Ok(guard) => guard,
+        Err(poisoned) => poisoned.into_inner(),
+    }
+}
+
+/// A word that one thread can sleep on until another changes it.
+///
+/// `wait` may return early; callers loop. `wake_one` only uses the address of the word, so it may be
+/// called after the word has been changed in a way that lets its owner go on and free it.
+pub(crate) struct Futex {
+    word: AtomicU32,
+    #[cfg(loom)]
+    waiting: Mutex<Vec<loom::thread::Thread>>,
+    #[cfg(not(any(target_os = "linux", loom)))]
+    blocked: Mutex<()>,
+    #[cfg(not(any(target_os = "linux", loom)))]
+    changed: std::sync::Condvar,
+}
+
+impl Futex {
+    pub(crate) fn new(value: u32) -> Futex {
+        Futex {
+            word: AtomicU32::new(value),
+            #[cfg(loom)]
+            waiting: Mutex::new(Vec::new()),
+            #[cfg(not(any(target_os = "linux", loom)))]
+            blocked: Mutex::new(()),
+            #[cfg(not(any(target_os = "linux", loom)))]
+            changed: std::sync::Condvar::new(),
+        }
+    }
+
+    /// The word itself; every change that a sleeper waits for must be followed by [`Futex::wake_one`].
+    #[inline]
+    pub(crate) fn word(&self) -> &AtomicU32 {
+        &self.word
+    }
+}
+
+#[cfg(all(target_os = "linux", not(loom)))]
+impl Futex {
+    /// Sleeps while the word is `expected`.
+    pub(crate) fn wait(&self, expected: u32) {
+        self.wait_for(expected, None);
+    }
+
+    /// Sleeps while the word is `expected`, at most `limit` long if one is given.
+    pub(crate) fn wait_for(&self, expected: u32, limit: Option<std::time::Duration>) {
+        let timeout = limit.map(|limit| libc::timespec {
+            tv_sec: limit.as_secs().min(i32::MAX as u64) as libc::time_t,
+            tv_nsec: limit.subsec_nanos() as libc::c_long,
+        });
+        let timeout_pointer = timeout
+            .as_ref()
+            .map_or(std::ptr::null(), |t| t as *const libc::timespec);
+        // SAFETY: FUTEX_WAIT reads the word at this address, which `self` keeps alive for the call,
+        // and the timespec, which lives in this frame.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.word.as_ptr(),
+                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                expected,
+                timeout_pointer,
+            );
+        }
+    }
+
+    /// Wakes one thread that sleeps on the word. `this` need not be alive any more.
+    pub(crate) fn wake_one(this: *const Futex) {
+        // The field is first and the only one on Linux, so the addresses agree.
+        // SAFETY: FUTEX_WAKE uses the address as a key and does not read through it; waking a
+        // stranger who sleeps on a reused address is allowed, since every waiter of ours loops.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                this.cast::<u32>(),
+                libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+                1u32,
+            );
+        }
+    }
+}
+
+#[cfg(loom)]
+impl Futex {
+    /// Sleeps while the word is `expected`.
+    pub(crate) fn wait(&self, expected: u32) {
+        let mut waiting = lock(&self.waiting);
+        // Relaxed: as in the kernel, the lock sees to it that a change before `wake_one` is seen.
+        if self.word.load(Ordering::Relaxed) == expected {
+            waiting.push(loom::thread::current());
+            drop(waiting);
+            loom::thread::park();
+        }
+    }
+
+    /// Sleeps while the word is `expected`. Models have no clock: nothing in them ends by time.
+    pub(crate) fn wait_for(&self, expected: u32, _limit: Option<std::time::Duration>) {
+        self.wait(expected);
+    }
+
+    /// Wakes one thread that sleeps on the word, which must still be alive here.
+    pub(crate) fn wake_one(this: *const Futex) {
+        // SAFETY: models keep their futexes alive until all their threads have ended.
+        let woken = lock(unsafe { &(*this).waiting }).pop();
+        if let Some(thread) = woken {
+            thread.unpark();
+        }
+    }
+}
+
+#[cfg(not(any(target_os = "linux", loom)))]
+impl Futex {
+    /// Sleeps while the word is `expected`.
+    pub(crate) fn wait(&self, expected: u32) {
+        let mut guard = lock(&self.blocked);
+        while self.word.load(Ordering::Relaxed) == expected {
+            guard = match self.changed.wait(guard) {
+                Ok(guard) => guard,
+                Err(poisoned) => poisoned.into_inner(),
+            };
+        }
+    }
+
+    /// Sleeps while the word is `expected`, at most `limit` long if one is given.
+    pub(crate) fn wait_for(&self, expected: u32, limit: Option<std::time::Duration>) {
+        let Some(limit) = limit else {
+            return self.wait(expected);
+        };
+        let guard = lock(&self.blocked);
+        if self.word.load(Ordering::Relaxed) == expected {
+            drop(self.changed.wait_timeout(guard, limit));
+        }
+    }
+
+    /// Wakes one thread that sleeps on the word.
+    ///
+    /// Here, unlike on Linux, the word must still be alive: owners that may free it at once keep it
+    /// in memory that outlives the waker (a worker's own record, or a thread-local).
+    pub(crate) fn wake_one(this: *const Futex) {
+        // SAFETY: by this platform's contract above, the futex is alive.
+        let this = unsafe { &*this };
+        drop(lock(&this.blocked));
+        this.changed.notify_one();
+    }
+}
+
+/// Steps of the protocols that a model can leave out, to show that it notices.
+///
+/// Outside of loom `left_out` is a constant `false` and costs nothing.
+pub(crate) mod step {
+    use super::Ordering;
+
+    macro_rules! steps {
+        ($($(#[$doc:meta])+ $name:ident,)+) => {
+            /// A fence, check or order without which a protocol is wrong.
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            #[cfg_attr(not(loom), allow(dead_code))]
+            pub(crate) enum Step {
+                $($(#[$doc])+ $name,)+
+            }
+
+            impl Step {
+                /// Every step, so that a test can see to it that each has its model.
+                #[cfg(all(test, loom))]
+                pub(crate) const ALL: &[Step] = &[$(Step::$name),+];
+            }
+        };
+    }
+
+    steps! {
+        /// `Deque::pop_public`: the fence between retracting the end and reading the top.
+        DequePopFence,
+        /// `Deque::steal`: the fence between reading the top and reading the end, and between counting
+        /// oneself as a reader and loading the buffer.
+        DequeStealFence,
+        /// `Deque::publish`: the release order of the end.
+        DequePublishRelease,
+        /// `Deque::make_room`: the release order of the new buffer's address.
+        DequeBufferRelease,
+        /// `Deque::reclaim`: the fence between replacing the buffer and looking for readers.
+        DequeReclaimFence,
+        /// `Deque::reclaim`: the check that no thief is reading an old buffer before it is freed.
+        DequeReclaimCheck,
+        /// `Latch::register`: the check that the latch was not set in the meantime.
+        LatchRegisterCheck,
+        /// `Latch::set`: the release order, which hands over what was written before.
+        LatchSetRelease,
+        /// `ThreadLatch::wait`: the check that the latch was not set in the meantime.
+        ThreadLatchCheck,
+        /// `Sleep::announce_sleepy`: moving the event counter to sleepy.
+        SleepAnnounce,
+        /// `Sleep::announce_sleepy`: the fence between announcing and the last look.
+        SleepAnnounceFence,
+        /// `Sleep::new_work`: the fence between posting and reading the counters.
+        SleepPostFence,
+        /// `Sleep::no_work_found`: the last look at the queues after announcing.
+        SleepRecheck,
+        /// `AtomicCounters::try_add_sleeping`: the check that nothing was posted since announcing.
+        SleepEventCheck,
+        /// `Sleep::fall_asleep`: entering the roster before counting oneself as sleeping.
+        SleepRosterFirst,
+        /// `Roster::take_one`: looking again after clearing a bit of the summary.
+        RosterLookAgain,
+        /// `Sleeper::sleep` and `sleep_alone`: noticing a notice that came while sleepy.
+        SleeperNotice,
+        /// `Sleeper::wake_if_drowsy`: keeping a worker awake that is sleepy, not only waking sleepers.
+        SleeperDrowsy,
+        /// `Sleep::work_found`: the last searcher wakes another if there is more work.
+        SleepCascade,
+        /// `Sleep::work_found`: the fence between leaving the searchers and looking for more work.
+        SleepCascadeFence,
+        /// `Injector::push`: raising the length.
+        InjectorLength,
+        /// `Inbox::push`: the release order of the newest letter.
+        InboxRelease,
+        /// `Sleep::notify`: after putting mail into an inbox, telling its owner.
+        InboxNotify,
+        /// `Strand`: a stack's records stay in its own deque when another stack runs.
+        StrandOwnDeque,
+        /// `park_in_favour_of`: the forks of a parked strand stay within reach of thieves.
+        StrandListed,
+    }
+
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) const fn left_out(_step: Step) -> bool {
+        false
+    }
+
+
+    /// A sequentially consistent fence that is a `step`.
+    #[inline(always)]
+    pub(crate) fn fence_at(step: Step) {
+        if !left_out(step) {
+            super::full_fence();
+        }
+    }
+
+    /// `order`, which is a `step`.
+    #[inline(always)]
+    pub(crate) fn order_at(step: Step, order: Ordering) -> Ordering {
+        if left_out(step) {
+            Ordering::Relaxed
+        } else {
+            order
+        }
+    }
+
+    #[cfg(loom)]
+    std::thread_local! {
+        // loom runs all threads of a model on one OS thread, so this reaches all of them.
+        static LEFT_OUT: std::cell::Cell<Option<Step>> = const { std::cell::Cell::new(None) };
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn left_out(step: Step) -> bool {
+        LEFT_OUT.get() == Some(step)
+    }
+
+    /// Runs `model` with `step` left out.
+    #[cfg(all(test, loom))]
+    pub(crate) fn without<R>(step: Step, model: impl FnOnce() -> R) -> R {
+        struct Restore;
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                LEFT_OUT.set(None);
+            }
+        }
+        let _restore = Restore;
+        LEFT_OUT.set(Some(step));
+        model()
+    }
+}

@@ -1,0 +1,196 @@
+//! The one way to wait on a worker: every later layer waits through [`Worker::wait_until`].
+//!
+//! 1. First help the one we wait for: take forks of the thief that runs ours, or the tasks of the
+//!    scope that we end. This work runs right on top of the waiting frame: it is part of what the
+//!    frame waits for, so it can neither outlast it nor nest deeper than the program itself would.
+//! 2. Then look around. If there is other work, the strand is parked and the work runs on another
+//!    strand. If there is none, the worker sleeps where it is.
+//!
+//! Where strands cannot be parked (no stack switching on this platform, a worker that is the user's
+//! own thread, no memory for another stack), other work runs on top of the waiting frame, as in other
+//! pools. Inside `isolate` only work made inside runs, on top.
+
+use crate::context::{self, Context};
+use crate::fork::TheftNote;
+use crate::isolate;
+use crate::latch::{Latch, Wake};
+use crate::sync::spin_pause;
+use crate::worker::{Found, Worker, WorkerThread};
+
+/// What a strand waits for, as far as it can help it along.
+#[derive(Clone, Copy)]
+pub(crate) enum Waiting<'a> {
+    /// Nothing it knows anything about.
+    ForLatch,
+    /// A fork of its own that was stolen.
+    ForFork(&'a TheftNote),
+    /// The tasks of a scope with this name.
+    ForTasksOf(*const ()),
+}
+
+/// Looks at the thief before the waiting strand looks elsewhere. A look and a pause take some 50–100
+/// ns; most stolen forks of a balanced program end within a few µs of their sibling.
+const LOOKS_AT_THIEF: u32 = 16;
+
+/// Each look takes a cache line from the thief, so not too often.
+const PAUSES_BETWEEN_LOOKS: u32 = 8;
+
+/// Looks at the thief before it is asked for work.
+const PATIENCE_WITH_THIEF: u32 = 3;
+
+impl Worker {
+    /// Returns when `latch` is set; meanwhile the thread does other work or sleeps.
+    pub(crate) fn wait_until(&self, latch: &Latch, waiting: Waiting<'_>) {
+        if latch.is_set() {
+            return;
+        }
+        let strand = self.strand();
+        // SAFETY: a `&Worker` is only to be had on the strand's own stack; its context is alive.
+        let isolation = unsafe {
+            strand.share_all();
+            context::isolation_of(strand.context.get())
+        };
+        let thread = self.thread();
+        if !isolation.is_null() {
+            return self.wait_isolated(thread, latch, isolation);
+        }
+        let done = match waiting {
+            Waiting::ForLatch => latch.is_set(),
+            Waiting::ForFork(note) => self.help_thief(thread, note),
+            Waiting::ForTasksOf(owner) => self.run_own_tasks(thread, latch, owner),
+        };
+        if done {
+            return;
+        }
+        if !thread.can_park() {
+            return self.wait_in_place(thread, latch);
+        }
+        if latch.register(strand, Wake::ByMail) {
+            self.idle_until_ready(thread);
+            debug_assert!(latch.is_set());
+        }
+    }
+
+    /// Runs forks of the thief that runs ours; `true` if ours is done.
+    fn help_thief(&self, thread: &WorkerThread, note: &TheftNote) -> bool {
+        let mut looks = 0;
+        while !note.latch().is_set() {
+            let thief = note.thief().filter(|thief| *thief != thread.index);
+            if let Some(thief) = thief {
+                let thief = &thread.pool.workers[thief];
+                if let Some(entry) = thread.steal_fork_of(thief) {
+                    thread.shared().stats.stolen.add(1);
+                    thread.execute(self, Found::Fork(entry));
+                    looks = 0;
+                    continue;
+                }
+                if looks >= PATIENCE_WITH_THIEF
+                    && let Some(strand) = thief.current()
+                {
+                    strand.forks.ask_unless_public();
+                }
+            }
+            looks += 1;
+            if looks > LOOKS_AT_THIEF {
+                return false;
+            }
+            for _ in 0..PAUSES_BETWEEN_LOOKS {
+                if note.latch().is_set() {
+                    return true;
+                }
+                spin_pause();
+            }
+        }
+        true
+    }
+
+    /// Runs this worker's newest tasks while they are the scope's own; `true` if the scope is done.
+    fn run_own_tasks(&self, thread: &WorkerThread, latch: &Latch, owner: *const ()) -> bool {
+        while !latch.is_set() {
+            match thread.pop_task_of(owner) {
+                Some(entry) => thread.execute(self, Found::Task(entry)),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Registered by mail: finds other work and parks in its favour, or sleeps, until the mail comes.
+    fn idle_until_ready(&self, thread: &WorkerThread) {
+        let sleep = &thread.pool.sleep;
+        let own = self.strand();
+        let mut searching = sleep.start_searching(thread.index, &thread.spin_memory);
+        let found = loop {
+            if let Some(found) = thread.find_work() {
+                break found;
+            }
+            thread.ask_around(&searching);
+            if sleep.no_work_found(&mut searching) {
+                thread.shared().stats.sleeps.add(1);
+            }
+        };
+        thread.stop_searching(searching);
+        match found {
+            Found::Ready(strand) if std::ptr::eq(strand, own) => {}
+            found => thread.park_in_favour_of(own, found),
+        }
+    }
+
+    /// Stays on the thread until `latch` is set, and runs any other work on top.
+    fn wait_in_place(&self, thread: &WorkerThread, latch: &Latch) {
+        if !latch.register(self.strand(), Wake::ByNotice) {
+            return;
+        }
+        let sleep = &thread.pool.sleep;
+        while !latch.is_set() {
+            let mut searching = sleep.start_searching(thread.index, &thread.spin_memory);
+            let found = loop {
+                if latch.is_set() {
+                    break None;
+                }
+                let found = thread.find_work();
+                if found.is_some() {
+                    break found;
+                }
+                thread.ask_around(&searching);
+                if sleep.no_work_found(&mut searching) {
+                    thread.shared().stats.sleeps.add(1);
+                }
+            };
+            thread.stop_searching(searching);
+            match found {
+                // Another strand of this worker may go on: it gets the thread, and this one is next.
+                Some(Found::Ready(strand)) => thread.let_run(self.strand(), strand),
+                Some(found) => thread.execute(self, found),
+                None => {}
+            }
+        }
+    }
+
+    /// Stays on the thread until `latch` is set, and runs on top only what was made inside
+    /// `isolation`. Not counted as searching: it would not take what others post.
+    fn wait_isolated(&self, thread: &WorkerThread, latch: &Latch, isolation: *const Context) {
+        if !latch.register(self.strand(), Wake::ByNotice) {
+            return;
+        }
+        let mut watchdog = isolate::watchdog_limit();
+        let mut looks = 0;
+        while !latch.is_set() {
+            if let Some(found) = thread.find_work_inside(isolation) {
+                thread.execute(self, found);
+                looks = 0;
+            } else if looks < LOOKS_AT_THIEF {
+                looks += 1;
+                spin_pause();
+            } else {
+                thread.shared().stats.sleeps.add(1);
+                let limit = watchdog.take();
+                let sleep = &thread.pool.sleep;
+                if !sleep.sleep_alone(thread.index, || latch.is_set(), limit) {
+                    isolate::report_stuck(thread);
+                }
+                looks = 0;
+            }
+        }
+    }
+}

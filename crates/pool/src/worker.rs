@@ -1,0 +1,306 @@
+//! A worker: an OS thread, what it keeps to itself, and its loop.
+//!
+//! [`Worker`] is the face that user code gets: the strand it runs on. [`WorkerThread`] is what the
+//! thread keeps for all its strands. What other threads may touch is in `pool::shared::WorkerShared`.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::deque::Entry;
+use crate::job::AbortOnUnwind;
+use crate::pool::Pool;
+use crate::pool::shared::{Shared, WorkerShared};
+use crate::random::Random;
+use crate::search::Watched;
+use crate::sleep::SpinMemory;
+use crate::strand::Strand;
+
+/// The worker that code runs on: lends what `join` needs without looking it up.
+///
+/// It cannot be sent or shared; closures that may move to another worker are handed that one's.
+///
+/// ```
+/// let workers = jobtree_pool::with_worker(|worker| worker.workers());
+/// assert!(workers >= 1);
+/// ```
+///
+/// It stays where it is:
+///
+/// ```compile_fail
+/// jobtree_pool::with_worker(|here| {
+///     here.join(|_| (), |_| here.index());
+/// });
+/// ```
+#[repr(transparent)]
+pub struct Worker {
+    strand: Strand,
+    stays_on_its_thread: PhantomData<*const ()>,
+}
+
+thread_local! {
+    /// The strand that runs on this thread, or null.
+    static CURRENT: Cell<*const Strand> = const { Cell::new(std::ptr::null()) };
+    /// This worker thread's own state, or null.
+    static THREAD: Cell<*const WorkerThread> = const { Cell::new(std::ptr::null()) };
+}
+
+impl Worker {
+    pub(crate) fn of_strand(strand: &Strand) -> &Worker {
+        // SAFETY: `Worker` is a transparent wrapper of `Strand`.
+        unsafe { &*std::ptr::from_ref(strand).cast::<Worker>() }
+    }
+
+    /// The worker that runs the calling code, if it is on one.
+    #[inline(always)]
+    pub(crate) fn with_current<R>(body: impl FnOnce(Option<&Worker>) -> R) -> R {
+        let strand = CURRENT.get();
+        // SAFETY: set only while that strand runs on this thread, and strands outlive the frames on
+        // them; the reference does not leave `body`, whose frame lies on the strand.
+        body(unsafe { strand.cast::<Worker>().as_ref() })
+    }
+
+    #[inline(always)]
+    pub(crate) fn strand(&self) -> &Strand {
+        &self.strand
+    }
+
+    /// The state of the thread that this worker is.
+    #[inline]
+    pub(crate) fn thread(&self) -> &WorkerThread {
+        // SAFETY: a `&Worker` exists only on its own thread, between the start and the end of that
+        // thread's worker state.
+        unsafe { &*THREAD.get() }
+    }
+
+    /// The pool the worker belongs to.
+    #[inline]
+    pub(crate) fn pool(&self) -> &Shared {
+        self.strand.pool()
+    }
+
+    /// Its number in the pool, from 0.
+    #[inline]
+    pub fn index(&self) -> usize {
+        self.strand.worker_index()
+    }
+
+    /// How many workers the pool has.
+    #[inline]
+    pub fn workers(&self) -> usize {
+        self.pool().workers.len()
+    }
+
+    /// Whether somebody has looked for work here in vain since this worker last forked.
+    ///
+    /// A loop that could be split should be split now. Costs one load.
+    ///
+    /// ```
+    /// // Alone in its pool, a worker is never asked.
+    /// let pool = jobtree_pool::Pool::builder().workers(1).build()?;
+    /// assert!(!pool.install(|| jobtree_pool::with_worker(|w| w.wants_work())));
+    /// # Ok::<(), jobtree_pool::BuildError>(())
+    /// ```
+    #[inline(always)]
+    pub fn wants_work(&self) -> bool {
+        self.strand.forks.is_asked()
+    }
+}
+
+/// Runs `body` with the current worker; outside of any pool, on a worker of the global pool.
+///
+/// ```
+/// let (a, b) = jobtree_pool::with_worker(|w| w.join(|_| 1, |_| 2));
+/// assert_eq!(a + b, 3);
+/// ```
+///
+/// # Panics
+/// If the global pool is needed and cannot be made (see [`Pool::try_global`]), or if `body` panics.
+pub fn with_worker<F, R>(body: F) -> R
+where
+    F: FnOnce(&Worker) -> R + Send,
+    R: Send,
+{
+    Worker::with_current(|worker| match worker {
+        Some(worker) => body(worker),
+        None => Pool::global().install_on_worker(body),
+    })
+}
+
+/// What a worker thread keeps to itself.
+pub(crate) struct WorkerThread {
+    pub(crate) pool: Arc<Shared>,
+    pub(crate) index: usize,
+    pub(crate) random: Random,
+    pub(crate) dispatches: Cell<u32>,
+    pub(crate) spin_memory: SpinMemory,
+    /// The fork that the last look saw.
+    pub(crate) watched: Cell<Option<Watched>>,
+    /// Strands whose wait is over, oldest first.
+    pub(crate) ready: RefCell<VecDeque<*const Strand>>,
+    /// Tasks out of the inbox, oldest first.
+    pub(crate) own_mail: RefCell<VecDeque<Entry>>,
+    #[cfg(jobtree_stacks)]
+    pub(crate) parking: crate::parking::ParkingLot,
+}
+
+/// Work that a search has found.
+#[derive(Clone, Copy)]
+pub(crate) enum Found {
+    /// A fork, stolen.
+    Fork(Entry),
+    /// A task.
+    Task(Entry),
+    /// One of this worker's strands whose wait is over.
+    Ready(*const Strand),
+}
+
+impl WorkerThread {
+    pub(crate) fn new(pool: Arc<Shared>, index: usize) -> WorkerThread {
+        WorkerThread {
+            index,
+            random: Random::new(pool.seed, index),
+            dispatches: Cell::new(0),
+            spin_memory: SpinMemory::new(),
+            watched: Cell::new(None),
+            ready: RefCell::new(VecDeque::new()),
+            own_mail: RefCell::new(VecDeque::new()),
+            #[cfg(jobtree_stacks)]
+            parking: crate::parking::ParkingLot::new(&pool),
+            pool,
+        }
+    }
+
+    /// What others may touch of this worker.
+    #[inline]
+    pub(crate) fn shared(&self) -> &WorkerShared {
+        &self.pool.workers[self.index]
+    }
+
+    /// Makes a strand for this worker, which the pool keeps until its end.
+    pub(crate) fn new_strand(&self) -> &Strand {
+        let strand = Strand::new(&self.pool, self.index);
+        let address: *const Strand = &*strand;
+        self.pool.keep_strand(strand);
+        // SAFETY: boxed, and kept by the pool, which this thread keeps alive.
+        unsafe { &*address }
+    }
+
+    /// Makes `strand` the one that runs on this thread.
+    pub(crate) fn set_current(&self, strand: &Strand) {
+        CURRENT.set(strand);
+        self.shared().show_current(strand);
+    }
+
+    /// Runs the calling thread's life as a worker: `body` gets its first strand.
+    pub(crate) fn enter<R>(&self, body: impl FnOnce(&Strand) -> R) -> R {
+        let _entered = self.attach();
+        let strand = self.new_strand();
+        self.set_current(strand);
+        body(strand)
+    }
+
+    /// Makes this the calling thread's worker state until the value is dropped.
+    pub(crate) fn attach(&self) -> Attached {
+        let outer = (THREAD.replace(self), CURRENT.replace(std::ptr::null()));
+        Attached { outer }
+    }
+
+    /// The main loop of a strand: runs what is found until the pool ends or, by returning `false`
+    /// from `give_way`, until this strand is no longer needed.
+    pub(crate) fn work_loop(
+        &self,
+        worker: &Worker,
+        first: Option<Found>,
+        mut give_way: impl FnMut(*const Strand) -> bool,
+    ) {
+        let mut next = first;
+        loop {
+            match next.take().or_else(|| self.next_work()) {
+                None => return,
+                Some(Found::Ready(strand)) => {
+                    if !give_way(strand) {
+                        return;
+                    }
+                    next = self.take_handoff();
+                }
+                Some(found) => self.execute(worker, found),
+            }
+        }
+    }
+
+    /// Work that was given to this strand when the thread was handed over to it.
+    fn take_handoff(&self) -> Option<Found> {
+        #[cfg(jobtree_stacks)]
+        return self.parking.take_handoff();
+        #[cfg(not(jobtree_stacks))]
+        None
+    }
+
+    /// Finds work, sleeping if there is none; `None` when the pool has ended.
+    fn next_work(&self) -> Option<Found> {
+        if let Some(found) = self.find_work() {
+            return Some(found);
+        }
+        let sleep = &self.pool.sleep;
+        let mut searching = sleep.start_searching(self.index, &self.spin_memory);
+        let found = loop {
+            if self.pool.has_ended() {
+                break None;
+            }
+            if let Some(found) = self.find_work() {
+                break Some(found);
+            }
+            self.ask_around(&searching);
+            if self.pool.end_if_quiescent() {
+                break None;
+            }
+            if sleep.no_work_found(&mut searching) {
+                self.shared().stats.sleeps.add(1);
+            }
+        };
+        self.stop_searching(searching);
+        found
+    }
+
+    /// Runs a fork or a task on the current strand, in its own context.
+    pub(crate) fn execute(&self, worker: &Worker, found: Found) {
+        let (entry, is_task) = match found {
+            Found::Fork(entry) => (entry, false),
+            Found::Task(entry) => (entry, true),
+            Found::Ready(_) => unreachable!("a ready strand is resumed, not executed"),
+        };
+        let stats = &self.shared().stats;
+        let context = &worker.strand().context;
+        let outer: *const Context = context.replace(entry.context);
+        let guard = AbortOnUnwind("a job's own frame");
+        // SAFETY: taken out of a queue by us, so ours to run, once.
+        unsafe { (entry.job.as_ref().execute)(entry.job, worker) };
+        guard.disarm();
+        context.set(outer);
+        stats.executed.add(1);
+        if is_task {
+            stats.finished_tasks.add_release(1);
+        }
+    }
+}
+
+/// See [`WorkerThread::attach`].
+pub(crate) struct Attached {
+    outer: (*const WorkerThread, *const Strand),
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        THREAD.set(self.outer.0);
+        CURRENT.set(self.outer.1);
+    }
+}
+
+/// Sets the thread's current strand; for the hub, between two strands.
+#[cfg(jobtree_stacks)]
+pub(crate) fn no_strand_is_current() {
+    CURRENT.set(std::ptr::null());
+}

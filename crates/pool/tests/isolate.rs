@@ -1,0 +1,162 @@
+//! The classic deadlock: a thread that waits while it holds a lock runs a task that wants the lock.
+
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use jobtree_pool::{OnceLatch, Pool, isolate, join, scope};
+
+const ROUNDS: usize = 1000;
+const TASKS: usize = 8;
+
+/// Tasks that each hold the same lock while they wait for forks and tasks of their own.
+fn rounds_of_locked_waiting(rounds: usize, isolated: bool) -> usize {
+    let pool = Pool::builder().workers(4).build().unwrap();
+    let total = Mutex::new(0);
+    for _ in 0..rounds {
+        pool.scope(|s| {
+            for _ in 0..TASKS {
+                s.spawn(|_| {
+                    let mut total = total.lock().unwrap();
+                    let waits_inside = || {
+                        let inside = AtomicUsize::new(0);
+                        scope(|s| {
+                            for _ in 0..2 {
+                                s.spawn(|_| {
+                                    let (a, b) = join(|| 1, || 1);
+                                    inside.fetch_add(a + b, Ordering::Relaxed);
+                                });
+                            }
+                        });
+                        inside.into_inner()
+                    };
+                    *total += if isolated {
+                        isolate(waits_inside)
+                    } else {
+                        waits_inside()
+                    };
+                });
+            }
+        });
+    }
+    total.into_inner().unwrap()
+}
+
+#[test]
+fn with_isolate_it_never_hangs() {
+    assert_eq!(rounds_of_locked_waiting(ROUNDS, true), ROUNDS * TASKS * 4);
+}
+
+/// Set in a child process of this test.
+const CHILD: &str = "JOBTREE_TEST_HANGING_CHILD";
+
+#[test]
+fn without_isolate_it_hangs() {
+    if std::env::var_os(CHILD).is_some() {
+        rounds_of_locked_waiting(usize::MAX, false);
+        return;
+    }
+    // The child goes on for ever unless it hangs; a hang is a process that uses no more processor time.
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "without_isolate_it_hangs"])
+        .env(CHILD, "1")
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let began = Instant::now();
+    let mut before = None;
+    let hung = loop {
+        std::thread::sleep(Duration::from_millis(500));
+        let now = processor_time(child.id());
+        if now.is_some() && now == before {
+            break true;
+        }
+        before = now;
+        if began.elapsed() > Duration::from_secs(60) || child.try_wait().unwrap().is_some() {
+            break false;
+        }
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(hung, "the deadlock that `isolate` is for does not come about");
+}
+
+/// Ticks of processor time that a process has used.
+fn processor_time(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let after_name = stat.rsplit(')').next()?;
+    let fields: Vec<&str> = after_name.split_whitespace().collect();
+    let (user, system): (u64, u64) = (fields[11].parse().ok()?, fields[12].parse().ok()?);
+    Some(user + system)
+}
+
+#[test]
+fn inside_isolate_a_waiting_worker_runs_only_what_was_made_inside() {
+    let pool = Pool::builder().workers(1).build().unwrap();
+    pool.install(|| {
+        let order = Mutex::new(Vec::new());
+        scope(|outside| {
+            outside.spawn(|_| order.lock().unwrap().push("outside"));
+            isolate(|| {
+                scope(|inside| {
+                    inside.spawn(|_| order.lock().unwrap().push("inside"));
+                });
+                order.lock().unwrap().push("end of isolate");
+            });
+        });
+        assert_eq!(
+            order.into_inner().unwrap(),
+            ["inside", "end of isolate", "outside"]
+        );
+    });
+}
+
+#[test]
+fn isolation_reaches_through_forks_that_were_stolen() {
+    let pool = Pool::builder().workers(4).build().unwrap();
+    let lock = Mutex::new(());
+    pool.scope(|s| {
+        for _ in 0..64 {
+            s.spawn(|_| {
+                let _held = lock.lock().unwrap();
+                isolate(|| {
+                    join(
+                        || join(|| std::hint::black_box(1), || 2),
+                        || join(|| 3, || std::hint::black_box(4)),
+                    )
+                });
+            });
+        }
+    });
+}
+
+#[test]
+fn a_wait_for_something_outside_is_reported_in_debug_builds() {
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    const WATCHED: &str = "JOBTREE_TEST_WATCHED_CHILD";
+    if std::env::var_os(WATCHED).is_some() {
+        let pool = Pool::builder().workers(1).build().unwrap();
+        pool.spawn(|| {
+            let never = OnceLatch::new();
+            isolate(|| never.wait());
+        });
+        loop {
+            std::thread::sleep(Duration::from_millis(5));
+            if jobtree_pool::stuck_isolated_waits() > 0 {
+                std::process::exit(0);
+            }
+        }
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_wait_for_something_outside_is_reported_in_debug_builds"])
+        .args(["--nocapture"])
+        .env(WATCHED, "1")
+        .env("JOBTREE_ISOLATE_WATCHDOG_MS", "20")
+        .output()
+        .unwrap();
+    let report = String::from_utf8_lossy(&output.stderr);
+    assert!(report.contains("inside `isolate`"), "{report}");
+}

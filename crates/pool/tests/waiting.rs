@@ -1,0 +1,183 @@
+//! Waiting parks stacks, not threads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use jobtree_pool::{CountLatch, OnceLatch, Pool, Yield, join, scope, spawn, yield_now};
+
+/// Tasks that each wait for the next one's latch, started so that each has to wait.
+fn chain(workers: usize, links: usize) {
+    let pool = Pool::builder().workers(workers).build().unwrap();
+    let latches: Arc<Vec<OnceLatch>> = Arc::new((0..=links).map(|_| OnceLatch::new()).collect());
+    let ended = Arc::new(CountLatch::new(links));
+    for index in 0..links {
+        let (latches, ended) = (latches.clone(), ended.clone());
+        pool.spawn(move || {
+            latches[index + 1].wait();
+            latches[index].set();
+            ended.count_down();
+        });
+    }
+    latches[links].set();
+    ended.wait();
+    assert!(latches[0].is_set());
+}
+
+#[test]
+fn a_hundred_thousand_tasks_wait_for_one_another_on_one_worker() {
+    chain(1, 100_000);
+}
+
+#[test]
+fn a_hundred_thousand_tasks_wait_for_one_another_on_three_workers() {
+    chain(3, 100_000);
+}
+
+#[test]
+fn a_task_that_waits_lets_the_task_it_waits_for_run_on_the_only_worker() {
+    let pool = Pool::builder().workers(1).build().unwrap();
+    let order = pool.install(|| {
+        let order = std::sync::Mutex::new(Vec::new());
+        let latch = OnceLatch::new();
+        scope(|s| {
+            s.spawn(|_| {
+                order.lock().unwrap().push("sets");
+                latch.set();
+            });
+            s.spawn(|_| {
+                order.lock().unwrap().push("waits");
+                latch.wait();
+                order.lock().unwrap().push("goes on");
+            });
+        });
+        order.into_inner().unwrap()
+    });
+    assert_eq!(order, ["waits", "sets", "goes on"]);
+    assert!(pool.stats().total().parks >= 1, "{:?}", pool.stats());
+}
+
+#[test]
+fn a_stack_that_parks_in_the_middle_of_joins_leaves_its_forks_to_others() {
+    // The first closure waits for a latch that the second one sets. The second one was forked before,
+    // so as long as it got a record of its own, parking must make it available.
+    let pool = Pool::builder().workers(2).build().unwrap();
+    for _ in 0..500 {
+        let latch = OnceLatch::new();
+        pool.install(|| join(|| latch.wait(), || latch.set()));
+    }
+}
+
+#[test]
+fn deeply_nested_scopes_do_not_need_deep_stacks() {
+    fn nest(depth: usize) -> usize {
+        if depth == 0 {
+            return 0;
+        }
+        let mut below = 0;
+        scope(|s| s.spawn(|_| below = nest(depth - 1)));
+        below + 1
+    }
+    let pool = Pool::builder().workers(2).build().unwrap();
+    assert_eq!(pool.install(|| nest(500)), 500);
+}
+
+#[test]
+fn yielding_lets_other_tasks_run_and_comes_back() {
+    let pool = Pool::builder().workers(1).build().unwrap();
+    let count = Arc::new(AtomicUsize::new(0));
+    let outcome = pool.install(|| {
+        for _ in 0..10 {
+            let count = count.clone();
+            spawn(move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        let mut yields = Vec::new();
+        while count.load(Ordering::Relaxed) < 10 {
+            yields.push(yield_now().unwrap());
+        }
+        (yields, yield_now().unwrap())
+    });
+    assert!(outcome.0.iter().all(|y| *y == Yield::Executed));
+    assert_eq!(outcome.1, Yield::Idle);
+}
+
+#[test]
+fn two_tasks_that_yield_to_each_other_both_make_progress_with_tasks_between_them() {
+    let pool = Pool::builder().workers(1).build().unwrap();
+    let third_ran = Arc::new(OnceLatch::new());
+    let ended = Arc::new(CountLatch::new(2));
+    for _ in 0..2 {
+        let (third_ran, ended) = (third_ran.clone(), ended.clone());
+        pool.spawn(move || {
+            while !third_ran.is_set() {
+                yield_now();
+            }
+            ended.count_down();
+        });
+    }
+    let third = third_ran.clone();
+    pool.spawn(move || third.set());
+    ended.wait();
+}
+
+#[test]
+fn latches_are_waited_for_by_many_threads_and_tasks_at_once() {
+    let pool = Pool::builder().workers(3).build().unwrap();
+    for _ in 0..50 {
+        let latch = Arc::new(OnceLatch::new());
+        let ended = Arc::new(CountLatch::new(20));
+        for _ in 0..20 {
+            let (latch, ended) = (latch.clone(), ended.clone());
+            pool.spawn(move || {
+                latch.wait();
+                ended.count_down();
+            });
+        }
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| latch.wait());
+            }
+            latch.set();
+        });
+        ended.wait();
+    }
+}
+
+#[test]
+fn installing_across_pools_parks_the_caller_and_leaves_it_free_for_other_work() {
+    let outer = Pool::builder().workers(1).build().unwrap();
+    let inner = Pool::builder().workers(1).build().unwrap();
+    let result = outer.install(|| {
+        let other_ran = OnceLatch::new();
+        let mut result = 0;
+        scope(|s| {
+            s.spawn(|_| other_ran.set());
+            s.spawn(|_| {
+                // `inner` waits for a task of `outer`, whose only worker waits for `inner`.
+                result = inner.install(|| {
+                    other_ran.wait();
+                    42
+                });
+            });
+        });
+        result
+    });
+    assert_eq!(result, 42);
+}
+
+#[test]
+fn pools_that_install_into_each_other_come_back() {
+    let (a, b) = (
+        Pool::builder().workers(1).build().unwrap(),
+        Pool::builder().workers(1).build().unwrap(),
+    );
+    fn bounce(here: &Pool, there: &Pool, depth: usize) -> usize {
+        if depth == 0 {
+            0
+        } else {
+            1 + there.install(|| bounce(there, here, depth - 1))
+        }
+    }
+    assert_eq!(a.install(|| bounce(&a, &b, 100)), 100);
+}

@@ -1,0 +1,117 @@
+# Sourced by scripts/test: the stages that every change must pass.
+
+# debian_install PACKAGE…: installs what is missing on Debian and its relatives; elsewhere says what to install.
+debian_install() {
+  if ! command -v apt-get >/dev/null; then
+    fail "please install: $* (Debian's names; yours may differ)"
+  fi
+  local as_root=()
+  if [[ $(id -u) != 0 ]]; then
+    command -v sudo >/dev/null || fail "please install as root: apt-get install $*"
+    as_root=(sudo)
+  fi
+  "${as_root[@]}" apt-get update -qq
+  # Recommended packages would bring in hundreds of megabytes that no test uses.
+  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "$@"
+}
+
+# rustup_component COMMAND COMPONENT: makes sure that a cargo subcommand's component is there.
+rustup_component() {
+  if cargo "$1" --version >/dev/null 2>&1; then
+    return
+  fi
+  command -v rustup >/dev/null || fail "cargo $1 is missing: install the $2 of your Rust toolchain"
+  rustup component add "$2"
+}
+
+stage_tools() {
+  command -v cargo >/dev/null || fail "Rust is missing: see https://rustup.rs"
+  local have want
+  have=$(rustc --version | cut -d' ' -f2)
+  want=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+  if [[ $(printf '%s\n%s\n' "$want" "${have%%-*}" | sort -V | head -n1) != "$want" ]]; then
+    fail "Rust $want or newer is needed, this is $have: run 'rustup update stable'"
+  fi
+  # Rust links through the C compiler.
+  command -v cc >/dev/null || debian_install gcc libc6-dev
+  rustup_component fmt rustfmt
+  rustup_component clippy clippy
+  rustc --version
+  cc --version | head -n1
+}
+
+# Each workspace of the repository: the main one, and those in compat/, which have lockfiles of their own.
+manifests() {
+  echo Cargo.toml
+  local manifest
+  for manifest in compat/*/Cargo.toml; do
+    [[ ! -f $manifest ]] || echo "$manifest"
+  done
+}
+
+stage_format() {
+  local manifest
+  for manifest in $(manifests); do
+    # --all follows path dependencies too; in compat/ that would only check the same files twice.
+    if [[ $manifest == Cargo.toml ]]; then
+      cargo fmt --all --check
+    else
+      cargo fmt --manifest-path "$manifest" --check
+    fi
+  done
+}
+
+stage_lint() {
+  local manifest
+  for manifest in $(manifests); do
+    # --locked: a lockfile that does not match its manifests is a change somebody forgot to commit.
+    cargo clippy --locked --manifest-path "$manifest" --workspace --all-targets -- -D warnings
+  done
+  # rustdoc has lints of its own: links that lead nowhere, examples that are not closed.
+  RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
+}
+
+stage_tests() {
+  # --all-targets would run the benchmarks as tests as well; examples have a stage of their own.
+  limited 1200 cargo test --locked --workspace --lib --bins --tests
+}
+
+stage_doctests() {
+  limited 900 cargo test --locked --workspace --doc
+}
+
+# run_loom SECONDS: runs every loom model with the limits in the environment.
+run_loom() {
+  # A folder of its own: `--cfg loom` is part of every crate's fingerprint, and sharing would rebuild everything twice.
+  # Release, since a model runs its body some hundred thousand times.
+  local models=(cargo test --locked --release --target-dir "$target/loom" -p jobtree-pool --lib loom_)
+  export RUSTFLAGS="${RUSTFLAGS:-} --cfg loom"
+  # A filter that matches nothing passes; models that were renamed must not vanish in silence.
+  "${models[@]}" -- --list | grep -q ': test$' || fail "no loom model was found"
+  limited "$1" "${models[@]}"
+}
+
+stage_loom() {
+  # Each model has its own bound on preemptions, with which it takes seconds.
+  run_loom 900
+}
+
+stage_examples() {
+  cargo build --locked --workspace --examples
+  local example name count=0
+  for example in crates/*/examples/*.rs; do
+    [[ -f $example ]] || continue
+    name=$(basename "$example" .rs)
+    echo "--> $example"
+    limited 120 "$target/debug/examples/$name"
+    count=$((count + 1))
+  done
+  ((count)) || skip "there are no examples"
+  echo "$count examples ran"
+}
+
+stage_compat() {
+  [[ -f compat/rayon-core/Cargo.toml ]] || skip "there is no compat/rayon-core"
+  # The same target folder: the crates it shares with the main workspace are built already.
+  limited 900 cargo test --locked --manifest-path compat/rayon-core/Cargo.toml
+}

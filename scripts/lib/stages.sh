@@ -1,0 +1,71 @@
+# Sourced by scripts/test: runs one stage after the other, and remembers how each went.
+
+stage_names=()
+stage_results=()
+stage_seconds=()
+# A stage that cannot run here exits with this code, after saying why. 77 is what automake uses for it.
+readonly skipped_code=77
+
+# run_stage NAME: runs the function stage_NAME in a subshell of its own.
+run_stage() {
+  local name=$1 started=$SECONDS code=0 result
+  printf '\n==> %s\n' "$name"
+  # Not `if ( … )`: a condition would switch `errexit` off inside the stage, and a failing command in its middle
+  # would go unnoticed.
+  set +e
+  (
+    set -euo pipefail
+    "stage_${name//-/_}"
+  )
+  code=$?
+  set -e
+  case $code in
+    0) result=ok ;;
+    "$skipped_code") result=skipped ;;
+    *) result=FAILED ;;
+  esac
+  stage_names+=("$name")
+  stage_results+=("$result")
+  stage_seconds+=($((SECONDS - started)))
+  printf '<== %s: %s in %d s\n' "$name" "$result" $((SECONDS - started))
+}
+
+# Prints a line a stage, and fails if one of them did.
+summary() {
+  local index failed=0 total=0
+  printf '\n%-20s %-8s %s\n' stage result seconds
+  for index in "${!stage_names[@]}"; do
+    printf '%-20s %-8s %7d\n' "${stage_names[index]}" "${stage_results[index]}" "${stage_seconds[index]}"
+    total=$((total + stage_seconds[index]))
+    [[ ${stage_results[index]} != FAILED ]] || failed=$((failed + 1))
+  done
+  printf '%-20s %-8s %7d\n' total "" "$total"
+  if ((failed)); then
+    echo "$failed stage(s) failed"
+    return 1
+  fi
+}
+
+# skip REASON: ends the current stage as skipped.
+skip() {
+  echo "skipped: $*"
+  exit "$skipped_code"
+}
+
+# fail REASON: ends the current stage as failed.
+fail() {
+  echo "error: $*" >&2
+  exit 1
+}
+
+# limited SECONDS COMMAND…: ends a command that hangs, where the system has `timeout`.
+limited() {
+  local seconds=$1
+  shift
+  if command -v timeout >/dev/null; then
+    # --foreground is left out on purpose: the whole process group must go, children included.
+    timeout --kill-after=10 "$seconds" "$@"
+  else
+    "$@"
+  fi
+}
