@@ -1,7 +1,8 @@
 //! Decides in one place whether stacks can be switched: `cfg(jobtree_stacks)`.
 //!
 //! Not under Miri, which cannot run the switch's assembly, not under loom, which models threads on
-//! stacks of its own, and only on the architectures whose switch `stack/contract_tests.rs` covers.
+//! stacks of its own, not with `--cfg jobtree_no_stacks`, by which the tests try the other way of waiting
+//! on a machine that has both, and only on the architectures whose switch `stack/contract_tests.rs` covers.
 
 use std::env;
 
@@ -11,7 +12,12 @@ fn main() {
     let has = |name: &str| env::var_os(name).is_some();
     let architecture = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let known = ["x86_64", "aarch64", "riscv64"].contains(&architecture.as_str());
-    if has("CARGO_CFG_UNIX") && known && !has("CARGO_CFG_MIRI") && !has("CARGO_CFG_LOOM") {
+    let forbidden = [
+        "CARGO_CFG_MIRI",
+        "CARGO_CFG_LOOM",
+        "CARGO_CFG_JOBTREE_NO_STACKS",
+    ];
+    if has("CARGO_CFG_UNIX") && known && !forbidden.into_iter().any(has) {
         println!("cargo::rustc-cfg=jobtree_stacks");
     }
 }

@@ -1,7 +1,7 @@
 //! The one engine behind all loops: cut, go through, share on request, combine.
 //!
 //! A loop first forks a few times, so that every worker can get a piece: a fork costs next to nothing, and the
-//! outermost one wakes whoever sleeps. Then each worker goes through its piece in blocks ([`Blocks`](crate::grain::Blocks)), with nothing
+//! outermost one wakes whoever sleeps. Then each worker goes through its piece in blocks ([`Grain`]), with nothing
 //! between the items of a block, so that the compiler can do with it what it does with any loop. After each block it
 //! looks whether somebody has asked for work ([`Worker::wants_work`], one load), and if so halves what is left. So
 //! the number of pieces depends on what the workers need and not on the number of items, and on one worker the
@@ -74,8 +74,8 @@ where
     if drive.alone {
         return drive.go_through(worker, items, 0);
     }
-    // Every worker gets a piece, and one more is there for whoever is first to end.
-    let halvings = workers.next_power_of_two().ilog2() + 1;
+    // One piece for each worker. Whoever is first to end asks for more.
+    let halvings = workers.next_power_of_two().ilog2();
     if B::MAY_END_SOON {
         drive.look_ahead(worker, items, halvings)
     } else {
@@ -98,7 +98,7 @@ impl<B> Drive<'_, B> {
         B: Body<P>,
     {
         // A sixteenth of what one worker has to do: so little that it does not matter how long an item takes.
-        let ahead_len = (items.item_count() >> (halvings + 3)).min(1024);
+        let ahead_len = (items.item_count() >> (halvings + 4)).min(1024);
         let (ahead, rest) = items.cut_at(ahead_len);
         let ahead = self.go_through(worker, ahead, 0);
         if self.body.can_skip(ahead_len) {
@@ -132,7 +132,11 @@ impl<B> Drive<'_, B> {
         P: Splittable,
         B: Body<P>,
     {
-        let blocks = self.grain.blocks(items.item_count(), B::LONGEST_BLOCK);
+        let block_len = if self.alone {
+            items.item_count()
+        } else {
+            self.grain.block(items.item_count(), B::LONGEST_BLOCK)
+        };
         let mut state = self.body.start();
         let mut position = position;
         let mut rest = items;
@@ -147,11 +151,7 @@ impl<B> Drive<'_, B> {
                 state = self.body.combine(state, left);
                 return self.body.combine(state, right);
             }
-            let len = if self.alone {
-                rest.item_count()
-            } else {
-                blocks.next(rest.item_count()).min(rest.item_count())
-            };
+            let len = block_len.min(rest.item_count());
             let (block, later) = rest.cut_at(len);
             state = self.body.feed(state, position, block);
             position += len;

@@ -38,37 +38,15 @@ impl Grain {
         self.0.map_or(1, NonZero::get)
     }
 
-    /// The blocks in which a worker goes through a piece of `len` items of its own.
+    /// How many items of a piece of `len` a worker goes through between two looks for somebody who wants work.
+    ///
+    /// The cost of an item is not known, so this is a fraction of the piece: whoever asks waits for an eighth of it at
+    /// most. It is not smaller, because in a short loop of cheap items that would be nothing but looking; and not larger
+    /// than `longest`, where looking costs nothing any more.
     #[inline]
-    pub(crate) fn blocks(self, len: usize, longest: usize) -> Blocks {
-        match self.0 {
-            Some(items) => Blocks {
-                shortest: items.get(),
-                longest: items.get(),
-            },
-            None => Blocks {
-                shortest: (len / 32).clamp(1, longest),
-                longest,
-            },
-        }
-    }
-}
-
-/// The lengths of the blocks between two looks for somebody who wants work.
-///
-/// The cost of an item is not known, so blocks are a fraction of what is left: whoever asks waits for at most a
-/// quarter of it. They do not get shorter than a thirty-second of the piece, because at the end of a loop of
-/// cheap items that would be nothing but looking.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Blocks {
-    shortest: usize,
-    longest: usize,
-}
-
-impl Blocks {
-    #[inline]
-    pub(crate) fn next(self, left: usize) -> usize {
-        (left / 4).max(self.shortest).min(self.longest)
+    pub(crate) fn block(self, len: usize, longest: usize) -> usize {
+        self.0
+            .map_or_else(|| (len / 8).clamp(1, longest), NonZero::get)
     }
 }
 
@@ -76,34 +54,16 @@ impl Blocks {
 mod tests {
     use super::*;
 
-    fn lengths(grain: Grain, len: usize, longest: usize) -> Vec<usize> {
-        let blocks = grain.blocks(len, longest);
-        let mut left = len;
-        std::iter::from_fn(|| {
-            let block = blocks.next(left).min(left);
-            left -= block;
-            (block > 0).then_some(block)
-        })
-        .collect()
-    }
-
     #[test]
-    fn blocks_cover_everything_in_not_too_many_steps() {
-        for len in [1, 2, 3, 10, 31, 32, 33, 1000, 1_000_000] {
-            let lengths = lengths(Grain::AUTO, len, 4096);
-            assert_eq!(lengths.iter().sum::<usize>(), len);
-            assert!(lengths.len() <= 24 + len / 4096, "{len}: {}", lengths.len());
-        }
-    }
-
-    #[test]
-    fn few_items_are_looked_at_one_by_one() {
-        assert_eq!(lengths(Grain::AUTO, 4, 4096), [1, 1, 1, 1]);
+    fn blocks_are_an_eighth_of_the_piece_within_limits() {
+        let blocks = [0, 1, 15, 16, 1000, 1_000_000].map(|len| Grain::AUTO.block(len, 4096));
+        assert_eq!(blocks, [1, 1, 1, 2, 125, 4096]);
     }
 
     #[test]
     fn a_given_grain_is_kept() {
-        assert_eq!(lengths(Grain::of(3), 8, 4096), [3, 3, 2]);
+        assert_eq!(Grain::of(3).block(1000, 2), 3);
+        assert_eq!(Grain::of(3).least(), 3);
         assert_eq!(Grain::of(0), Grain::of(1));
     }
 }

@@ -13,6 +13,8 @@ use crate::transform::{AsIs, Cloned, Filter, FilterMap, FlatMap, Flatten, Map, T
 /// [`over`] begins one. What cuts or joins sources ([`zip`](Loop::zip), [`chain`](Loop::chain),
 /// [`enumerate`](Loop::enumerate), [`chunks`](Loop::chunks), [`rev`](Loop::rev)) comes first, then what changes items
 /// ([`map`](Loop::map), [`filter`](Loop::filter), …), and last what runs it and gives a result.
+///
+/// Items must not wait for one another: which of them are handled at the same time is up to the workers.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a loop does nothing until it is run, for example by `for_each` or `collect`"]
 pub struct Loop<S, T = AsIs> {

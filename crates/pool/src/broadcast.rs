@@ -105,7 +105,7 @@ where
     let body = Arc::new(body);
     for index in 0..pool.workers.len() {
         let body = body.clone();
-        let entry = detached(pool, move |worker| body(BroadcastContext::new(worker)));
+        let entry = detached::<F>(move |worker| body(BroadcastContext::new(worker)));
         pool.send(index, entry);
     }
 }

@@ -113,7 +113,8 @@ impl Buffer {
     fn read(&self, index: usize) -> (*mut Job, *const Context) {
         #[cfg(loom)]
         // SAFETY: loom itself checks that nobody writes meanwhile.
-        self.is_alive.with(|alive| unsafe { assert!(*alive, "a freed buffer is read") });
+        self.is_alive
+            .with(|alive| unsafe { assert!(*alive, "a freed buffer is read") });
         let slot = self.slot(index);
         (
             slot.job.load(Ordering::Relaxed),
@@ -173,7 +174,11 @@ impl Deque {
     /// (rounded up to a power of two) before it grows.
     pub(crate) fn new(private_limit: usize, capacity: usize) -> Deque {
         // In a model every slot is two objects that loom follows: few are enough to wrap and to grow.
-        let capacity = if cfg!(loom) { capacity.min(2) } else { capacity };
+        let capacity = if cfg!(loom) {
+            capacity.min(2)
+        } else {
+            capacity
+        };
         let capacity = capacity.next_power_of_two();
         let buffer = Buffer::allocate(capacity);
         Deque {
@@ -585,9 +590,9 @@ impl Drop for Deque {
     }
 }
 
-#[cfg(all(test, not(loom)))]
-#[path = "deque_tests.rs"]
-mod tests;
 #[cfg(all(test, loom))]
 #[path = "deque_models.rs"]
 pub(crate) mod models;
+#[cfg(all(test, not(loom)))]
+#[path = "deque_tests.rs"]
+mod tests;

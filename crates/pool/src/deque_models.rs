@@ -85,7 +85,10 @@ impl<const N: usize> Scene<N> {
     /// At the end, when all threads but the owner have ended.
     fn finish(&self) {
         while self.pop() {}
-        claim(self.deque.public_len() == 0, "an emptied deque has no public entry");
+        claim(
+            self.deque.public_len() == 0,
+            "an emptied deque has no public entry",
+        );
         for parcel in &self.parcels {
             claim(parcel.is_opened(), "no entry is lost");
         }

@@ -21,11 +21,11 @@ use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
 
 use crate::deque::Entry;
-use crate::job::Job;
+use crate::job::{Job, JobKind};
 use crate::latch::Latch;
 use crate::pool::Pool;
 use crate::sync::{AtomicU32, Ordering};
-use crate::wait::Waiting;
+use crate::wait::WaitFor;
 use crate::worker::Worker;
 
 /// No thief has given its name yet.
@@ -104,13 +104,16 @@ where
     B: FnOnce(&Worker, bool) -> R + Send,
     R: Send,
 {
+    const KIND: JobKind = JobKind {
+        execute: Self::execute_stolen,
+        name: std::any::type_name::<B>,
+    };
+
     #[inline(always)]
     fn new(body: B) -> ForkRecord<B, R> {
         ForkRecord {
             header: ForkHeader {
-                job: Job {
-                    execute: Self::execute_stolen,
-                },
+                job: Job { kind: &Self::KIND },
                 note: UnsafeCell::new(MaybeUninit::uninit()),
             },
             body: UnsafeCell::new(ManuallyDrop::new(body)),
@@ -250,17 +253,13 @@ impl Worker {
     fn wait_for_stolen(&self, header: &ForkHeader) {
         // SAFETY: only a published fork can have been stolen.
         let note = unsafe { header.note() };
-        self.wait_until(note.latch(), Waiting::ForFork(note));
+        self.wait_until(note.latch(), WaitFor::Fork(note));
     }
 
     /// The first closure has panicked: ends the second one, then lets the panic go on.
     #[cold]
     #[inline(never)]
-    fn settle_after_panic<B, R>(
-        &self,
-        record: &ForkRecord<B, R>,
-        payload: Box<dyn Any + Send>,
-    ) -> !
+    fn settle_after_panic<B, R>(&self, record: &ForkRecord<B, R>, payload: Box<dyn Any + Send>) -> !
     where
         B: FnOnce(&Worker, bool) -> R + Send,
         R: Send,

@@ -9,10 +9,10 @@ use crate::deque::{Entry, Steal};
 use crate::inbox::MailContent;
 use crate::job::Job;
 use crate::latch::Wake;
-use crate::modelling::{Crew, Failure, Model, Parcel, claim, find_work, pool};
-use crate::pool::shared::Shared;
+use crate::modelling::{Crew, Failure, Meeting, Model, Parcel, claim, find_work, pool, strand};
+use crate::pool::shared::{Shared, WorkerShared};
 use crate::strand::Strand;
-use crate::sync::step::Step;
+use crate::sync::step::{Step, left_out};
 
 pub(crate) const MODELS: &[&Model] = &[
     &INJECTOR,
@@ -20,11 +20,14 @@ pub(crate) const MODELS: &[&Model] = &[
     &INBOX,
     &INBOX_TWO_SENDERS,
     &DEQUE,
+    &TAKEN_ALONG,
+    &SHUTDOWN,
 ];
 
 /// A pool without threads of its own, and two jobs for it.
 struct Scene {
     jobs: [Parcel; 2],
+    both_have_begun: Meeting,
     strand: Box<Strand>,
     pool: Arc<Shared>,
 }
@@ -34,7 +37,8 @@ impl Scene {
         let pool = pool(workers);
         Arc::new(Scene {
             jobs: [Parcel::new(), Parcel::new()],
-            strand: Strand::new(&pool, 0),
+            both_have_begun: Meeting::new(),
+            strand: strand(&pool, 0),
             pool,
         })
     }
@@ -88,7 +92,10 @@ impl Scene {
         let read = |letter| match letter {
             MailContent::Run(entry) => Some(self.run(entry)),
             MailContent::Resume(strand) => {
-                claim(std::ptr::eq(strand, &*self.strand), "it is the strand that waits");
+                claim(
+                    std::ptr::eq(strand, &*self.strand),
+                    "it is the strand that waits",
+                );
                 None
             }
         };
@@ -123,7 +130,7 @@ const INJECTOR: Model = Model {
 /// The same with a worker for each.
 const INJECTOR_TWO_WORKERS: Model = Model {
     name: "hand-off: injector, two workers",
-    preemptions: Some(3),
+    preemptions: Some(2),
     needs: &[
         (Step::InjectorLength, Failure::Deadlock),
         (Step::SleepPostFence, Failure::Deadlock),
@@ -140,7 +147,10 @@ const INJECTOR_TWO_WORKERS: Model = Model {
         scene.pool.inject(scene.entry(0));
         scene.pool.inject(scene.entry(1));
         crew.wait();
-        claim(scene.jobs.iter().all(Parcel::is_opened), "both jobs have run");
+        claim(
+            scene.jobs.iter().all(Parcel::is_opened),
+            "both jobs have run",
+        );
     },
 };
 
@@ -161,7 +171,10 @@ const INBOX: Model = Model {
             while read.len() < 2 {
                 read.extend(scene.take_mail());
             }
-            claim(read == [Some(0), Some(1)], "letters come in order, each once");
+            claim(
+                read == [Some(0), Some(1)],
+                "letters come in order, each once",
+            );
         });
         scene.pool.send(0, scene.entry(0));
         scene.pool.send(0, scene.entry(1));
@@ -245,7 +258,113 @@ const DEQUE: Model = Model {
         if let Some(entry) = unsafe { tasks.pop_newest() } {
             scene.run(entry);
         }
-        claim(scene.jobs.iter().all(Parcel::is_opened), "both tasks have run");
+        claim(
+            scene.jobs.iter().all(Parcel::is_opened),
+            "both tasks have run",
+        );
+    },
+};
+
+/// Two tasks that end only when both have begun. A thief takes the first and the other along, and for a
+/// moment nobody else can see that one: who falls asleep then must hear of it.
+const TAKEN_ALONG: Model = Model {
+    name: "hand-off: tasks taken along",
+    preemptions: Some(2),
+    needs: &[(Step::TakenAlongPost, Failure::Deadlock)],
+    body: || {
+        fn steal(scene: &Scene, victim: usize) -> Option<Entry> {
+            loop {
+                match scene.pool.workers[victim].tasks.steal(|_| true) {
+                    Steal::Taken(entry) => return Some(entry),
+                    Steal::Empty => return None,
+                    Steal::Retry => {}
+                }
+            }
+        }
+        fn worker(scene: &Scene, index: usize) {
+            let own = &scene.pool.workers[index].tasks;
+            let look = || {
+                let first = steal(scene, 0)?;
+                if let Some(along) = steal(scene, 0) {
+                    // SAFETY: this is that worker's own thread, and the entry is its to pass on.
+                    unsafe {
+                        own.push_private(along);
+                        own.publish_all();
+                    }
+                    if !left_out(Step::TakenAlongPost) {
+                        scene.pool.sleep.new_work();
+                    }
+                }
+                Some(first)
+            };
+            let look = || look().or_else(|| steal(scene, 3 - index));
+            let more = || scene.pool.workers.iter().any(WorkerShared::has_public_work);
+            let entry = find_work(&scene.pool.sleep, index, look, more);
+            scene.run(entry);
+            scene.both_have_begun.arrive();
+        }
+        let scene = Scene::new(3);
+        let crew = Crew::new();
+        let tasks = &scene.pool.workers[0].tasks;
+        for number in 0..2 {
+            // SAFETY: this is worker 0's thread; the scene outlives the entries.
+            unsafe { tasks.push_private(scene.entry(number)) };
+        }
+        scene.spawn(&crew, |scene| worker(scene, 1));
+        scene.spawn(&crew, |scene| worker(scene, 2));
+        // SAFETY: as above.
+        unsafe { tasks.publish_all() };
+        scene.pool.sleep.new_work();
+        crew.wait();
+    },
+};
+
+/// A pool is told to end while a task is under way, which makes another: the pool ends, and not before
+/// both have run.
+const SHUTDOWN: Model = Model {
+    name: "hand-off: shutdown",
+    preemptions: Some(1),
+    needs: &[(Step::InboxNotify, Failure::Deadlock)],
+    body: || {
+        fn worker(scene: &Scene, index: usize) {
+            let Scene { pool, .. } = scene;
+            let own = &pool.workers[index];
+            let look = || {
+                if pool.has_ended() {
+                    return Some(None);
+                }
+                // SAFETY: this is that worker's own thread.
+                let found = unsafe { own.tasks.pop_newest() }.or_else(|| pool.injector.pop());
+                match found {
+                    Some(entry) => Some(Some(entry)),
+                    None => pool.end_if_quiescent().then_some(None),
+                }
+            };
+            let more = || !pool.injector.is_empty();
+            while let Some(entry) = find_work(&pool.sleep, index, look, more) {
+                if scene.run(entry) == 0 {
+                    own.stats.made_tasks.add_release(1);
+                    // SAFETY: as above; the scene outlives the entry.
+                    unsafe {
+                        own.tasks.push_private(scene.entry(1));
+                        own.tasks.publish_all();
+                    }
+                    pool.sleep.new_work();
+                }
+                own.stats.finished_tasks.add_release(1);
+            }
+            claim(
+                scene.jobs.iter().all(Parcel::is_opened),
+                "a pool ends after its tasks",
+            );
+        }
+        let scene = Scene::new(2);
+        let crew = Crew::new();
+        scene.spawn(&crew, |scene| worker(scene, 0));
+        scene.spawn(&crew, |scene| worker(scene, 1));
+        scene.pool.inject(scene.entry(0));
+        scene.pool.terminate();
+        crew.wait();
     },
 };
 
@@ -272,4 +391,14 @@ fn loom_mail_from_two_senders_finds_its_worker() {
 #[test]
 fn loom_a_public_task_finds_a_sleepy_thief() {
     DEQUE.check();
+}
+
+#[test]
+fn loom_tasks_taken_along_are_found() {
+    TAKEN_ALONG.check();
+}
+
+#[test]
+fn loom_a_pool_ends_after_its_last_task() {
+    SHUTDOWN.check();
 }

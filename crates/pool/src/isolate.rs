@@ -73,7 +73,9 @@ pub(crate) fn watchdog_limit() -> Option<Duration> {
 
 fn patience() -> Duration {
     match std::env::var("JOBTREE_ISOLATE_WATCHDOG_MS") {
-        Ok(value) => value.parse().map_or(WATCHDOG_PATIENCE, Duration::from_millis),
+        Ok(value) => value
+            .parse()
+            .map_or(WATCHDOG_PATIENCE, Duration::from_millis),
         Err(_) => WATCHDOG_PATIENCE,
     }
 }

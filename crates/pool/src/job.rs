@@ -4,6 +4,8 @@
 //! A queue holds thin pointers to [`Job`], the first field of both. Fork deques hold only forks, and
 //! task deques, the injector and inboxes hold only tasks; that is what lets each side cast.
 
+use std::marker::PhantomData;
+use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
 
 use crate::deque::Entry;
@@ -12,8 +14,38 @@ use crate::worker::Worker;
 /// What every piece of work begins with.
 #[repr(C)]
 pub(crate) struct Job {
+    pub(crate) kind: &'static JobKind,
+}
+
+/// What all jobs of one type have in common.
+pub(crate) struct JobKind {
     /// Runs the job and ends it: afterwards the pointer must not be used. Never unwinds.
     pub(crate) execute: unsafe fn(NonNull<Job>, &Worker),
+    /// What to call it in a report: the type of the closure that the user gave.
+    pub(crate) name: JobName,
+}
+
+/// Names a job by the type of its closure: `std::any::type_name`, not yet called.
+pub(crate) type JobName = fn() -> &'static str;
+
+impl Job {
+    /// What to call it in a report.
+    ///
+    /// # Safety
+    /// `job` is alive.
+    pub(crate) unsafe fn name(job: NonNull<Job>) -> &'static str {
+        // SAFETY: alive by contract.
+        unsafe { (job.as_ref().kind.name)() }
+    }
+
+    /// Runs the job.
+    ///
+    /// # Safety
+    /// The caller has taken it out of its queue and has not run it.
+    pub(crate) unsafe fn execute(job: NonNull<Job>, worker: &Worker) {
+        // SAFETY: not yet run, so alive; ours to run by contract.
+        unsafe { (job.as_ref().kind.execute)(job, worker) }
+    }
 }
 
 /// What every task begins with.
@@ -35,35 +67,60 @@ impl TaskHeader {
     }
 }
 
-/// A task in a box of its own, freed when it has run.
+/// What follows a task's body: gets the task's owner and what came of the body.
+///
+/// Not part of the body's closure on purpose: what the closure borrows may be gone as soon as the owner
+/// is told, and that must not happen while a function is running that has the closure as its argument.
+pub(crate) type AfterBody = unsafe fn(*const (), &Worker, std::thread::Result<()>);
+
+/// A task in a box of its own, freed before its body runs.
 #[repr(C)]
-struct HeapTask<F> {
+struct BoxedTask<F, Named> {
     header: TaskHeader,
+    after: AfterBody,
     body: F,
+    named: PhantomData<Named>,
 }
 
-/// Boxes `body` as a task of `owner`.
+impl<F: FnOnce(&Worker) + Send, Named> BoxedTask<F, Named> {
+    const KIND: JobKind = JobKind {
+        execute: Self::execute,
+        name: std::any::type_name::<Named>,
+    };
+
+    unsafe fn execute(job: NonNull<Job>, worker: &Worker) {
+        // SAFETY: made by `Box::into_raw` of this very type, and run once.
+        let task = unsafe { *Box::from_raw(job.cast::<BoxedTask<F, Named>>().as_ptr()) };
+        let (owner, after, body) = (task.header.owner, task.after, task.body);
+        let result = panic::catch_unwind(AssertUnwindSafe(|| body(worker)));
+        // SAFETY: by the contract of `boxed_task`, `after` may be called with this owner, once.
+        unsafe { after(owner, worker, result) };
+    }
+}
+
+/// Boxes `body` as a task of `owner`, called after the type `Named`.
 ///
 /// # Safety
-/// The entry must be run exactly once, before anything that `body` borrows ends. `body` must not
-/// unwind.
-pub(crate) unsafe fn boxed_task<F>(owner: *const (), body: F) -> NonNull<Job>
+/// The entry must be run exactly once, before anything that `body` borrows ends. `after` must be
+/// callable with `owner` then, and must not unwind.
+pub(crate) unsafe fn boxed_task<Named, F>(
+    owner: *const (),
+    after: AfterBody,
+    body: F,
+) -> NonNull<Job>
 where
     F: FnOnce(&Worker) + Send,
 {
-    unsafe fn execute<F: FnOnce(&Worker) + Send>(job: NonNull<Job>, worker: &Worker) {
-        // SAFETY: made by `Box::into_raw` of this very type below, and run once.
-        let task = unsafe { Box::from_raw(job.cast::<HeapTask<F>>().as_ptr()) };
-        (task.body)(worker);
-    }
-    let task = Box::new(HeapTask {
+    let task = Box::new(BoxedTask {
         header: TaskHeader {
             job: Job {
-                execute: execute::<F>,
+                kind: &BoxedTask::<F, Named>::KIND,
             },
             owner,
         },
+        after,
         body,
+        named: PhantomData::<Named>,
     });
     // SAFETY: `Box::into_raw` is never null.
     unsafe { NonNull::new_unchecked(Box::into_raw(task)) }.cast()

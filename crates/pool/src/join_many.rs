@@ -1,6 +1,5 @@
 //! Forks of more than two.
 
-
 /// Runs several closures, possibly in parallel, and returns their results as a tuple.
 ///
 /// The first one runs on the calling worker, as with [`join`](crate::join()).

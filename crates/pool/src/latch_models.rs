@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Latch, ThreadLatch, Wake};
 use crate::inbox::MailContent;
-use crate::modelling::{Crew, Failure, Model, Parcel, find_work, pool};
+use crate::modelling::{Crew, Failure, Model, Parcel, find_work, pool, strand};
 use crate::pool::shared::Shared;
 use crate::strand::Strand;
 use crate::sync::step::Step;
@@ -31,7 +31,7 @@ impl Scene {
         Arc::new(Scene {
             latch: std::cell::UnsafeCell::new(Latch::new()),
             result: Parcel::new(),
-            strand: Strand::new(&pool, 0),
+            strand: strand(&pool, 0),
             pool,
         })
     }

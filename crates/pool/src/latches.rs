@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::latch::{Latch, ThreadLatch};
 use crate::pool::shared::Shared;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
-use crate::wait::Waiting;
+use crate::wait::WaitFor;
 use crate::worker::Worker;
 
 /// Opens once and stays open.
@@ -82,7 +82,7 @@ impl OnceLatch {
             Some(worker) => {
                 let latch = Latch::new();
                 if self.enter(Waiter::Worker(&latch, worker.thread().pool.clone())) {
-                    worker.wait_until(&latch, Waiting::ForLatch);
+                    worker.wait_until(&latch, WaitFor::Latch);
                 }
             }
             None => {
@@ -180,7 +180,10 @@ impl CountLatch {
     pub fn count_down(&self) {
         let mut count = self.count.load(Ordering::Relaxed);
         loop {
-            assert!(count != 0, "a CountLatch was counted down more often than up");
+            assert!(
+                count != 0,
+                "a CountLatch was counted down more often than up"
+            );
             match self.count.compare_exchange_weak(
                 count,
                 count - 1,

@@ -7,6 +7,9 @@
 //! Start with [`join`](join()), which needs no set-up, or with [`Pool::builder`] for a pool of your own.
 //! `ARCHITECTURE.md` tells how it works.
 
+#[cfg(feature = "bench-support")]
+#[doc(hidden)]
+pub mod bench_support;
 mod broadcast;
 mod context;
 mod deque;

@@ -7,7 +7,8 @@
 //! a model.
 //!
 //! loom bounds the number of times that a running thread is interrupted. Each model names the bound with
-//! which it takes seconds; `LOOM_MAX_PREEMPTIONS` raises it for a longer run, and never lowers it.
+//! which it takes seconds. `LOOM_MAX_PREEMPTIONS` can raise it for a longer run, by one and no more: that
+//! takes ten times as long, and one more a hundred times.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
@@ -17,6 +18,8 @@ use std::time::Instant;
 
 use crate::pool::shared::{Handlers, Shared};
 use crate::sleep::{Sleep, SpinMemory};
+use crate::strand::Strand;
+use crate::sync::Futex;
 use crate::sync::step::{self, Step};
 
 /// What a model must come to when one of its steps is left out.
@@ -85,7 +88,8 @@ impl Model {
                 .parse::<usize>()
                 .expect("LOOM_MAX_PREEMPTIONS must be a number")
         });
-        self.preemptions.map(|own| own.max(asked.unwrap_or(0)))
+        self.preemptions
+            .map(|own| asked.unwrap_or(own).clamp(own, own + 1))
     }
 
     fn measure(&self, bound: Option<usize>) -> (usize, f64) {
@@ -205,6 +209,12 @@ pub(crate) fn pool(workers: usize) -> Arc<Shared> {
     Arc::new(shared)
 }
 
+/// A strand of a worker of `pool`, to be dropped before it.
+pub(crate) fn strand(pool: &Shared, worker: usize) -> Box<Strand> {
+    // SAFETY: freshly made by `Box::into_raw`, and not given to the pool to keep.
+    unsafe { Box::from_raw(Strand::allocate(pool, worker)) }
+}
+
 /// Finds work as a worker does: looks, announces itself, looks, sleeps; at last leaves the search and
 /// wakes another if it is the last to search and `sees_more`.
 pub(crate) fn find_work<T>(
@@ -225,6 +235,25 @@ pub(crate) fn find_work<T>(
         sleep.wake_one_sleeper();
     }
     found
+}
+
+/// Lets two threads go on when both have come.
+pub(crate) struct Meeting(Futex);
+
+impl Meeting {
+    pub(crate) fn new() -> Meeting {
+        Meeting(Futex::new(0))
+    }
+
+    /// Returns when the other one has come too.
+    pub(crate) fn arrive(&self) {
+        if self.0.word().fetch_add(1, Ordering::AcqRel) == 1 {
+            Futex::wake_one(&self.0);
+        } else {
+            // The futex returns early only in other places than a model.
+            self.0.wait(1);
+        }
+    }
 }
 
 /// A value that is handed from one thread to another: loom sees to it that they do not meet.
@@ -261,7 +290,9 @@ impl Parcel {
     #[track_caller]
     fn replace(&self, expected: u32, state: u32, why: &str) {
         // SAFETY: loom checks that nobody else is there.
-        let before = self.0.with_mut(|cell| unsafe { std::mem::replace(&mut *cell, state) });
+        let before = self
+            .0
+            .with_mut(|cell| unsafe { std::mem::replace(&mut *cell, state) });
         claim(before == expected, why);
     }
 }
@@ -276,7 +307,14 @@ fn loom_every_step_has_a_model() {
         crate::strand_models::MODELS,
     ];
     for step in Step::ALL {
-        let mut needs = models.iter().copied().flatten().flat_map(|model| model.needs);
-        assert!(needs.any(|(needed, _)| needed == step), "no model needs {step:?}");
+        let mut needs = models
+            .iter()
+            .copied()
+            .flatten()
+            .flat_map(|model| model.needs);
+        assert!(
+            needs.any(|(needed, _)| needed == step),
+            "no model needs {step:?}"
+        );
     }
 }

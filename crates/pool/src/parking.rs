@@ -26,7 +26,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use crate::pool::shared::Shared;
 use crate::stack::{Stack, StackCache, StackClass, StackError};
 use crate::strand::Strand;
-use crate::worker::{Found, Worker, WorkerThread, no_strand_is_current};
+use crate::worker::{Found, TaskName, Worker, WorkerThread, no_strand_is_current};
 
 /// Loops kept ready for the next strand that parks; further ones end and return their stacks.
 const MOST_SPARES: usize = 16;
@@ -141,7 +141,9 @@ impl WorkerThread {
         self.set_current(strand);
         // SAFETY: only this thread touches the coroutine, and it is suspended: the hub runs.
         let coroutine = unsafe { &mut *strand.stack.coroutine.get() };
-        let running = coroutine.as_mut().expect("only strands with a stack are resumed");
+        let running = coroutine
+            .as_mut()
+            .expect("only strands with a stack are resumed");
         let result = running.resume(());
         no_strand_is_current();
         if let CoroutineResult::Return(()) = result
@@ -155,8 +157,12 @@ impl WorkerThread {
 
     /// Suspends the running strand in favour of `next`. Returns when it is resumed.
     fn switch(&self, from: &Strand, next: *const Strand) {
-        assert!(!std::thread::panicking(), "a strand is never suspended while panicking");
+        assert!(
+            !std::thread::panicking(),
+            "a strand is never suspended while panicking"
+        );
         self.parking.next.set(next);
+        let _named = TaskName::put_aside();
         // SAFETY: set when the strand's coroutine started; we are running on it.
         unsafe { (*from.stack.yielder.get()).suspend(()) };
     }

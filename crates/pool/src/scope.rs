@@ -15,7 +15,7 @@ use crate::latch::{Latch, ThreadLatch};
 use crate::pool::Pool;
 use crate::pool::shared::Shared;
 use crate::sync::{AtomicUsize, Ordering};
-use crate::wait::Waiting;
+use crate::wait::WaitFor;
 use crate::worker::Worker;
 
 /// Spawns tasks that may borrow from outside the scope; see [`scope`].
@@ -44,7 +44,7 @@ struct ScopeBase<'scope> {
     /// Tasks run in the context of the scope, which outlives them; not in that of whoever spawns.
     context: *const Context,
     // Invariant in 'scope: a task may neither lengthen nor shorten what others may borrow.
-    scope: PhantomData<Box<dyn FnOnce(&Scope<'scope>) + 'scope>>,
+    scope: PhantomData<fn(&'scope ()) -> &'scope ()>,
 }
 
 // SAFETY: everything inside synchronises itself; the context is read-only and outlives the scope.
@@ -91,7 +91,7 @@ impl<'scope> ScopeBase<'scope> {
         unsafe { ScopeBase::one_ended(self) };
         match (&self.waiter, worker) {
             (Waiter::Worker(latch, _), Some(worker)) => {
-                worker.wait_until(latch, Waiting::ForTasksOf(self.name()));
+                worker.wait_until(latch, WaitFor::TasksOf(self.name()));
             }
             (Waiter::Thread(latch), _) => latch.wait(),
             (Waiter::Worker(..), None) => unreachable!("a worker made this scope"),
@@ -144,27 +144,28 @@ impl<'scope> ScopeBase<'scope> {
         }
     }
 
-    /// Boxes `body` as a task of this scope; it must then be queued.
-    fn task(&self, body: impl FnOnce(&Worker) + Send + 'scope) -> Entry {
+    /// Boxes `body` as a task of this scope, called after the type `Named`; it must then be queued.
+    fn task<Named>(&self, body: impl FnOnce(&Worker) + Send + 'scope) -> Entry {
         self.pending.fetch_add(1, Ordering::Relaxed);
-        let this = Alive(self);
-        let task = move |worker: &Worker| {
-            let this = this;
-            // SAFETY: the scope waits for this task.
-            let base = unsafe { &*this.0 };
-            if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| body(worker))) {
-                base.keep_panic(payload);
-            }
-            // SAFETY: alive until now.
-            unsafe { ScopeBase::one_ended(this.0) };
-        };
-        // SAFETY: the scope ends, and with it 'scope may, only after the task has run; it catches
-        // its panics.
-        let job: NonNull<Job> = unsafe { boxed_task(self.name(), task) };
+        // SAFETY: the scope ends, and with it 'scope may, only after the task has run.
+        let job: NonNull<Job> =
+            unsafe { boxed_task::<Named, _>(self.name(), ScopeBase::after_task, body) };
         Entry {
             job,
             context: self.context,
         }
+    }
+
+    /// # Safety
+    /// `this` is the name of the scope of a task that has just run.
+    unsafe fn after_task(this: *const (), _: &Worker, result: std::thread::Result<()>) {
+        let this = this.cast::<ScopeBase<'_>>();
+        if let Err(payload) = result {
+            // SAFETY: the scope waits for this task.
+            unsafe { (*this).keep_panic(payload) };
+        }
+        // SAFETY: alive until now.
+        unsafe { ScopeBase::one_ended(this) };
     }
 }
 
@@ -203,7 +204,7 @@ impl<'scope> Scope<'scope> {
     {
         let this = Alive(self);
         // SAFETY: the scope waits for the task.
-        let entry = self.base.task(move |_| body(unsafe { this.get() }));
+        let entry = self.base.task::<F>(move |_| body(unsafe { this.get() }));
         self.base.pool.submit(entry);
     }
 
@@ -223,7 +224,7 @@ impl<'scope> Scope<'scope> {
         F: Fn(&Scope<'scope>, BroadcastContext<'_>) + Send + Sync + 'scope,
     {
         let this = Alive(self);
-        broadcast_in(&self.base, move |context| {
+        broadcast_in::<F>(&self.base, move |context| {
             // SAFETY: the scope waits for the task.
             body(unsafe { this.get() }, context);
         });
@@ -246,7 +247,7 @@ impl<'scope> ScopeFifo<'scope> {
     {
         let this = Alive(self);
         // SAFETY: the scope waits for the task.
-        let entry = self.base.task(move |_| body(unsafe { this.get() }));
+        let entry = self.base.task::<F>(move |_| body(unsafe { this.get() }));
         let name = self.base.name();
         let pool = &*self.base.pool;
         Worker::with_current(|worker| match worker {
@@ -266,7 +267,7 @@ impl<'scope> ScopeFifo<'scope> {
         F: Fn(&ScopeFifo<'scope>, BroadcastContext<'_>) + Send + Sync + 'scope,
     {
         let this = Alive(self);
-        broadcast_in(&self.base, move |context| {
+        broadcast_in::<F>(&self.base, move |context| {
             // SAFETY: the scope waits for the task.
             body(unsafe { this.get() }, context);
         });
@@ -287,6 +288,8 @@ pub(crate) unsafe fn submit_through_lane(
     lane.lock()
         .unwrap_or_else(PoisonError::into_inner)
         .push_back(entry);
+    /// The task behind the ticket has told its owner itself, and does not unwind.
+    unsafe fn after_ticket(_: *const (), _: &Worker, _: std::thread::Result<()>) {}
     let lane = Alive(lane);
     let ticket = move |worker: &Worker| {
         // SAFETY: by contract; one entry a ticket, so there is one.
@@ -297,23 +300,23 @@ pub(crate) unsafe fn submit_through_lane(
             .pop_front();
         if let Some(entry) = oldest {
             // SAFETY: taken out of its queue, so ours to run; tasks do not unwind.
-            unsafe { (entry.job.as_ref().execute)(entry.job, worker) };
+            unsafe { Job::execute(entry.job, worker) };
         }
     };
     // SAFETY: run once, by whoever takes it, before the lane ends.
-    let job = unsafe { boxed_task(owner, ticket) };
+    let job = unsafe { boxed_task::<FifoLane, _>(owner, after_ticket, ticket) };
     let context = entry.context;
     pool.submit_from(worker, Entry { job, context });
 }
 
-fn broadcast_in<'scope>(
+fn broadcast_in<'scope, Named>(
     base: &ScopeBase<'scope>,
     body: impl Fn(BroadcastContext<'_>) + Send + Sync + 'scope,
 ) {
     let body = Arc::new(body);
     for index in 0..base.pool.workers.len() {
         let body = body.clone();
-        let entry = base.task(move |worker| body(BroadcastContext::new(worker)));
+        let entry = base.task::<Named>(move |worker| body(BroadcastContext::new(worker)));
         base.pool.send(index, entry);
     }
 }

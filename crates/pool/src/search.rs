@@ -111,10 +111,7 @@ impl WorkerThread {
                 return Some(Found::Task(entry));
             }
         }
-        victim
-            .parked
-            .steal(self.index, |_| true)
-            .map(Found::Fork)
+        victim.parked.steal(self.index, |_| true).map(Found::Fork)
     }
 
     /// Steals the oldest public fork of `strand` if it was there [`SEASONING`] ago.
@@ -144,11 +141,7 @@ impl WorkerThread {
         self.steal_seasoned(victim.current()?)
     }
 
-    fn steal_fork(
-        &self,
-        strand: &Strand,
-        suits: impl Fn(*const Context) -> bool,
-    ) -> Option<Entry> {
+    fn steal_fork(&self, strand: &Strand, suits: impl Fn(*const Context) -> bool) -> Option<Entry> {
         let entry = strand.steal(self.index, suits)?;
         // More hands are free: have the victim put out the next one when it can.
         if self.pool.sleep.somebody_is_idle() && strand.forks.looks_empty_to_thief() {
@@ -206,7 +199,8 @@ impl WorkerThread {
     }
 
     fn sees_more_work(&self) -> bool {
-        !self.pool.injector.is_empty() || self.pool.workers.iter().any(WorkerShared::has_public_work)
+        !self.pool.injector.is_empty()
+            || self.pool.workers.iter().any(WorkerShared::has_public_work)
     }
 
     /// Work made inside `isolation`: the only work that a thread that waits inside it may run.

@@ -1,6 +1,5 @@
 //! Tasks that nobody waits for, and giving way to others.
 
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use crate::context;
@@ -37,12 +36,12 @@ where
     spawn_fifo_on(&current_pool(), body);
 }
 
-pub(crate) fn spawn_on(pool: &Arc<Shared>, body: impl FnOnce() + Send + 'static) {
-    pool.submit(detached(pool, move |_| body()));
+pub(crate) fn spawn_on<F: FnOnce() + Send + 'static>(pool: &Arc<Shared>, body: F) {
+    pool.submit(detached::<F>(move |_| body()));
 }
 
-pub(crate) fn spawn_fifo_on(pool: &Arc<Shared>, body: impl FnOnce() + Send + 'static) {
-    let entry = detached(pool, move |_| body());
+pub(crate) fn spawn_fifo_on<F: FnOnce() + Send + 'static>(pool: &Arc<Shared>, body: F) {
+    let entry = detached::<F>(move |_| body());
     Worker::with_current(|worker| match worker {
         Some(worker) if std::ptr::eq(worker.pool(), &**pool) => {
             let lane = &pool.workers[worker.index()].fifo;
@@ -53,22 +52,18 @@ pub(crate) fn spawn_fifo_on(pool: &Arc<Shared>, body: impl FnOnce() + Send + 'st
     });
 }
 
-/// A task that nobody waits for: its panics go to the pool's handler.
+/// A task that nobody waits for, called after the type `Named`: its panics go to the pool's handler.
 ///
 /// It runs in the outermost context: the frames that contexts lie in may be gone by then.
-pub(crate) fn detached(
-    pool: &Arc<Shared>,
-    body: impl FnOnce(&Worker) + Send + 'static,
-) -> Entry {
-    let handler = pool.clone();
-    let task = move |worker: &Worker| {
-        if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| body(worker))) {
-            handler.handle_panic(payload);
+pub(crate) fn detached<Named>(body: impl FnOnce(&Worker) + Send + 'static) -> Entry {
+    unsafe fn after(_: *const (), worker: &Worker, result: std::thread::Result<()>) {
+        if let Err(payload) = result {
+            worker.pool().handle_panic(payload);
         }
-    };
+    }
     Entry {
-        // SAFETY: borrows nothing, catches its panics, and a queue runs each entry once.
-        job: unsafe { boxed_task(std::ptr::null(), task) },
+        // SAFETY: borrows nothing, and a queue runs each entry once.
+        job: unsafe { boxed_task::<Named, _>(std::ptr::null(), after, body) },
         context: context::OUTERMOST,
     }
 }
@@ -108,7 +103,9 @@ pub(crate) fn yield_worker(worker: &Worker) -> Yield {
     if isolation.is_null() {
         // Looked at before the search: what is found must be run.
         let can_park = thread.can_park();
-        thread.find_work().map_or(Yield::Idle, |found| give_way(worker, found, can_park))
+        thread
+            .find_work()
+            .map_or(Yield::Idle, |found| give_way(worker, found, can_park))
     } else {
         let found = thread.find_work_inside(isolation);
         found.map_or(Yield::Idle, |found| give_way(worker, found, false))

@@ -1,7 +1,8 @@
 //! Counters cheap enough to stay on: each is written by one worker only, so an increment is a load and
 //! a store on a line that nobody else writes.
 
-use crate::sync::{AtomicU64, Ordering};
+// Not from `sync`: models need not follow what nobody waits for.
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A counter with one writer.
 #[derive(Default)]
@@ -35,21 +36,21 @@ pub(crate) struct WorkerCounters {
     pub(crate) stolen: OwnCounter,
     pub(crate) failed_steals: OwnCounter,
     pub(crate) parks: OwnCounter,
-    pub(crate) sleeps: OwnCounter,
     pub(crate) injected: OwnCounter,
     pub(crate) made_tasks: OwnCounter,
     pub(crate) finished_tasks: OwnCounter,
 }
 
 impl WorkerCounters {
-    pub(crate) fn snapshot(&self) -> WorkerStats {
+    /// A reading, with what the worker's bed counts.
+    pub(crate) fn snapshot(&self, (sleeps, wakes): (u64, u64)) -> WorkerStats {
         WorkerStats {
             executed: self.executed.read(),
             stolen: self.stolen.read(),
             failed_steals: self.failed_steals.read(),
             parks: self.parks.read(),
-            sleeps: self.sleeps.read(),
-            wakes: self.sleeps.read(),
+            sleeps,
+            wakes,
             injected: self.injected.read(),
         }
     }

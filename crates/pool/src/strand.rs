@@ -44,9 +44,10 @@ unsafe impl Sync for Strand {}
 unsafe impl Send for Strand {}
 
 impl Strand {
-    /// A strand of worker number `worker` of `pool`, which must outlive it.
-    pub(crate) fn new(pool: &Shared, worker: usize) -> Box<Strand> {
-        let mut strand = Box::new(Strand {
+    /// A strand of worker number `worker` of `pool`, which keeps and frees it. A raw pointer, since it is
+    /// handed around by address from the first moment on.
+    pub(crate) fn allocate(pool: &Shared, worker: usize) -> *mut Strand {
+        let strand = Box::into_raw(Box::new(Strand {
             forks: Deque::new(pool.tuning.private_forks, FORK_CAPACITY),
             context: Cell::new(context::OUTERMOST),
             eager_public: pool.tuning.eager_public_forks,
@@ -55,9 +56,9 @@ impl Strand {
             mail: Mail::new(MailContent::Resume(std::ptr::null())),
             #[cfg(jobtree_stacks)]
             stack: crate::parking::StrandStack::new(),
-        });
-        let address: *const Strand = &*strand;
-        strand.mail = Mail::new(MailContent::Resume(address));
+        }));
+        // SAFETY: nobody else knows the strand yet.
+        unsafe { (*strand).mail = Mail::new(MailContent::Resume(strand)) };
         strand
     }
 

@@ -15,12 +15,16 @@ use crate::fork::ForkHeader;
 use crate::inbox::MailContent;
 use crate::job::Job;
 use crate::latch::{Latch, Wake};
-use crate::modelling::{Crew, Failure, Model, Parcel, claim, find_work, pool};
+use crate::modelling::{Crew, Failure, Meeting, Model, Parcel, claim, find_work, pool, strand};
 use crate::pool::shared::Shared;
 use crate::strand::Strand;
 use crate::sync::step::{Step, left_out};
 
-pub(crate) const MODELS: &[&Model] = &[&TAKING_TURNS, &FORK_OF_A_PARKED_STRAND];
+pub(crate) const MODELS: &[&Model] = &[
+    &TAKING_TURNS,
+    &FORK_OF_A_PARKED_STRAND,
+    &FORK_OF_A_RESUMED_STRAND,
+];
 
 const OWNER: usize = 0;
 const THIEF: usize = 1;
@@ -46,6 +50,7 @@ impl Fork {
 /// Two strands of one worker, a fork for each, and a pool with a second worker.
 struct Scene {
     forks: [Fork; 2],
+    both_have_begun: Meeting,
     strands: [Box<Strand>; 2],
     pool: Arc<Shared>,
 }
@@ -61,7 +66,8 @@ impl Scene {
         let pool = pool(2);
         Arc::new(Scene {
             forks: [Fork::new(), Fork::new()],
-            strands: [(); 2].map(|()| Strand::new(&pool, OWNER)),
+            both_have_begun: Meeting::new(),
+            strands: [(); 2].map(|()| strand(&pool, OWNER)),
             pool,
         })
     }
@@ -91,7 +97,13 @@ impl Scene {
     /// A parked strand gets the thread back.
     fn resume(&self, number: usize) {
         self.begin(number);
-        self.pool.workers[OWNER].parked.unlist(&self.strands[number]);
+        self.pool.workers[OWNER]
+            .parked
+            .unlist(&self.strands[number]);
+        // A thief may have looked at the running strand before and at the parked ones after.
+        if self.strands[number].forks.public_len() > 0 && !left_out(Step::StrandResumedPost) {
+            self.pool.sleep.new_work();
+        }
     }
 
     /// The running strand `number` forks, and lets others have it.
@@ -119,13 +131,18 @@ impl Scene {
             let look = || fork.latch.is_set().then_some(());
             find_work(&self.pool.sleep, OWNER, look, || false);
         }
-        claim(fork.body.is_opened(), "a fork has run when its strand goes on");
+        claim(
+            fork.body.is_opened(),
+            "a fork has run when its strand goes on",
+        );
     }
 
     /// One look of the thief: at the running strand, then at the parked ones.
     fn look(&self) -> Option<Entry> {
         let victim = &self.pool.workers[OWNER];
-        let current = victim.current().and_then(|strand| strand.steal(THIEF, |_| true));
+        let current = victim
+            .current()
+            .and_then(|strand| strand.steal(THIEF, |_| true));
         current.or_else(|| victim.parked.steal(THIEF, |_| true))
     }
 
@@ -187,7 +204,10 @@ const FORK_OF_A_PARKED_STRAND: Model = Model {
         });
         scene.begin(0);
         scene.fork(0);
-        if scene.forks[0].latch.register(&scene.strands[0], Wake::ByMail) {
+        if scene.forks[0]
+            .latch
+            .register(&scene.strands[0], Wake::ByMail)
+        {
             scene.park(0, 1);
             let inbox = &scene.pool.workers[OWNER].inbox;
             let look = || {
@@ -213,6 +233,32 @@ const FORK_OF_A_PARKED_STRAND: Model = Model {
     },
 };
 
+/// A strand forks, is parked, and is resumed before anybody has taken the fork; then it does not end
+/// before somebody has. A thief that looks for it all the while must get it.
+const FORK_OF_A_RESUMED_STRAND: Model = Model {
+    name: "strands: fork of a resumed one",
+    preemptions: Some(3),
+    needs: &[(Step::StrandResumedPost, Failure::Deadlock)],
+    body: || {
+        let scene = Scene::new();
+        let crew = Crew::new();
+        let thief = scene.clone();
+        crew.spawn(move || {
+            let look = || thief.look();
+            let entry = find_work(&thief.pool.sleep, THIEF, look, || false);
+            thief.both_have_begun.arrive();
+            Scene::run_stolen(entry);
+        });
+        scene.begin(0);
+        scene.fork(0);
+        scene.park(0, 1);
+        scene.resume(0);
+        scene.both_have_begun.arrive();
+        scene.settle(0);
+        crew.wait();
+    },
+};
+
 #[test]
 fn loom_forks_of_interleaved_strands_are_settled_on_their_own() {
     TAKING_TURNS.check();
@@ -221,4 +267,9 @@ fn loom_forks_of_interleaved_strands_are_settled_on_their_own() {
 #[test]
 fn loom_a_fork_of_a_parked_strand_is_found() {
     FORK_OF_A_PARKED_STRAND.check();
+}
+
+#[test]
+fn loom_a_fork_of_a_resumed_strand_is_found() {
+    FORK_OF_A_RESUMED_STRAND.check();
 }

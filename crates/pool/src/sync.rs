@@ -21,10 +21,10 @@ mod real {
 
 #[cfg(loom)]
 mod real {
+    pub(crate) use loom::sync::RwLockWriteGuard as MutexGuard;
     pub(crate) use loom::sync::atomic::{
         AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
     };
-    pub(crate) use loom::sync::RwLockWriteGuard as MutexGuard;
     use std::sync::LockResult;
 
     /// loom's own mutex, 0.7.2, prints a line whenever it is locked, millions in a model. Its lock for
@@ -38,6 +38,10 @@ mod real {
 
         pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
             self.0.write()
+        }
+
+        pub(crate) fn get_mut(&mut self) -> LockResult<&mut T> {
+            self.0.get_mut()
         }
     }
 
@@ -75,6 +79,14 @@ pub(crate) fn full_fence() {
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     match mutex.lock() {
         Ok(guard) => guard,
+        Err(poisoned) => poisoned.into_inner(),
+    }
+}
+
+/// What `mutex` guards, when nobody else has it any more.
+pub(crate) fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
+    match mutex.get_mut() {
+        Ok(value) => value,
         Err(poisoned) => poisoned.into_inner(),
     }
 }
@@ -232,7 +244,7 @@ pub(crate) mod step {
         ($($(#[$doc:meta])+ $name:ident,)+) => {
             /// A fence, check or order without which a protocol is wrong.
             #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-            #[cfg_attr(not(loom), allow(dead_code))]
+            #[cfg_attr(not(all(test, loom)), allow(dead_code))]
             pub(crate) enum Step {
                 $($(#[$doc])+ $name,)+
             }
@@ -287,6 +299,8 @@ pub(crate) mod step {
         SleepCascade,
         /// `Sleep::work_found`: the fence between leaving the searchers and looking for more work.
         SleepCascadeFence,
+        /// `steal_task`: telling of tasks that were taken along, which nobody could see for a moment.
+        TakenAlongPost,
         /// `Injector::push`: raising the length.
         InjectorLength,
         /// `Inbox::push`: the release order of the newest letter.
@@ -297,6 +311,8 @@ pub(crate) mod step {
         StrandOwnDeque,
         /// `park_in_favour_of`: the forks of a parked strand stay within reach of thieves.
         StrandListed,
+        /// `park_in_favour_of`: telling of the forks of a resumed strand, which are in another place now.
+        StrandResumedPost,
     }
 
     #[cfg(not(loom))]
@@ -304,7 +320,6 @@ pub(crate) mod step {
     pub(crate) const fn left_out(_step: Step) -> bool {
         false
     }
-
 
     /// A sequentially consistent fence that is a `step`.
     #[inline(always)]

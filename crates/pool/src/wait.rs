@@ -19,13 +19,13 @@ use crate::worker::{Found, Worker, WorkerThread};
 
 /// What a strand waits for, as far as it can help it along.
 #[derive(Clone, Copy)]
-pub(crate) enum Waiting<'a> {
+pub(crate) enum WaitFor<'a> {
     /// Nothing it knows anything about.
-    ForLatch,
+    Latch,
     /// A fork of its own that was stolen.
-    ForFork(&'a TheftNote),
+    Fork(&'a TheftNote),
     /// The tasks of a scope with this name.
-    ForTasksOf(*const ()),
+    TasksOf(*const ()),
 }
 
 /// Looks at the thief before the waiting strand looks elsewhere. A look and a pause take some 50–100
@@ -40,7 +40,7 @@ const PATIENCE_WITH_THIEF: u32 = 3;
 
 impl Worker {
     /// Returns when `latch` is set; meanwhile the thread does other work or sleeps.
-    pub(crate) fn wait_until(&self, latch: &Latch, waiting: Waiting<'_>) {
+    pub(crate) fn wait_until(&self, latch: &Latch, what: WaitFor<'_>) {
         if latch.is_set() {
             return;
         }
@@ -54,10 +54,10 @@ impl Worker {
         if !isolation.is_null() {
             return self.wait_isolated(thread, latch, isolation);
         }
-        let done = match waiting {
-            Waiting::ForLatch => latch.is_set(),
-            Waiting::ForFork(note) => self.help_thief(thread, note),
-            Waiting::ForTasksOf(owner) => self.run_own_tasks(thread, latch, owner),
+        let done = match what {
+            WaitFor::Latch => latch.is_set(),
+            WaitFor::Fork(note) => self.help_thief(thread, note),
+            WaitFor::TasksOf(owner) => self.run_own_tasks(thread, latch, owner),
         };
         if done {
             return;
@@ -125,9 +125,7 @@ impl Worker {
                 break found;
             }
             thread.ask_around(&searching);
-            if sleep.no_work_found(&mut searching) {
-                thread.shared().stats.sleeps.add(1);
-            }
+            sleep.no_work_found(&mut searching);
         };
         thread.stop_searching(searching);
         match found {
@@ -153,9 +151,7 @@ impl Worker {
                     break found;
                 }
                 thread.ask_around(&searching);
-                if sleep.no_work_found(&mut searching) {
-                    thread.shared().stats.sleeps.add(1);
-                }
+                sleep.no_work_found(&mut searching);
             };
             thread.stop_searching(searching);
             match found {
@@ -183,7 +179,6 @@ impl Worker {
                 looks += 1;
                 spin_pause();
             } else {
-                thread.shared().stats.sleeps.add(1);
                 let limit = watchdog.take();
                 let sleep = &thread.pool.sleep;
                 if !sleep.sleep_alone(thread.index, || latch.is_set(), limit) {

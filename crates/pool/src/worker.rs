@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::context::Context;
 use crate::deque::Entry;
-use crate::job::AbortOnUnwind;
+use crate::job::{AbortOnUnwind, Job};
 use crate::pool::Pool;
 use crate::pool::shared::{Shared, WorkerShared};
 use crate::random::Random;
@@ -181,11 +181,10 @@ impl WorkerThread {
 
     /// Makes a strand for this worker, which the pool keeps until its end.
     pub(crate) fn new_strand(&self) -> &Strand {
-        let strand = Strand::new(&self.pool, self.index);
-        let address: *const Strand = &*strand;
+        let strand = Strand::allocate(&self.pool, self.index);
         self.pool.keep_strand(strand);
-        // SAFETY: boxed, and kept by the pool, which this thread keeps alive.
-        unsafe { &*address }
+        // SAFETY: kept by the pool until its end, and this thread keeps the pool.
+        unsafe { &*strand }
     }
 
     /// Makes `strand` the one that runs on this thread.
@@ -257,9 +256,7 @@ impl WorkerThread {
             if self.pool.end_if_quiescent() {
                 break None;
             }
-            if sleep.no_work_found(&mut searching) {
-                self.shared().stats.sleeps.add(1);
-            }
+            sleep.no_work_found(&mut searching);
         };
         self.stop_searching(searching);
         found
@@ -273,17 +270,55 @@ impl WorkerThread {
             Found::Ready(_) => unreachable!("a ready strand is resumed, not executed"),
         };
         let stats = &self.shared().stats;
+        // Before it runs: whoever waits for it may read the count as soon as it has.
+        stats.executed.add(1);
         let context = &worker.strand().context;
         let outer: *const Context = context.replace(entry.context);
         let guard = AbortOnUnwind("a job's own frame");
+        // SAFETY: not yet run.
+        let named = TaskName::set(unsafe { Job::name(entry.job) });
         // SAFETY: taken out of a queue by us, so ours to run, once.
-        unsafe { (entry.job.as_ref().execute)(entry.job, worker) };
+        unsafe { Job::execute(entry.job, worker) };
+        drop(named);
         guard.disarm();
         context.set(outer);
-        stats.executed.add(1);
         if is_task {
             stats.finished_tasks.add_release(1);
         }
+    }
+}
+
+/// The name of the running task, for the report of a stack overflow, until this value is dropped.
+pub(crate) struct TaskName {
+    #[cfg(jobtree_stacks)]
+    outer: Option<&'static str>,
+}
+
+#[cfg(jobtree_stacks)]
+impl TaskName {
+    fn set(name: &'static str) -> TaskName {
+        let outer = crate::stack::overflow::set_task_name(Some(name));
+        TaskName { outer }
+    }
+
+    /// No name while another strand runs; the old one again when the value is dropped.
+    pub(crate) fn put_aside() -> TaskName {
+        let outer = crate::stack::overflow::set_task_name(None);
+        TaskName { outer }
+    }
+}
+
+#[cfg(jobtree_stacks)]
+impl Drop for TaskName {
+    fn drop(&mut self) {
+        crate::stack::overflow::set_task_name(self.outer);
+    }
+}
+
+#[cfg(not(jobtree_stacks))]
+impl TaskName {
+    fn set(_name: &'static str) -> TaskName {
+        TaskName {}
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use jobtree_pool::{OnceLatch, Pool, isolate, join, scope};
 
-const ROUNDS: usize = 1000;
+const ROUNDS: usize = if cfg!(miri) { 2 } else { 1000 };
 const TASKS: usize = 8;
 
 /// Tasks that each hold the same lock while they wait for forks and tasks of their own.
@@ -52,6 +52,7 @@ fn with_isolate_it_never_hangs() {
 const CHILD: &str = "JOBTREE_TEST_HANGING_CHILD";
 
 #[test]
+#[cfg_attr(miri, ignore = "starts a child process")]
 fn without_isolate_it_hangs() {
     if std::env::var_os(CHILD).is_some() {
         rounds_of_locked_waiting(usize::MAX, false);
@@ -79,7 +80,10 @@ fn without_isolate_it_hangs() {
     };
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(hung, "the deadlock that `isolate` is for does not come about");
+    assert!(
+        hung,
+        "the deadlock that `isolate` is for does not come about"
+    );
 }
 
 /// Ticks of processor time that a process has used.
@@ -117,7 +121,7 @@ fn isolation_reaches_through_forks_that_were_stolen() {
     let pool = Pool::builder().workers(4).build().unwrap();
     let lock = Mutex::new(());
     pool.scope(|s| {
-        for _ in 0..64 {
+        for _ in 0..if cfg!(miri) { 4 } else { 64 } {
             s.spawn(|_| {
                 let _held = lock.lock().unwrap();
                 isolate(|| {
@@ -132,6 +136,7 @@ fn isolation_reaches_through_forks_that_were_stolen() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "starts a child process")]
 fn a_wait_for_something_outside_is_reported_in_debug_builds() {
     if !cfg!(debug_assertions) {
         return;
@@ -151,7 +156,10 @@ fn a_wait_for_something_outside_is_reported_in_debug_builds() {
         }
     }
     let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "a_wait_for_something_outside_is_reported_in_debug_builds"])
+        .args([
+            "--exact",
+            "a_wait_for_something_outside_is_reported_in_debug_builds",
+        ])
         .args(["--nocapture"])
         .env(WATCHED, "1")
         .env("JOBTREE_ISOLATE_WATCHDOG_MS", "20")

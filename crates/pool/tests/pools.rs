@@ -82,9 +82,9 @@ fn a_panic_that_nobody_waits_for_goes_to_the_handler() {
 #[test]
 fn a_dropped_pool_finishes_what_was_spawned() {
     for workers in [1, 4] {
-        let done = Arc::new(CountLatch::new(1000));
+        let done = Arc::new(CountLatch::new(if cfg!(miri) { 30 } else { 1000 }));
         let pool = Pool::builder().workers(workers).build().unwrap();
-        for _ in 0..100 {
+        for _ in 0..if cfg!(miri) { 3 } else { 100 } {
             let done = done.clone();
             pool.spawn(move || {
                 for _ in 0..9 {
@@ -125,8 +125,13 @@ fn shutdown_from_inside_does_not_wait_for_itself() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "300 threads are too slow there")]
 fn two_hundred_and_fifty_six_workers_and_more() {
-    let pool = Pool::builder().workers(300).stack_size(64 << 10).build().unwrap();
+    let pool = Pool::builder()
+        .workers(300)
+        .stack_size(64 << 10)
+        .build()
+        .unwrap();
     let mut indices = pool.broadcast(|context| context.index());
     indices.sort_unstable();
     assert!(indices.into_iter().eq(0..300));
@@ -145,7 +150,11 @@ fn two_hundred_and_fifty_six_workers_and_more() {
 #[test]
 fn the_building_thread_can_be_worker_zero() {
     let thread = std::thread::spawn(|| {
-        let pool = Pool::builder().workers(2).use_current_thread().build().unwrap();
+        let pool = Pool::builder()
+            .workers(2)
+            .use_current_thread()
+            .build()
+            .unwrap();
         assert_eq!(pool.current_worker_index(), Some(0));
         assert!(matches!(
             Pool::builder().workers(1).use_current_thread().build(),

@@ -11,8 +11,14 @@ use jobtree_pool::{CountLatch, OnceLatch, Pool, isolate, join, scope, spawn, yie
 
 fn rounds(base: u64) -> u64 {
     let factor = std::env::var("JOBTREE_STRESS").map_or(1, |factor| {
-        factor.parse().expect("JOBTREE_STRESS must be a whole number")
+        factor
+            .parse()
+            .expect("JOBTREE_STRESS must be a whole number")
     });
+    if cfg!(miri) {
+        // A few: each is some thousand times slower there.
+        return (base / 60).min(3);
+    }
     base * factor
 }
 
@@ -22,7 +28,10 @@ struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         (self.0 >> 33) % sides
     }
 
@@ -73,7 +82,10 @@ fn grow(mut dice: Dice, depth: u32, nodes: &AtomicU64) -> u64 {
             below + 1
         }
         7 => isolate(|| {
-            let (a, b) = join(|| grow_plainly(left, depth / 2), || grow_plainly(right, depth / 2));
+            let (a, b) = join(
+                || grow_plainly(left, depth / 2),
+                || grow_plainly(right, depth / 2),
+            );
             a + b + 1
         }),
         _ => {
@@ -106,17 +118,25 @@ fn grow_plainly(mut dice: Dice, depth: u32) -> u64 {
 fn random_trees_give_the_same_result_on_any_number_of_workers() {
     let reference = Pool::builder().workers(1).build().unwrap();
     let crowds = [2, 5, 16].map(|workers| {
-        let pool = Pool::builder().workers(workers).seed(workers as u64).build();
+        let pool = Pool::builder()
+            .workers(workers)
+            .seed(workers as u64)
+            .build();
         pool.unwrap()
     });
     for seed in 0..rounds(60) {
         let count = |pool: &Pool| {
             let nodes = AtomicU64::new(0);
-            pool.install(|| grow(Dice(seed), 11, &nodes))
+            pool.install(|| grow(Dice(seed), if cfg!(miri) { 4 } else { 11 }, &nodes))
         };
         let expected = count(&reference);
         for pool in &crowds {
-            assert_eq!(count(pool), expected, "seed {seed}, {} workers", pool.workers());
+            assert_eq!(
+                count(pool),
+                expected,
+                "seed {seed}, {} workers",
+                pool.workers()
+            );
         }
     }
 }
@@ -140,7 +160,7 @@ fn pools_end_while_their_tasks_spawn_more() {
             done.count_down();
         }
         let first = done.clone();
-        pool.spawn(move || spread(Dice(round), 8, first));
+        pool.spawn(move || spread(Dice(round), if cfg!(miri) { 3 } else { 8 }, first));
         pool.shutdown(Duration::from_secs(120)).unwrap();
         assert!(done.is_set(), "a pool ends after its last task");
     }

@@ -147,7 +147,12 @@ impl Builder {
             #[cfg(jobtree_stacks)]
             stack::StackSupply::new(stack_size).map_err(BuildError::Stack)?,
         ));
-        start::start_workers(shared, self.use_current_thread, &*self.name, self.spawn_with)
+        start::start_workers(
+            shared,
+            self.use_current_thread,
+            &*self.name,
+            self.spawn_with,
+        )
     }
 
     /// Makes the pool the global one, which must not exist yet.
@@ -345,7 +350,10 @@ mod tests {
         for value in ["0", "-1", "many", "", "1e3", "99999999999999999999", "4097"] {
             let error = workers_with(&[("JOBTREE_WORKERS", value)]).unwrap_err();
             let text = error.to_string();
-            assert!(text.contains("JOBTREE_WORKERS") && text.contains(value), "{text}");
+            assert!(
+                text.contains("JOBTREE_WORKERS") && text.contains(value),
+                "{text}"
+            );
         }
         let error = workers_with(&[("JOBTREE_WORKER_CAP", "x")]).unwrap_err();
         assert!(error.to_string().contains("JOBTREE_WORKER_CAP"));

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use super::shared::Shared;
 use crate::context;
 use crate::deque::Entry;
-use crate::job::{Job, TaskHeader};
+use crate::job::{Job, JobKind, TaskHeader};
 use crate::latch::{Latch, ThreadLatch};
-use crate::wait::Waiting;
+use crate::wait::WaitFor;
 use crate::worker::Worker;
 
 /// A closure in the frame of the thread that waits for it.
@@ -36,12 +36,15 @@ where
     F: FnOnce(&Worker) -> R + Send,
     R: Send,
 {
+    const KIND: JobKind = JobKind {
+        execute: Self::execute,
+        name: std::any::type_name::<F>,
+    };
+
     fn new(body: F, waiter: Waiter<'a>) -> InstallTask<'a, F, R> {
         InstallTask {
             header: TaskHeader {
-                job: Job {
-                    execute: Self::execute,
-                },
+                job: Job { kind: &Self::KIND },
                 owner: std::ptr::null(),
             },
             body: UnsafeCell::new(ManuallyDrop::new(body)),
@@ -130,7 +133,7 @@ where
     let own_pool = worker.thread().pool.clone();
     let task = InstallTask::new(body, Waiter::Worker(&latch, own_pool));
     pool.inject(task.entry());
-    worker.wait_until(&latch, Waiting::ForLatch);
+    worker.wait_until(&latch, WaitFor::Latch);
     // SAFETY: told.
     unsafe { task.into_result() }
 }

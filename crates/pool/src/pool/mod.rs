@@ -43,7 +43,8 @@ pub struct Pool {
 
 /// The building thread's life as worker 0: until its pool is dropped, on that thread.
 struct CurrentThread {
-    thread: Box<WorkerThread>,
+    /// A box of its own, known to that thread by address.
+    thread: *mut WorkerThread,
     attached: Option<Attached>,
     id: std::thread::ThreadId,
 }
@@ -270,7 +271,11 @@ impl Pool {
                 .shared
                 .workers
                 .iter()
-                .map(|worker| worker.stats.snapshot())
+                .enumerate()
+                .map(|(index, worker)| {
+                    let sleeps_and_wakes = self.shared.sleep.sleeps_and_wakes(index);
+                    worker.stats.snapshot(sleeps_and_wakes)
+                })
                 .collect(),
         }
     }
@@ -315,13 +320,15 @@ impl Drop for Pool {
             return;
         };
         if current.id == std::thread::current().id() {
-            start::finish_current_thread(&current.thread);
+            // SAFETY: made by `make_current_thread`, and only used on this thread.
+            start::finish_current_thread(unsafe { &*current.thread });
             drop(current.attached.take());
+            // SAFETY: made by `Box::into_raw`; the thread has just forgotten it.
+            drop(unsafe { Box::from_raw(current.thread) });
             self.shared.worker_is_gone();
         } else {
             // The thread still believes itself a worker; what it believes in must not go.
             std::mem::forget(current.attached.take());
-            Box::leak(current.thread);
         }
     }
 }

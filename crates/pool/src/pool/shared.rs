@@ -19,7 +19,7 @@ use crate::injector::Injector;
 use crate::sleep::Sleep;
 use crate::stats::WorkerCounters;
 use crate::strand::Strand;
-use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, get_mut, lock};
 use crate::worker::Worker;
 
 /// Room in a task deque before it grows.
@@ -132,7 +132,10 @@ impl ParkedForks {
     #[cfg_attr(not(jobtree_stacks), allow(dead_code))]
     pub(crate) fn unlist(&self, strand: &Strand) {
         let mut strands = lock(&self.strands);
-        if let Some(position) = strands.iter().position(|listed| std::ptr::eq(*listed, strand)) {
+        if let Some(position) = strands
+            .iter()
+            .position(|listed| std::ptr::eq(*listed, strand))
+        {
             strands.swap_remove(position);
         }
         self.listed.store(strands.len(), Ordering::Release);
@@ -171,9 +174,8 @@ pub(crate) struct Shared {
     ended: AtomicBool,
     gone: StdMutex<usize>,
     somebody_is_gone: Condvar,
-    // Boxed, because strands are handed out by address. Last, so that they outlive all else here.
-    #[expect(clippy::vec_box)]
-    strands: Mutex<Vec<Box<Strand>>>,
+    /// All strands that were ever made for this pool; freed with it.
+    strands: Mutex<Vec<*mut Strand>>,
 }
 
 // SAFETY: raw pointers inside point to strands, which are `Sync` and owned by the pool.
@@ -208,7 +210,8 @@ impl Shared {
         }
     }
 
-    pub(crate) fn keep_strand(&self, strand: Box<Strand>) {
+    /// Takes over a strand, made by [`Strand::allocate`], until the pool's end.
+    pub(crate) fn keep_strand(&self, strand: *mut Strand) {
         lock(&self.strands).push(strand);
     }
 
@@ -337,3 +340,12 @@ impl Shared {
     }
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        for strand in get_mut(&mut self.strands).drain(..) {
+            // SAFETY: made by `Box::into_raw`; every worker thread held a reference to the pool, so all
+            // of them are gone, and with them whoever could look at a strand.
+            drop(unsafe { Box::from_raw(strand) });
+        }
+    }
+}

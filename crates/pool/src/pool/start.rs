@@ -45,12 +45,14 @@ fn spawn_std_thread(start: WorkerStart) -> io::Result<()> {
 }
 
 fn make_current_thread(shared: &Arc<Shared>) -> CurrentThread {
-    let thread = Box::new(WorkerThread::new(shared.clone(), 0));
+    let address = Box::into_raw(Box::new(WorkerThread::new(shared.clone(), 0)));
+    // SAFETY: just made; freed by the pool's drop.
+    let thread = unsafe { &*address };
     let attached = thread.attach();
     let strand = thread.new_strand();
     thread.set_current(strand);
     CurrentThread {
-        thread,
+        thread: address,
         attached: Some(attached),
         id: std::thread::current().id(),
     }

@@ -185,6 +185,11 @@ impl Sleep {
         self.sleepers[worker].sleep_alone(is_over, limit)
     }
 
+    /// How often `worker` has fallen asleep and been woken.
+    pub(crate) fn sleeps_and_wakes(&self, worker: usize) -> (u64, u64) {
+        self.sleepers[worker].sleeps_and_wakes()
+    }
+
     /// The counters as they are now, for diagnosis.
     pub(crate) fn snapshot(&self) -> Counters {
         self.counters.load()

@@ -6,16 +6,17 @@
 
 use std::sync::Arc;
 
-use super::roster::Roster;
 use super::Sleep;
-use crate::modelling::{Crew, Failure, Model, claim, find_work};
+use super::roster::Roster;
+use crate::modelling::{Crew, Failure, Meeting, Model, claim, find_work};
 use crate::sync::step::Step;
-use crate::sync::{AtomicBool, AtomicU32, Futex, Ordering};
+use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 
 pub(crate) const MODELS: &[&Model] = &[
     &ONE_POST,
     &TWO_POSTS,
     &TWO_WORKERS,
+    &PASSED_ON,
     &NOTICE,
     &NOTICE_ALONE,
     &NOTICE_AND_POST,
@@ -40,9 +41,8 @@ impl<const N: usize> Posted<N> {
     }
 
     fn take(&self) -> Option<usize> {
-        let is_taken = |flag: &AtomicBool| {
-            flag.load(Ordering::Relaxed) && flag.swap(false, Ordering::AcqRel)
-        };
+        let is_taken =
+            |flag: &AtomicBool| flag.load(Ordering::Relaxed) && flag.swap(false, Ordering::AcqRel);
         self.0.iter().position(is_taken)
     }
 }
@@ -57,7 +57,10 @@ fn awake_pool(workers: usize) -> Sleep {
 fn claim_nobody_is_counted(sleep: &Sleep) {
     let counters = sleep.snapshot();
     claim(counters.sleeping() == 0, "no sleeper is counted at the end");
-    claim(counters.inactive() == 0, "no searcher is counted at the end");
+    claim(
+        counters.inactive() == 0,
+        "no searcher is counted at the end",
+    );
     claim(sleep.roster.take_one().is_none(), "no name is left over");
 }
 
@@ -133,14 +136,12 @@ const TWO_WORKERS: Model = Model {
         struct Scene {
             sleep: Sleep,
             posted: Posted<2>,
-            begun: AtomicU32,
-            both_have_begun: Futex,
+            both_have_begun: Meeting,
         }
         let scene = Arc::new(Scene {
             sleep: awake_pool(2),
             posted: Posted::new(),
-            begun: AtomicU32::new(0),
-            both_have_begun: Futex::new(0),
+            both_have_begun: Meeting::new(),
         });
         let crew = Crew::new();
         for index in [0, 1] {
@@ -148,12 +149,7 @@ const TWO_WORKERS: Model = Model {
             crew.spawn(move || {
                 let Scene { sleep, posted, .. } = &*scene;
                 find_work(sleep, index, || posted.take(), || posted.is_there());
-                if scene.begun.fetch_add(1, Ordering::AcqRel) == 1 {
-                    scene.both_have_begun.word().store(1, Ordering::Release);
-                    Futex::wake_one(&scene.both_have_begun);
-                } else {
-                    scene.both_have_begun.wait(0);
-                }
+                scene.both_have_begun.arrive();
             });
         }
         for number in [0, 1] {
@@ -162,6 +158,81 @@ const TWO_WORKERS: Model = Model {
         }
         crew.wait();
         claim_nobody_is_counted(&scene.sleep);
+    },
+};
+
+/// A poster has picked whom to wake, but the one it has picked is woken by a notice and then sleeps alone,
+/// until the posted work is done. It has left the search, so it must have passed the wake on.
+const PASSED_ON: Model = Model {
+    name: "sleep: passed on",
+    preemptions: Some(2),
+    needs: &[(Step::SleepCascade, Failure::Deadlock)],
+    body: || {
+        struct Scene {
+            sleep: Sleep,
+            mail: Posted<1>,
+            posted: Posted<1>,
+            is_done: AtomicBool,
+        }
+        const RECIPIENT: usize = 0;
+        const OTHER: usize = 1;
+        let scene = Arc::new(Scene {
+            sleep: awake_pool(2),
+            mail: Posted::new(),
+            posted: Posted::new(),
+            is_done: AtomicBool::new(false),
+        });
+        let run_posted = |scene: &Scene| {
+            scene.is_done.store(true, Ordering::Release);
+            scene.sleep.notify(RECIPIENT);
+            scene.sleep.notify(OTHER);
+        };
+        let crew = Crew::new();
+        let recipient = scene.clone();
+        crew.spawn(move || {
+            let Scene {
+                sleep,
+                posted,
+                mail,
+                is_done,
+            } = &*recipient;
+            let look = || {
+                mail.take()
+                    .map(|_| true)
+                    .or_else(|| posted.take().map(|_| false))
+            };
+            let is_mail = find_work(sleep, RECIPIENT, look, || posted.is_there());
+            if is_mail {
+                let is_done = || is_done.load(Ordering::Acquire);
+                while !is_done() {
+                    sleep.sleep_alone(RECIPIENT, is_done, None);
+                }
+            } else {
+                run_posted(&recipient);
+            }
+        });
+        let other = scene.clone();
+        crew.spawn(move || {
+            let Scene {
+                sleep,
+                posted,
+                is_done,
+                ..
+            } = &*other;
+            let done = || is_done.load(Ordering::Acquire).then_some(false);
+            let look = || posted.take().map(|_| true).or_else(done);
+            if find_work(sleep, OTHER, look, || posted.is_there()) {
+                run_posted(&other);
+            }
+        });
+        let sender = scene.clone();
+        crew.spawn(move || {
+            sender.mail.post(0);
+            sender.sleep.notify(RECIPIENT);
+        });
+        scene.posted.post(0);
+        scene.sleep.new_work();
+        crew.wait();
     },
 };
 
@@ -258,21 +329,19 @@ const ROSTER: Model = Model {
     preemptions: None,
     needs: &[(Step::RosterLookAgain, Failure::Assertion)],
     body: || {
-        let roster = Arc::new(Roster::new(2));
+        let scene = Arc::new((Roster::new(2), Mutex::new(None)));
+        let (roster, taken) = &*scene;
         roster.enter(0);
         roster.leave(0);
-        let taken = Arc::new(loom::cell::UnsafeCell::new(None));
         let crew = Crew::new();
-        let poster = (roster.clone(), taken.clone());
+        let poster = scene.clone();
         crew.spawn(move || {
             let name = poster.0.take_one();
-            // SAFETY: read only after this thread has ended, which loom checks.
-            poster.1.with_mut(|taken| unsafe { *taken = name });
+            *lock(&poster.1) = name;
         });
         roster.enter(1);
         crew.wait();
-        // SAFETY: the poster has ended.
-        let taken: Option<usize> = taken.with(|taken| unsafe { *taken });
+        let taken: Option<usize> = lock(taken).take();
         let mut names = taken.into_iter().chain(roster.take_one());
         claim(names.next() == Some(1), "a name that was entered is found");
         claim(names.next().is_none(), "it is found once");
@@ -292,6 +361,11 @@ fn loom_two_posts_find_their_worker() {
 #[test]
 fn loom_each_of_two_posts_finds_a_worker_of_its_own() {
     TWO_WORKERS.check();
+}
+
+#[test]
+fn loom_a_worker_that_leaves_the_search_passes_the_wake_on() {
+    PASSED_ON.check();
 }
 
 #[test]

@@ -53,8 +53,7 @@ impl Roster {
             if names == 0 {
                 self.summary.fetch_and(!(1 << word), Ordering::AcqRel);
                 // Somebody may have entered between the look and the clearing.
-                if self.words[word].load(Ordering::Acquire) != 0
-                    && !left_out(Step::RosterLookAgain)
+                if self.words[word].load(Ordering::Acquire) != 0 && !left_out(Step::RosterLookAgain)
                 {
                     self.summary.fetch_or(1 << word, Ordering::AcqRel);
                 }

@@ -20,6 +20,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::stats::OwnCounter;
 use crate::sync::step::{Step, left_out};
 use crate::sync::{Futex, Ordering};
 
@@ -32,13 +33,25 @@ const ALONE: u32 = 4;
 /// See the module's head.
 pub(crate) struct Sleeper {
     state: Futex,
+    /// Written by the worker itself.
+    sleeps: OwnCounter,
+    wakes: OwnCounter,
 }
 
 impl Sleeper {
     pub(crate) fn new() -> Sleeper {
         Sleeper {
             state: Futex::new(AWAKE),
+            sleeps: OwnCounter::default(),
+            wakes: OwnCounter::default(),
         }
+    }
+
+    /// How often the worker has fallen asleep and been woken.
+    pub(crate) fn sleeps_and_wakes(&self) -> (u64, u64) {
+        // Wakes first: then there are never more of them than sleeps.
+        let wakes = self.wakes.read();
+        (self.sleeps.read(), wakes)
     }
 
     /// AWAKE to SLEEPY; `false` if there is an unread notice, which is thereby read.
@@ -60,9 +73,11 @@ impl Sleeper {
         if !self.leave_sleepy_for(ASLEEP) {
             return false;
         }
+        self.sleeps.add(1);
         while word.load(Ordering::Acquire) == ASLEEP {
             self.state.wait(ASLEEP);
         }
+        self.wakes.add(1);
         true
     }
 
@@ -86,12 +101,14 @@ impl Sleeper {
         let mut in_time = true;
         let word = self.state.word();
         if !is_over() && self.leave_sleepy_for(ALONE) {
+            self.sleeps.add(1);
             let began = Instant::now();
             while in_time && word.load(Ordering::Acquire) == ALONE {
                 let left = limit.map(|limit| limit.saturating_sub(began.elapsed()));
                 self.state.wait_for(ALONE, left);
                 in_time = left.is_none_or(|left| !left.is_zero());
             }
+            self.wakes.add(1);
         }
         self.stay_awake();
         in_time

@@ -43,6 +43,7 @@ impl StackCache {
     }
 
     /// The supply this cache draws from.
+    #[cfg(test)]
     pub fn supply(&self) -> &StackSupply {
         &self.supply
     }

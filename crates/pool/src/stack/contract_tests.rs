@@ -13,8 +13,9 @@ use std::thread;
 use corosensei::stack::Stack as _;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use super::class::SMALL_STACK_SIZE;
 use super::testing::{assert_passes_in_child_process, in_child_process_with};
-use super::{DEFAULT_STACK_SIZE, SMALL_STACK_SIZE, Stack, StackCache, StackClass, StackSupply};
+use super::{DEFAULT_STACK_SIZE, Stack, StackCache, StackClass, StackSupply};
 
 /// Runs a body on a stack of the class, resuming it until it returns, and gives the stack back.
 fn run_on<R: 'static>(class: StackClass, body: impl FnOnce(&Yielder<(), ()>) -> R + 'static) -> R {

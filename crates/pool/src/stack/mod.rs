@@ -20,7 +20,7 @@
 //! The build script decides by setting `cfg(jobtree_stacks)`: Unix, on the three architectures whose switch
 //! we rely on, outside of Miri (which cannot run the switch's assembly) and of loom models. The files below
 //! never ask again; only this one does. Where stacks do not switch, the sizes and errors remain (so that a
-//! bad size is refused alike everywhere), [`CAN_SWITCH`] is false, and waiting has to help instead of parking.
+//! bad size is refused alike everywhere), and waiting has to help instead of parking.
 
 mod class;
 
@@ -42,13 +42,7 @@ mod contract_tests;
 #[cfg(all(test, jobtree_stacks))]
 mod testing;
 
-pub use class::{
-    DEFAULT_STACK_SIZE, MAXIMUM_STACK_SIZE, MINIMUM_STACK_SIZE, SMALL_STACK_SIZE, StackClass,
-    StackError, checked_stack_size,
-};
+pub use class::{DEFAULT_STACK_SIZE, StackError, checked_stack_size};
 
 #[cfg(jobtree_stacks)]
-pub use {cache::StackCache, slab::Stack, supply::StackSupply};
-
-/// Whether this build can park stacks at all; see the head of this module.
-pub const CAN_SWITCH: bool = cfg!(jobtree_stacks);
+pub use {cache::StackCache, class::StackClass, slab::Stack, supply::StackSupply};

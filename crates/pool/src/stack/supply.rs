@@ -6,7 +6,7 @@
 //! System calls per stack happen outside of the lock.
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::class::{SMALL_STACK_SIZE, StackClass, StackError, checked_stack_size};
@@ -74,11 +74,12 @@ impl StackSupply {
     }
 
     /// Says that `count` more stacks will never come home, because what was suspended on them was leaked.
+    #[cfg(test)]
     pub fn expect_missing(&self, count: usize) {
         // Relaxed: read only by the last handle's drop, which the reference count orders after this.
         self.shared
             .expected_missing
-            .fetch_add(count, Ordering::Relaxed);
+            .fetch_add(count, std::sync::atomic::Ordering::Relaxed);
     }
 
     /// Puts between one and `want` stacks into `into`.

@@ -1,0 +1,106 @@
+//! Lets `crates/bench` time the parts of the pool one by one. Not an API: anything here may change.
+
+use std::hint::black_box;
+use std::ptr::NonNull;
+
+use crate::context;
+use crate::deque::{Deque, Entry, Steal};
+
+/// A deque full of entries that nobody runs.
+pub struct BenchDeque {
+    deque: Deque,
+    entry: Entry,
+}
+
+impl Default for BenchDeque {
+    fn default() -> BenchDeque {
+        BenchDeque::new()
+    }
+}
+
+impl BenchDeque {
+    /// An empty one.
+    pub fn new() -> BenchDeque {
+        BenchDeque {
+            deque: Deque::new(usize::MAX / 2, 1024),
+            entry: Entry {
+                job: NonNull::dangling(),
+                context: context::OUTERMOST,
+            },
+        }
+    }
+
+    /// Pushes an entry and takes it back while it is private, so often.
+    pub fn push_pop_private(&mut self, times: u64) {
+        for _ in 0..times {
+            // SAFETY: `&mut self` makes us the owner; the entries are never run.
+            unsafe {
+                self.deque.push_private(black_box(self.entry));
+                black_box(self.deque.pop_own());
+            }
+        }
+    }
+
+    /// Pushes an entry, publishes it and takes it back, so often.
+    pub fn push_pop_public(&mut self, times: u64) {
+        for _ in 0..times {
+            // SAFETY: as above.
+            unsafe {
+                self.deque.push_private(black_box(self.entry));
+                self.deque.publish_all();
+                black_box(self.deque.pop_own());
+            }
+        }
+    }
+
+    /// Publishes so many entries.
+    pub fn fill_public(&mut self, entries: u64) {
+        for _ in 0..entries {
+            // SAFETY: as above.
+            unsafe { self.deque.push_private(self.entry) };
+        }
+        // SAFETY: as above.
+        unsafe { self.deque.publish_all() };
+    }
+
+    /// Steals until there is nothing left; returns how many there were.
+    pub fn steal_all(&self) -> u64 {
+        let mut stolen = 0;
+        loop {
+            match self.deque.steal(|_| true) {
+                Steal::Taken(entry) => {
+                    black_box(entry);
+                    stolen += 1;
+                }
+                Steal::Retry => {}
+                Steal::Empty => return stolen,
+            }
+        }
+    }
+}
+
+/// Resumes and suspends a stack so often: the switch itself, without a search and without a latch.
+/// Does nothing where stacks cannot be switched.
+pub fn resume_and_suspend(times: u64) {
+    #[cfg(jobtree_stacks)]
+    {
+        use crate::stack::{DEFAULT_STACK_SIZE, StackCache, StackClass, StackSupply};
+        let supply = StackSupply::new(DEFAULT_STACK_SIZE).expect("the default size is allowed");
+        let cache = StackCache::new(&supply);
+        let stack = cache
+            .take(StackClass::Default)
+            .expect("one stack can be had");
+        let mut coroutine = corosensei::Coroutine::with_stack(stack, |yielder, mut more: bool| {
+            while more {
+                more = yielder.suspend(());
+            }
+        });
+        for _ in 0..times {
+            coroutine.resume(true);
+        }
+        coroutine.resume(false);
+        cache.give(coroutine.into_stack());
+    }
+    #[cfg(not(jobtree_stacks))]
+    black_box(times);
+}
