@@ -248,18 +248,6 @@ impl Deque {
             .wrapping_sub(self.owner.known_top.get())
     }
 
-    /// How many entries the owner believes to be public and not yet stolen (an upper bound).
-    ///
-    /// # Safety
-    /// Owner only.
-    #[inline]
-    pub(crate) unsafe fn public_upper_bound(&self) -> usize {
-        self.owner
-            .public_end
-            .get()
-            .wrapping_sub(self.owner.known_top.get())
-    }
-
     /// How many entries are private.
     ///
     /// # Safety
@@ -390,7 +378,8 @@ impl Deque {
         let newest = self.owner.bottom.get().wrapping_sub(1);
         let mut top = self.owner.known_top.get();
         if top != newest {
-            top = self.shared.top.load(Ordering::Relaxed);
+            // Acquire, here and below: what the owner learns of `top` lets it use slots again.
+            top = self.shared.top.load(Ordering::Acquire);
         }
         if top == newest {
             // The only one left: decided by the index alone, as among thieves. The ends stay where they
@@ -402,7 +391,7 @@ impl Deque {
         // Release, not relaxed: a thief that reads this value may go on to read older slots.
         self.shared.public_end.store(newest, Ordering::Release);
         fence_at(Step::DequePopFence);
-        let top = self.shared.top.load(Ordering::Relaxed);
+        let top = self.shared.top.load(Ordering::Acquire);
         if (top.wrapping_sub(newest) as isize) < 0 {
             // At least one older entry is left, so no thief can be after this one.
             self.owner.bottom.set(newest);
@@ -435,7 +424,7 @@ impl Deque {
                 index,
                 index.wrapping_add(1),
                 Ordering::SeqCst,
-                Ordering::Relaxed,
+                Ordering::Acquire,
             )
             .is_ok()
     }

@@ -30,6 +30,7 @@ mod padded;
 mod parking;
 #[cfg(not(jobtree_stacks))]
 mod parking_absent;
+mod placement;
 mod pool;
 mod random;
 #[doc(hidden)]

@@ -156,25 +156,36 @@ impl WorkerThread {
     }
 
     /// Suspends the running strand in favour of `next`. Returns when it is resumed.
+    ///
+    /// While it is suspended, others can take its public forks from the list of parked strands.
     fn switch(&self, from: &Strand, next: *const Strand) {
         assert!(
             !std::thread::panicking(),
             "a strand is never suspended while panicking"
         );
+        // SAFETY: we are on the strand.
+        let has_forks = unsafe { from.forks.outstanding() > 0 };
+        if has_forks {
+            self.shared().parked.list(from);
+        }
         self.parking.next.set(next);
-        let _named = TaskName::put_aside();
+        let named = TaskName::put_aside();
         // SAFETY: set when the strand's coroutine started; we are running on it.
         unsafe { (*from.stack.yielder.get()).suspend(()) };
+        drop(named);
+        if has_forks {
+            self.shared().parked.unlist(from);
+            if !from.forks.looks_empty_to_thief() {
+                // Who looked at the running strand before the switch and at the list after it has seen
+                // the forks in neither place.
+                self.pool.sleep.new_work();
+            }
+        }
     }
 
     /// Parks `strand`, which waits by mail, and has `found` run instead.
     pub(crate) fn park_in_favour_of(&self, strand: &Strand, found: Found) {
         self.shared().stats.parks.add(1);
-        // SAFETY: we are on the strand.
-        let has_forks = unsafe { strand.forks.public_upper_bound() > 0 };
-        if has_forks {
-            self.shared().parked.list(strand);
-        }
         let next = match found {
             Found::Ready(next) => next,
             found => {
@@ -184,9 +195,6 @@ impl WorkerThread {
             }
         };
         self.switch(strand, next);
-        if has_forks {
-            self.shared().parked.unlist(strand);
-        }
     }
 
     /// Lets `ready` have the thread; `strand` goes on after what is ready now.

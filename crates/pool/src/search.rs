@@ -16,6 +16,7 @@ use crate::context::{self, Context};
 use crate::deque::{Entry, Steal};
 use crate::inbox::MailContent;
 use crate::job::TaskHeader;
+use crate::placement;
 use crate::pool::shared::WorkerShared;
 use crate::sleep::Searching;
 use crate::strand::Strand;
@@ -25,6 +26,15 @@ use crate::worker::{Found, WorkerThread};
 /// sooner was not worth the way: the line transfers of a theft cost some hundreds of nanoseconds on
 /// both sides. Measured, see ARCHITECTURE.md.
 const SEASONING: Duration = Duration::from_nanos(2000);
+
+/// Which forks a thief takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Age {
+    /// Those that have been public for [`SEASONING`].
+    Seasoned,
+    /// All.
+    Any,
+}
 
 /// A fork that a thief has seen and waits to season.
 #[derive(Clone, Copy)]
@@ -36,12 +46,28 @@ pub(crate) struct Watched {
 
 const DISPATCHES_BETWEEN_FAIR_LOOKS: u32 = 61;
 
+/// Looks between two checks that this worker is not in another's way.
+const LOOKS_BETWEEN_MOVES: u32 = 16;
+
 /// Tasks taken along with a stolen one, at most: the victim keeps at least half.
 const MOST_TASKS_TAKEN_ALONG: usize = 15;
 
 impl WorkerThread {
+    /// One look everywhere, the last one before sleep if `searching` says so.
+    pub(crate) fn look_again(&self, searching: &Searching) -> Option<Found> {
+        self.look(if searching.is_announced() {
+            Age::Any
+        } else {
+            Age::Seasoned
+        })
+    }
+
     /// One look everywhere.
     pub(crate) fn find_work(&self) -> Option<Found> {
+        self.look(Age::Seasoned)
+    }
+
+    fn look(&self, age: Age) -> Option<Found> {
         let dispatches = self.dispatches.get().wrapping_add(1);
         self.dispatches.set(dispatches);
         if !self.shared().inbox.is_empty() {
@@ -56,7 +82,7 @@ impl WorkerThread {
             return Some(Found::Ready(strand));
         }
         self.own_task()
-            .or_else(|| self.steal_from_somebody())
+            .or_else(|| self.steal_from_somebody(age))
             .or_else(|| self.take_injected())
     }
 
@@ -85,14 +111,14 @@ impl WorkerThread {
         Some(Found::Task(entry))
     }
 
-    fn steal_from_somebody(&self) -> Option<Found> {
+    fn steal_from_somebody(&self, age: Age) -> Option<Found> {
         let workers = &self.pool.workers;
         if workers.len() == 1 {
-            return self.steal_from(self.index);
+            return self.steal_from(self.index, age);
         }
         let first = self.random.below(workers.len());
         for victim in (first..workers.len()).chain(0..first) {
-            if let Some(found) = self.steal_from(victim) {
+            if let Some(found) = self.steal_from(victim, age) {
                 self.shared().stats.stolen.add(1);
                 return Some(found);
             }
@@ -101,10 +127,10 @@ impl WorkerThread {
         None
     }
 
-    fn steal_from(&self, index: usize) -> Option<Found> {
+    fn steal_from(&self, index: usize, age: Age) -> Option<Found> {
         let victim = &self.pool.workers[index];
         if index != self.index {
-            if let Some(entry) = self.steal_fork_of(victim) {
+            if let Some(entry) = self.steal_fork_of(index, age) {
                 return Some(Found::Fork(entry));
             }
             if let Some(entry) = self.steal_task(victim) {
@@ -114,31 +140,33 @@ impl WorkerThread {
         victim.parked.steal(self.index, |_| true).map(Found::Fork)
     }
 
-    /// Steals the oldest public fork of `strand` if it was there [`SEASONING`] ago.
-    fn steal_seasoned(&self, strand: &Strand) -> Option<Entry> {
+    /// Steals the oldest public fork of the strand that `victim` runs now, if it has been there for
+    /// [`SEASONING`]; of any age if this worker would sleep otherwise, since the one who posted it may
+    /// count on us.
+    pub(crate) fn steal_fork_of(&self, victim: usize, age: Age) -> Option<Entry> {
+        let strand = self.pool.workers[victim].current()?;
         let index = strand.forks.oldest_public_index()?;
-        let now = Instant::now();
-        match self.watched.get() {
-            Some(watched) if ptr::eq(watched.strand, strand) && watched.index == index => {
-                if now.duration_since(watched.since) < SEASONING {
+        if age == Age::Seasoned {
+            let now = Instant::now();
+            let watch = &self.watches[victim];
+            match watch.get() {
+                Some(seen) if ptr::eq(seen.strand, strand) && seen.index == index => {
+                    if now.duration_since(seen.since) < SEASONING {
+                        return None;
+                    }
+                }
+                _ => {
+                    let since = now;
+                    watch.set(Some(Watched {
+                        strand,
+                        index,
+                        since,
+                    }));
                     return None;
                 }
-                self.steal_fork(strand, |_| true)
-            }
-            _ => {
-                self.watched.set(Some(Watched {
-                    strand,
-                    index,
-                    since: now,
-                }));
-                None
             }
         }
-    }
-
-    /// Steals the oldest public fork of the strand that `victim` runs now, once it is old enough.
-    pub(crate) fn steal_fork_of(&self, victim: &WorkerShared) -> Option<Entry> {
-        self.steal_seasoned(victim.current()?)
+        self.steal_fork(strand, |_| true)
     }
 
     fn steal_fork(&self, strand: &Strand, suits: impl Fn(*const Context) -> bool) -> Option<Entry> {
@@ -163,18 +191,39 @@ impl WorkerThread {
         for _ in 0..along {
             match victim.tasks.steal(|_| true) {
                 // SAFETY: this thread owns its task deque, and the entry is ours to pass on.
-                Steal::Taken(entry) => unsafe {
-                    self.shared().tasks.push_private(entry);
-                    self.shared().tasks.publish_all();
-                },
+                Steal::Taken(entry) => unsafe { self.shared().tasks.push_private(entry) },
                 Steal::Empty | Steal::Retry => break,
             }
+        }
+        if along > 0 {
+            // SAFETY: this thread owns its task deque.
+            unsafe { self.shared().tasks.publish_all() };
+            // On the way they were in no queue: who looked meanwhile must be told.
+            self.pool.sleep.new_work();
         }
         Some(first)
     }
 
-    /// Asks the other workers to put out work, after a few looks in vain.
-    pub(crate) fn ask_around(&self, searching: &Searching) {
+    /// Starts a search.
+    pub(crate) fn start_searching(&self) -> Searching {
+        self.shared().workplace.leave();
+        self.pool
+            .sleep
+            .start_searching(self.index, &self.spin_memory)
+    }
+
+    /// A look was in vain: asks the other workers to put out work if it was not the first one, then
+    /// pauses or sleeps.
+    pub(crate) fn nothing_found(&self, searching: &mut Searching) {
+        self.ask_around(searching);
+        self.pool.sleep.no_work_found(searching);
+        // After each sleep, and now and then.
+        if searching.rounds().is_multiple_of(LOOKS_BETWEEN_MOVES) {
+            placement::make_way(self.pool.workers.iter().map(|worker| &*worker.workplace));
+        }
+    }
+
+    fn ask_around(&self, searching: &Searching) {
         /// Looks in vain before asking: short forks are then left alone. Measured, see
         /// ARCHITECTURE.md.
         const PATIENCE: u32 = 4;
@@ -192,6 +241,7 @@ impl WorkerThread {
 
     /// Ends a search. If nobody else searches while others sleep and there is more to do, wakes one.
     pub(crate) fn stop_searching(&self, searching: Searching) {
+        self.shared().workplace.enter();
         let sleep = &self.pool.sleep;
         if sleep.work_found(searching, &self.spin_memory) && self.sees_more_work() {
             sleep.wake_one_sleeper();

@@ -14,6 +14,7 @@ use crate::context::{self, Context};
 use crate::fork::TheftNote;
 use crate::isolate;
 use crate::latch::{Latch, Wake};
+use crate::search::Age;
 use crate::sync::spin_pause;
 use crate::worker::{Found, Worker, WorkerThread};
 
@@ -77,15 +78,14 @@ impl Worker {
         while !note.latch().is_set() {
             let thief = note.thief().filter(|thief| *thief != thread.index);
             if let Some(thief) = thief {
-                let thief = &thread.pool.workers[thief];
-                if let Some(entry) = thread.steal_fork_of(thief) {
+                if let Some(entry) = thread.steal_fork_of(thief, Age::Seasoned) {
                     thread.shared().stats.stolen.add(1);
                     thread.execute(self, Found::Fork(entry));
                     looks = 0;
                     continue;
                 }
                 if looks >= PATIENCE_WITH_THIEF
-                    && let Some(strand) = thief.current()
+                    && let Some(strand) = thread.pool.workers[thief].current()
                 {
                     strand.forks.ask_unless_public();
                 }
@@ -117,15 +117,13 @@ impl Worker {
 
     /// Registered by mail: finds other work and parks in its favour, or sleeps, until the mail comes.
     fn idle_until_ready(&self, thread: &WorkerThread) {
-        let sleep = &thread.pool.sleep;
         let own = self.strand();
-        let mut searching = sleep.start_searching(thread.index, &thread.spin_memory);
+        let mut searching = thread.start_searching();
         let found = loop {
-            if let Some(found) = thread.find_work() {
+            if let Some(found) = thread.look_again(&searching) {
                 break found;
             }
-            thread.ask_around(&searching);
-            sleep.no_work_found(&mut searching);
+            thread.nothing_found(&mut searching);
         };
         thread.stop_searching(searching);
         match found {
@@ -139,19 +137,17 @@ impl Worker {
         if !latch.register(self.strand(), Wake::ByNotice) {
             return;
         }
-        let sleep = &thread.pool.sleep;
         while !latch.is_set() {
-            let mut searching = sleep.start_searching(thread.index, &thread.spin_memory);
+            let mut searching = thread.start_searching();
             let found = loop {
                 if latch.is_set() {
                     break None;
                 }
-                let found = thread.find_work();
+                let found = thread.look_again(&searching);
                 if found.is_some() {
                     break found;
                 }
-                thread.ask_around(&searching);
-                sleep.no_work_found(&mut searching);
+                thread.nothing_found(&mut searching);
             };
             thread.stop_searching(searching);
             match found {

@@ -136,8 +136,8 @@ pub(crate) struct WorkerThread {
     pub(crate) random: Random,
     pub(crate) dispatches: Cell<u32>,
     pub(crate) spin_memory: SpinMemory,
-    /// The fork that the last look saw.
-    pub(crate) watched: Cell<Option<Watched>>,
+    /// By worker: its oldest fork as the last look saw it.
+    pub(crate) watches: Box<[Cell<Option<Watched>>]>,
     /// Strands whose wait is over, oldest first.
     pub(crate) ready: RefCell<VecDeque<*const Strand>>,
     /// Tasks out of the inbox, oldest first.
@@ -164,7 +164,7 @@ impl WorkerThread {
             random: Random::new(pool.seed, index),
             dispatches: Cell::new(0),
             spin_memory: SpinMemory::new(),
-            watched: Cell::new(None),
+            watches: pool.workers.iter().map(|_| Cell::new(None)).collect(),
             ready: RefCell::new(VecDeque::new()),
             own_mail: RefCell::new(VecDeque::new()),
             #[cfg(jobtree_stacks)]
@@ -243,20 +243,18 @@ impl WorkerThread {
         if let Some(found) = self.find_work() {
             return Some(found);
         }
-        let sleep = &self.pool.sleep;
-        let mut searching = sleep.start_searching(self.index, &self.spin_memory);
+        let mut searching = self.start_searching();
         let found = loop {
             if self.pool.has_ended() {
                 break None;
             }
-            if let Some(found) = self.find_work() {
+            if let Some(found) = self.look_again(&searching) {
                 break Some(found);
             }
-            self.ask_around(&searching);
             if self.pool.end_if_quiescent() {
                 break None;
             }
-            sleep.no_work_found(&mut searching);
+            self.nothing_found(&mut searching);
         };
         self.stop_searching(searching);
         found

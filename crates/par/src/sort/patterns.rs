@@ -9,7 +9,7 @@
 use crate::looping::over;
 
 /// How many items a part has.
-const PART: usize = 2048;
+const PART: usize = if cfg!(miri) { 64 } else { 2048 };
 
 /// How many pairs are looked at before asking whether to go on: so many that the compiler can make it a few
 /// instructions, so few that nothing is lost on items in disorder.
@@ -70,49 +70,58 @@ fn reverse<T: Send>(items: &mut [T]) {
 mod tests {
     use super::*;
 
+    fn on_two_workers(test: impl FnOnce() + Send) {
+        let pool = jobtree_pool::Pool::builder().workers(2).build().unwrap();
+        pool.install(test);
+    }
+
     fn settle_numbers(numbers: &mut [u32]) -> bool {
         settle(numbers, &|a, b| a < b, &|a, b| a > b)
     }
 
     #[test]
     fn order_is_recognised_and_only_order() {
-        for len in [2, 3, PART - 1, PART, PART + 1, 3 * PART, 5 * PART + 7] {
-            let sorted: Vec<u32> = (0..len as u32).collect();
-            let mut numbers = sorted.clone();
-            assert!(settle_numbers(&mut numbers), "{len}");
-            assert_eq!(numbers, sorted);
+        on_two_workers(|| {
+            for len in [2, 3, PART - 1, PART, PART + 1, 3 * PART, 5 * PART + 7] {
+                let sorted: Vec<u32> = (0..len as u32).collect();
+                let mut numbers = sorted.clone();
+                assert!(settle_numbers(&mut numbers), "{len}");
+                assert_eq!(numbers, sorted);
 
-            numbers.reverse();
-            assert!(settle_numbers(&mut numbers), "{len}, reversed");
-            assert_eq!(numbers, sorted);
+                numbers.reverse();
+                assert!(settle_numbers(&mut numbers), "{len}, reversed");
+                assert_eq!(numbers, sorted);
 
-            assert!(settle_numbers(&mut vec![7; len]), "{len}, equal");
-        }
+                assert!(settle_numbers(&mut vec![7; len]), "{len}, equal");
+            }
+        });
     }
 
     #[test]
     fn one_pair_out_of_order_is_enough_wherever_it_is() {
-        let len = 3 * PART + 5;
-        for place in [
-            1,
-            PAIRS - 1,
-            PAIRS,
-            PART - 2,
-            PART - 1,
-            PART,
-            2 * PART,
-            len - 2,
-        ] {
-            let mut numbers: Vec<u32> = (0..len as u32).collect();
-            numbers.swap(place, place + 1);
-            let before = numbers.clone();
-            assert!(!settle_numbers(&mut numbers), "{place}");
-            assert_eq!(numbers, before);
+        on_two_workers(|| {
+            let len = 3 * PART + 5;
+            for place in [
+                1,
+                PAIRS - 1,
+                PAIRS,
+                PART - 2,
+                PART - 1,
+                PART,
+                2 * PART,
+                len - 2,
+            ] {
+                let mut numbers: Vec<u32> = (0..len as u32).collect();
+                numbers.swap(place, place + 1);
+                let before = numbers.clone();
+                assert!(!settle_numbers(&mut numbers), "{place}");
+                assert_eq!(numbers, before);
 
-            numbers.reverse();
-            let before = numbers.clone();
-            assert!(!settle_numbers(&mut numbers), "{place}, reversed");
-            assert_eq!(numbers, before);
-        }
+                numbers.reverse();
+                let before = numbers.clone();
+                assert!(!settle_numbers(&mut numbers), "{place}, reversed");
+                assert_eq!(numbers, before);
+            }
+        });
     }
 }

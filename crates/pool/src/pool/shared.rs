@@ -16,6 +16,8 @@ use crate::context::Context;
 use crate::deque::{Deque, Entry};
 use crate::inbox::{Inbox, Mail, MailContent};
 use crate::injector::Injector;
+use crate::padded::Padded;
+use crate::placement::Workplace;
 use crate::sleep::Sleep;
 use crate::stats::WorkerCounters;
 use crate::strand::Strand;
@@ -62,6 +64,7 @@ pub(crate) struct WorkerShared {
     pub(crate) inbox: Inbox,
     pub(crate) parked: ParkedForks,
     pub(crate) stats: WorkerCounters,
+    pub(crate) workplace: Padded<Workplace>,
     current: AtomicPtr<Strand>,
     /// Tasks spawned first in, first out by this worker; tickets for them are in `tasks`.
     pub(crate) fifo: StdMutex<std::collections::VecDeque<Entry>>,
@@ -75,6 +78,7 @@ impl WorkerShared {
             inbox: Inbox::new(),
             parked: ParkedForks::new(),
             stats: WorkerCounters::default(),
+            workplace: Padded(Workplace::new()),
             current: AtomicPtr::new(std::ptr::null_mut()),
             fifo: StdMutex::default(),
         }

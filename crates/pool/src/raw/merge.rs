@@ -19,10 +19,10 @@ use crate::worker::Worker;
 const LANES: usize = 4;
 
 /// Below this many values the search for the lanes' borders costs more than the lanes save.
-const WORTH_LANES: usize = 256;
+const WORTH_LANES: usize = if cfg!(miri) { 32 } else { 256 };
 
 /// A merge of fewer values is not given to another worker: some ten microseconds' work.
-const WORTH_SHARING: usize = 8 * 1024;
+const WORTH_SHARING: usize = if cfg!(miri) { 128 } else { 8 * 1024 };
 
 /// Merges two sorted runs into `output`. Of equal values, those of `left` come first.
 ///

@@ -8,7 +8,7 @@ use super::merge::copy_bits;
 use crate::worker::Worker;
 
 /// A part of fewer values is not given to another worker.
-const WORTH_SHARING: usize = 8 * 1024;
+const WORTH_SHARING: usize = if cfg!(miri) { 128 } else { 8 * 1024 };
 
 /// Moves values so that place `i` gets what was at place `order[i]`.
 ///

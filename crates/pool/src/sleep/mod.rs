@@ -39,6 +39,11 @@ impl Searching {
     pub(crate) fn rounds(&self) -> u32 {
         self.spin.rounds()
     }
+
+    /// Whether the worker has announced itself sleepy, so that the next look is the last before sleep.
+    pub(crate) fn is_announced(&self) -> bool {
+        self.announced.is_some()
+    }
 }
 
 impl Sleep {

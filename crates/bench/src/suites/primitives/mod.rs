@@ -1,10 +1,17 @@
 //! The pool's parts one by one: what fork-join is made of, and what the pool costs while it has nothing to do.
 
 #[cfg(target_os = "linux")]
+mod cycle;
+mod deque;
+#[cfg(target_os = "linux")]
 mod idle;
 mod park;
 #[cfg(target_os = "linux")]
 mod ping;
+#[cfg(target_os = "linux")]
+mod pinged;
+#[cfg(unix)]
+mod switch;
 mod wake;
 
 use super::Options;
@@ -17,7 +24,12 @@ pub fn run(options: &Options) -> Report {
         seed: options.plan.seed,
         ..Report::default()
     };
+    deque::run(options, &mut report);
+    #[cfg(unix)]
+    switch::run(options, &mut report);
     park::run(options, &mut report);
+    #[cfg(target_os = "linux")]
+    cycle::run(options, &mut report);
     wake::run(options, &mut report);
     #[cfg(target_os = "linux")]
     {
@@ -25,7 +37,7 @@ pub fn run(options: &Options) -> Report {
         idle::run(options, &mut report);
     }
     #[cfg(not(target_os = "linux"))]
-    eprintln!("  idle pool and no-op spawns are not measured: they need Linux's /proc");
+    eprintln!("  idling, sleep cycles and no-op spawns are not measured: they need Linux's /proc");
     report
 }
 

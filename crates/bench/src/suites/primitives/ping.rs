@@ -3,18 +3,15 @@
 //! What counts is the CPU time of the pool's threads. A thread that waits on a bare futex and goes straight back to it
 //! is the least that such a cycle can cost.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
-use rustix::thread::futex;
-
+use super::pinged::Pinged;
 use super::{Options, workers};
 use crate::harness::{Goal, Plan, Report, Role, Rounds, Row, Tolerance};
 use crate::threads::ThreadSet;
 
-const NAME: &str = "full sleep cycle: a no-op spawn each ms, CPU time";
+const NAME: &str = "a no-op spawn each ms, CPU time";
 const FUTEX: &str = "bare futex";
 
 const SIDES: [(&str, Role); 4] = [
@@ -71,7 +68,7 @@ pub fn run(options: &Options, report: &mut Report) {
     report.rows.push(Row::new(
         NAME.into(),
         workers,
-        "cycle",
+        "spawn",
         goal,
         &SIDES,
         &rounds,
@@ -80,7 +77,11 @@ pub fn run(options: &Options, report: &mut Report) {
 }
 
 /// Pings once a millisecond; gives the nanoseconds of CPU time that the threads used for each.
-fn cpu_time_a_ping(threads: &ThreadSet, pings: u32, mut ping: impl FnMut()) -> f64 {
+///
+/// # Panics
+///
+/// If the system does not tell the CPU time of these threads; so ask it once before.
+pub fn cpu_time_a_ping(threads: &ThreadSet, pings: u32, mut ping: impl FnMut()) -> f64 {
     // One ping more first: the pool's threads fell asleep long ago, and their code has left the caches.
     ping();
     thread::sleep(Duration::from_millis(5));
@@ -95,63 +96,4 @@ fn cpu_time_a_ping(threads: &ThreadSet, pings: u32, mut ping: impl FnMut()) -> f
         .cpu_time()
         .expect("the CPU time could be read a moment ago");
     (after - before).as_nanos() as f64 / f64::from(pings)
-}
-
-/// A thread that does nothing but wait on a futex.
-struct Pinged {
-    word: Arc<AtomicU32>,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// The word's value that ends the thread.
-const STOP: u32 = u32::MAX;
-
-impl Pinged {
-    fn start() -> Self {
-        let word = Arc::new(AtomicU32::new(0));
-        let waited_on = Arc::clone(&word);
-        let thread = thread::spawn(move || {
-            let mut seen = 0;
-            while seen != STOP {
-                // An error means that the word changed before the wait or that a signal came: both end in a new look.
-                let _ = futex::wait(&waited_on, futex::Flags::PRIVATE, seen, None);
-                seen = waited_on.load(Ordering::Acquire);
-            }
-        });
-        Self {
-            word,
-            thread: Some(thread),
-        }
-    }
-
-    fn ping(&self) {
-        self.word.fetch_add(1, Ordering::Release);
-        let _ = futex::wake(&self.word, futex::Flags::PRIVATE, 1);
-    }
-}
-
-impl Drop for Pinged {
-    fn drop(&mut self) {
-        self.word.store(STOP, Ordering::Release);
-        let _ = futex::wake(&self.word, futex::Flags::PRIVATE, 1);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_pinged_thread_wakes_for_each_ping_and_ends() {
-        let (pinged, thread) = ThreadSet::started_by(1, Pinged::start).unwrap();
-        let before = thread.context_switches().unwrap();
-        while thread.context_switches().unwrap() == before {
-            pinged.ping();
-            thread::yield_now();
-        }
-        drop(pinged);
-    }
 }
