@@ -1,6 +1,7 @@
 //! The suites, one file each. A new one needs a module here and a line in [`ALL`].
 
 mod forkjoin;
+mod loops;
 mod primitives;
 
 use crate::harness::{Plan, Report};
@@ -49,6 +50,11 @@ pub const ALL: &[Suite] = &[
         name: "forkjoin",
         about: "what a fork costs, against rayon, chili and no fork at all",
         run: forkjoin::run,
+    },
+    Suite {
+        name: "loops",
+        about: "loops, searches and sorts, against rayon's",
+        run: loops::run,
     },
     Suite {
         name: "primitives",

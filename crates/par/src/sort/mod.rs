@@ -171,12 +171,10 @@ where
         return sort_piece(items);
     }
     with_worker(|worker| {
-        let halvings = halvings(worker, items.len());
-        // One piece: the standard library looks for order itself.
-        if halvings > 0 && patterns::settle(items, is_less, descends) {
-            return;
+        if !patterns::settle(items, is_less, descends) {
+            let halvings = halvings(worker, items.len());
+            raw::merge_sort(worker, items, halvings, is_less, sort_piece);
         }
-        raw::merge_sort(worker, items, halvings, is_less, sort_piece);
     });
 }
 

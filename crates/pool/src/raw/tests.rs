@@ -152,8 +152,8 @@ mod claims {
         let mut values: Vec<Box<usize>> = boxed(0..70).collect();
         {
             let claims = Claims::new(&mut values);
-            *claims.claim(3).unwrap() = Box::new(33);
-            *claims.claim(69).unwrap() = Box::new(99);
+            **claims.claim(3).unwrap() = 33;
+            **claims.claim(69).unwrap() = 99;
             assert_eq!(claims.claim(3).unwrap_err(), ClaimError::Taken);
             assert_eq!(claims.claim(70).unwrap_err(), ClaimError::OutOfBounds);
         }
@@ -170,7 +170,7 @@ mod claims {
                 threads.spawn(|| {
                     for index in 0..100 {
                         if let Ok(place) = claims.claim(index) {
-                            *place = Box::new(**place + 1);
+                            **place += 1;
                             won.fetch_add(1, Ordering::Relaxed);
                         }
                     }

@@ -22,6 +22,8 @@
 //! never ask again; only this one does. Where stacks do not switch, the sizes and errors remain (so that a
 //! bad size is refused alike everywhere), and waiting has to help instead of parking.
 
+// Where stacks do not switch, only its sizes and errors are of use.
+#[cfg_attr(not(jobtree_stacks), allow(dead_code))]
 mod class;
 
 #[cfg(jobtree_stacks)]
