@@ -36,8 +36,9 @@ impl ThreadPoolBuildError {
     }
 }
 
-impl From<BuildError> for ThreadPoolBuildError {
-    fn from(error: BuildError) -> ThreadPoolBuildError {
+impl ThreadPoolBuildError {
+    // Not `From`: upstream has no such conversion, and another one can make a caller's `into` ambiguous.
+    pub(crate) fn from_pool(error: BuildError) -> ThreadPoolBuildError {
         ThreadPoolBuildError::new(match error {
             BuildError::GlobalPoolExists => ErrorKind::GlobalPoolExists,
             BuildError::CurrentThreadIsWorker => ErrorKind::CurrentThreadInPool,

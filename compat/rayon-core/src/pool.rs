@@ -156,12 +156,12 @@ impl ThreadPool {
 
     /// [`yield_now`](crate::yield_now()) if the calling thread belongs to this pool, else `None`.
     pub fn yield_now(&self) -> Option<Yield> {
-        self.pool.yield_now().map(Yield::from)
+        self.pool.yield_now().map(Yield::from_pool)
     }
 
     /// [`yield_local`](crate::yield_local()) if the calling thread belongs to this pool, else `None`.
     pub fn yield_local(&self) -> Option<Yield> {
-        self.pool.yield_local().map(Yield::from)
+        self.pool.yield_local().map(Yield::from_pool)
     }
 }
 

@@ -38,8 +38,8 @@ pub enum Yield {
     Idle,
 }
 
-impl From<jobtree_pool::Yield> for Yield {
-    fn from(outcome: jobtree_pool::Yield) -> Yield {
+impl Yield {
+    pub(crate) fn from_pool(outcome: jobtree_pool::Yield) -> Yield {
         match outcome {
             jobtree_pool::Yield::Executed => Yield::Executed,
             jobtree_pool::Yield::Idle => Yield::Idle,
@@ -58,10 +58,10 @@ impl From<jobtree_pool::Yield> for Yield {
 /// # Ok::<(), rayon_core::ThreadPoolBuildError>(())
 /// ```
 pub fn yield_now() -> Option<Yield> {
-    jobtree_pool::yield_now().map(Yield::from)
+    jobtree_pool::yield_now().map(Yield::from_pool)
 }
 
 /// [`yield_now`], but only to this thread's own tasks.
 pub fn yield_local() -> Option<Yield> {
-    jobtree_pool::yield_local().map(Yield::from)
+    jobtree_pool::yield_local().map(Yield::from_pool)
 }

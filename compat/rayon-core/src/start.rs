@@ -90,7 +90,8 @@ where
             not_running_yet: not_running_yet.clone(),
         })
     };
-    let made = with_spawn_handler(builder, &mut spawn, finish)?;
+    let made =
+        with_spawn_handler(builder, &mut spawn, finish).map_err(ThreadPoolBuildError::from_pool)?;
     Ok(Started { made, running })
 }
 

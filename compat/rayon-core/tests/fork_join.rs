@@ -2,7 +2,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
 
 use rayon_core::{Scope, ScopeFifo, ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder, join};
 
@@ -43,21 +42,6 @@ fn both_closures_run_and_the_first_panic_wins_at_every_depth() {
             assert_eq!(result.unwrap_err().downcast_ref::<usize>(), Some(&0));
         }
     }
-}
-
-#[test]
-fn a_broadcast_comes_after_the_threads_own_tasks() {
-    let pool = pool_of(1);
-    let (sender, receiver) = channel();
-    pool.install(|| {
-        for name in ["own, older", "own, newer"] {
-            let sender = sender.clone();
-            rayon_core::spawn(move || sender.send(name).unwrap());
-        }
-        rayon_core::spawn_broadcast(move |_| sender.send("broadcast").unwrap());
-    });
-    let order: Vec<_> = receiver.into_iter().collect();
-    assert_eq!(order, ["own, newer", "own, older", "broadcast"]);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //!
 //! They have what [`Loop`](crate::Loop) has not: iterators that are no slices or ranges as sources, recursive ones,
 //! collecting into maps and sets, fallible chains, values per thread. For slices and ranges, prefer
-//! [`over`](crate::over): it is faster, and its closures need not be `Copy`.
+//! [`over`](crate::over): it is faster, keeps the order in reductions too, and its closures need not be `Copy`.
 //!
-//! Give an iterator our [`runner`], or it runs on the calling thread alone:
+//! Give an iterator our [`runner`], or it does not run on a pool of ours:
 //!
 //! ```
 //! use jobtree_par::iter::{self, prelude::*};

@@ -24,17 +24,6 @@ fn absurd_descriptions_are_refused_with_advice() {
 }
 
 #[test]
-fn a_second_global_pool_is_refused() {
-    let first = Pool::builder().workers(2).build_global();
-    let second = Pool::builder().workers(3).build_global();
-    // Another test of this process may have come first.
-    if first.is_ok() {
-        assert_eq!(Pool::global().workers(), 2);
-    }
-    assert!(matches!(second, Err(BuildError::GlobalPoolExists)));
-}
-
-#[test]
 fn workers_are_named_and_handlers_are_called_on_each() {
     let (started, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (on_start, on_exit) = (started.clone(), ended.clone());

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
+use jobtree_par as par;
 use jobtree_par::iter::{self, prelude::*};
-use jobtree_par::{self as par};
 use rayon::iter::{IndexedParallelIterator, IntoParallelRefIterator, ParallelIterator};
 use rayon::slice::{ParallelSlice, ParallelSliceMut};
 
@@ -89,6 +89,7 @@ impl Numbers {
 type Way = fn(&mut Numbers) -> u64;
 
 /// One row.
+#[derive(Clone)]
 struct Spec {
     name: String,
     unit: &'static str,
@@ -168,9 +169,11 @@ impl Bench<'_> {
 
     fn sums(&mut self) {
         // The short one is about the cost of the loop itself, and of waking nobody for nothing.
-        for (count, alone, shared) in [(MANY, 1.05, 1.02), (1000, 1.5, 1.02)] {
+        for (name, count, alone, shared) in
+            [("sum", MANY, 1.05, 1.02), ("short sum", 1000, 1.5, 1.02)]
+        {
             let spec = Spec {
-                name: format!("sum of {count}"),
+                name: format!("{name} of {count}"),
                 unit: "item",
                 units: count,
                 alone,
@@ -318,51 +321,80 @@ impl Bench<'_> {
     }
 
     fn sorts(&mut self) {
-        let count = SOME as u64;
-        let inputs: [(&str, f64, fn(u64) -> Numbers); 4] = [
-            ("random", 0.9, |count| Numbers::random(count as usize)),
-            ("sorted", 1.0, |count| Numbers::new(0..count)),
-            ("reversed", 1.0, |count| Numbers::new((0..count).rev())),
-            ("equal", 1.0, |count| Numbers::new((0..count).map(|_| 7))),
-        ];
-        for (kind, shared, input) in inputs {
-            let ways: [(&str, Way, Way, Way); 2] = [
-                (
-                    "stable",
-                    |numbers| done(numbers.work.sort()),
-                    |numbers| done(par::sort(&mut numbers.work)),
-                    |numbers| done(numbers.work.par_sort()),
-                ),
-                (
-                    "unstable",
-                    |numbers| done(numbers.work.sort_unstable()),
-                    |numbers| done(par::sort_unstable(&mut numbers.work)),
-                    |numbers| done(numbers.work.par_sort_unstable()),
-                ),
-            ];
-            for (name, sequential, ours, rayon) in ways {
-                let spec = Spec {
-                    name: format!("{name} sort of {SOME}, {kind}"),
-                    unit: "item",
-                    units: SOME,
-                    alone: 1.05,
-                    shared,
-                    sequential,
-                    ours,
-                    rayon,
-                    orx: None,
-                    changes: true,
-                };
-                self.add(spec, || input(count));
-            }
+        for kind in SORT_INPUTS {
+            let stable = Spec {
+                name: format!("stable sort of {SOME}, {}", kind.name),
+                unit: "item",
+                units: SOME,
+                alone: 1.05,
+                shared: kind.shared,
+                sequential: |numbers| {
+                    numbers.work.sort();
+                    0
+                },
+                ours: |numbers| {
+                    par::sort(&mut numbers.work);
+                    0
+                },
+                rayon: |numbers| {
+                    numbers.work.par_sort();
+                    0
+                },
+                orx: None,
+                changes: true,
+            };
+            let unstable = Spec {
+                name: format!("unstable sort of {SOME}, {}", kind.name),
+                sequential: |numbers| {
+                    numbers.work.sort_unstable();
+                    0
+                },
+                ours: |numbers| {
+                    par::sort_unstable(&mut numbers.work);
+                    0
+                },
+                rayon: |numbers| {
+                    numbers.work.par_sort_unstable();
+                    0
+                },
+                ..stable.clone()
+            };
+            self.add(stable, kind.input);
+            self.add(unstable, kind.input);
         }
     }
 }
 
-/// A result for what has none.
-fn done((): ()) -> u64 {
-    0
+/// What is sorted.
+struct SortInput {
+    name: &'static str,
+    /// The goal on several workers, as a ratio to rayon.
+    shared: f64,
+    input: fn() -> Numbers,
 }
+
+const SORT_INPUTS: [SortInput; 4] = [
+    SortInput {
+        name: "random",
+        shared: 0.9,
+        input: || Numbers::random(SOME),
+    },
+    SortInput {
+        name: "sorted",
+        shared: 1.0,
+        input: || Numbers::new(0..SOME as u64),
+    },
+    SortInput {
+        name: "reversed",
+        shared: 1.0,
+        input: || Numbers::new((0..SOME as u64).rev()),
+    },
+    SortInput {
+        name: "equal",
+        shared: 1.0,
+        input: || Numbers::new((0..SOME).map(|_| 7)),
+    },
+];
 
 fn is_zero(number: &u64) -> bool {
     *number == 0
@@ -418,7 +450,7 @@ mod tests {
         };
         // Without the random sorts and the late searches, which take long where nothing is optimised.
         for (filter, rows) in [
-            ("sum of 1000", 2),
+            ("short sum", 1),
             ("map", 2),
             ("early", 2),
             ("chunks", 1),

@@ -12,7 +12,8 @@ use crate::worker::with_worker;
 const SCALE: usize = if cfg!(miri) { 1 } else { 40 };
 
 fn on_every_pool(body: impl Fn() + Sync) {
-    for workers in [1, 2, 3] {
+    let counts: &[usize] = if cfg!(miri) { &[2] } else { &[1, 2, 3] };
+    for &workers in counts {
         let pool = Pool::builder().workers(workers).build().unwrap();
         pool.install(&body);
     }
@@ -201,7 +202,7 @@ mod sorting {
     #[test]
     fn merging_is_stable() {
         on_every_pool(|| {
-            for len in [0, 1, 2, 3, 7, 40, 129, 300 * SCALE] {
+            for len in [0, 1, 2, 7, 40, 300 * SCALE] {
                 for halvings in 0..4 {
                     for limit in [2, u64::MAX] {
                         let numbers = random_numbers(len, len, limit);
