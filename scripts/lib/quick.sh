@@ -61,23 +61,28 @@ stage_format() {
   done
 }
 
+# What users can switch on. Not --all-features: the pool's `sanitizer` links only under a sanitizer.
+features=(--features jobtree/iter)
+
 stage_lint() {
-  local manifest
+  local manifest switched_on
   for manifest in $(manifests); do
+    switched_on=()
+    [[ $manifest != Cargo.toml ]] || switched_on=("${features[@]}")
     # --locked: a lockfile that does not match its manifests is a change somebody forgot to commit.
-    cargo clippy --locked --manifest-path "$manifest" --workspace --all-targets -- -D warnings
+    cargo clippy --locked --manifest-path "$manifest" --workspace "${switched_on[@]}" --all-targets -- -D warnings
   done
   # rustdoc has lints of its own: links that lead nowhere, examples that are not closed.
-  RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
+  RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace "${features[@]}" --no-deps --document-private-items
 }
 
 stage_tests() {
   # --all-targets would run the benchmarks as tests as well; examples have a stage of their own.
-  limited 1200 cargo test --locked --workspace --lib --bins --tests
+  limited 1200 cargo test --locked --workspace "${features[@]}" --lib --bins --tests
 }
 
 stage_doctests() {
-  limited 900 cargo test --locked --workspace --doc
+  limited 900 cargo test --locked --workspace "${features[@]}" --doc
 }
 
 # run_loom SECONDS: runs every loom model with the limits in the environment.
@@ -97,7 +102,7 @@ stage_loom() {
 }
 
 stage_examples() {
-  cargo build --locked --workspace --examples
+  cargo build --locked --workspace "${features[@]}" --examples
   local example name count=0
   for example in crates/*/examples/*.rs; do
     [[ -f $example ]] || continue

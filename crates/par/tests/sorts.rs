@@ -9,7 +9,7 @@ use common::{Alive, Random, Tracked, on_every_pool, panic_message, quiet_panics}
 use jobtree_par as par;
 
 /// Lengths below and above that at which sorts begin to be cut.
-const LENGTHS: [usize; 8] = [0, 1, 2, 20, 1000, 4096, 5001, 17_000];
+const LENGTHS: [usize; 8] = [0, 1, 2, 20, 700, 4096, 4501, 9001];
 
 /// Inputs of all kinds, of `(key, position)`.
 fn inputs(len: usize) -> Vec<Vec<(u64, usize)>> {
@@ -169,7 +169,7 @@ fn a_panicking_comparison_loses_nothing() {
         while sort_until_panic(len, limit, |values, compare| {
             par::sort_by(values, |a, b| compare(&a.value, &b.value));
         }) {
-            limit = limit * 4 / 3 + 1;
+            limit = limit * 3 / 2 + 1;
         }
         let mut limit = 0;
         while sort_until_panic(len, limit, |values, compare| {

@@ -1,8 +1,8 @@
 //! A work-stealing thread pool whose stacks park.
 //!
-//! [`join`](join()) forks for about the price of a call. [`scope`](scope()) and [`spawn`] start tasks. Whoever
+//! [`join`](join()) forks for about the price of a call. [`scope`](scope()) and [`spawn`](spawn()) start tasks. Whoever
 //! waits on a worker, for a stolen fork, a scope's end or a latch, has its stack parked while the
-//! worker does something else. [`isolate`] is for code that must not be interrupted so.
+//! worker does something else. [`isolate`](isolate()) is for code that must not be interrupted so.
 //!
 //! Start with [`join`](join()), which needs no set-up, or with [`Pool::builder`] for a pool of your own.
 //! `ARCHITECTURE.md` tells how it works.

@@ -44,6 +44,13 @@ where
     /// assert_eq!(sum.into_inner(), 4950);
     /// ```
     ///
+    /// What several workers cannot share, the compiler refuses:
+    ///
+    /// ```compile_fail
+    /// let sum = std::cell::Cell::new(0);
+    /// jobtree_par::over(0..100_u64).for_each(|n| sum.set(sum.get() + n));
+    /// ```
+    ///
     /// # Panics
     /// If `action` panics, after all workers have ended. Some items may then not have been looked at.
     pub fn for_each<F>(self, action: F)

@@ -2,9 +2,10 @@
 //!
 //! `jobtree-par` forbids unsafe code, but a few things cannot be done as fast without it: several workers that fill
 //! one vector ([`Slots`]) or empty one ([`Filled`]), several workers that write to places of one slice that are
-//! known only at run time ([`Claims`]), and moving values about that cannot be cloned ([`merge_sort`](merge_sort()), [`permute`](permute())).
-//! They live here, because this crate is where the unsafe code of the fork-join layer is kept and tested. Everything
-//! in here may be called by anyone with anything: what must hold for soundness is checked, or follows from the types.
+//! known only at run time ([`Claims`]), and moving values about that cannot be cloned
+//! ([`merge_sort`](merge_sort()), [`permute`](permute())). They live here, because this crate is where the unsafe code
+//! of the fork-join layer is kept and tested. Everything in here may be called by anyone with anything: what must
+//! hold for soundness is checked, or follows from the types.
 //!
 //! This is no public interface; it changes with what `jobtree-par` needs.
 

@@ -241,6 +241,10 @@ mod sorting {
     }
 
     #[test]
+    #[allow(
+        clippy::borrowed_box,
+        reason = "the boxes are the values that are sorted"
+    )]
     fn a_panicking_comparison_leaves_every_value_once() {
         on_every_pool(|| {
             let len = 10 * SCALE.min(20);

@@ -67,12 +67,12 @@ pub const fn checked_stack_size(requested: usize) -> Result<usize, StackError> {
 /// stacks are in use; the pool then goes on without parking, which is slower but correct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackError {
-    /// Less than [`MINIMUM_STACK_SIZE`] was asked for.
+    /// Less than 16 KiB was asked for.
     TooSmall {
         /// What was asked for, in bytes.
         requested: usize,
     },
-    /// More than [`MAXIMUM_STACK_SIZE`] was asked for.
+    /// More than 1 GiB was asked for.
     TooLarge {
         /// What was asked for, in bytes.
         requested: usize,

@@ -14,7 +14,7 @@ use corosensei::stack::Stack as _;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use super::class::SMALL_STACK_SIZE;
-use super::testing::{assert_passes_in_child_process, in_child_process_with};
+use super::testing::in_child_process_with;
 use super::{DEFAULT_STACK_SIZE, Stack, StackCache, StackClass, StackSupply};
 
 /// Runs a body on a stack of the class, resuming it until it returns, and gives the stack back.
@@ -518,6 +518,7 @@ mod thread_locals {
 // Under AddressSanitizer the C library's allocator, whose figures are read here, is not the one in use.
 #[cfg(all(target_os = "linux", target_env = "gnu", not(feature = "sanitizer")))]
 mod allocation {
+    use super::super::testing::assert_passes_in_child_process;
     use super::*;
 
     /// Bytes that the C library's allocator has handed out. What a thread freed lately counts too, as the

@@ -18,7 +18,7 @@ use super::slab::{Slab, Stack, round_up_to_pages};
 /// Cloning gives another handle to the same supply; each [`StackCache`](super::StackCache) holds one.
 /// When the last handle goes, every slab whose stacks are all home is unmapped. A slab with a stack that
 /// never came home is leaked instead, since something may still be running or suspended there; in debug
-/// builds a stack missing without a word to [`expect_missing`](Self::expect_missing) is a panic.
+/// builds a stack missing without a word to `expect_missing` is a panic.
 #[derive(Clone)]
 pub struct StackSupply {
     shared: Arc<Shared>,
