@@ -71,7 +71,7 @@ where
     )
 }
 
-/// [`join`] whose closures learn whether they run on another thread than the caller's.
+/// [`join`](join()) whose closures learn whether they run on another thread than the caller's.
 ///
 /// ```
 /// let pool = rayon_core::ThreadPoolBuilder::new().num_threads(1).build()?;
@@ -81,7 +81,7 @@ where
 /// ```
 ///
 /// # Panics
-/// As [`join`].
+/// As [`join`](join()).
 #[inline]
 pub fn join_context<A, B, RA, RB>(oper_a: A, oper_b: B) -> (RA, RB)
 where

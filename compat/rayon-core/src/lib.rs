@@ -5,7 +5,7 @@
 //! and says what differs.
 //!
 //! It holds no scheduler: each item translates to one of `jobtree_pool`. What it adds is what rayon's
-//! users may rely on and jobtree decides otherwise: [`join`] runs its second closure even if the first
+//! users may rely on and jobtree decides otherwise: [`join`](join()) runs its second closure even if the first
 //! one panics, threads are counted and named by rayon's rules, and errors read like rayon's.
 //!
 //! ```

@@ -27,6 +27,7 @@ fn it_shows_the_cost_of_a_fork_and_how_work_scales() {
         "What a fork costs",
         "fib(27)",
         "How it scales",
+        "sort of a million",
         "1 worker ",
         "2 workers",
         "#",
@@ -67,16 +68,18 @@ fn the_number_of_workers_comes_from_the_variable() {
 
 #[test]
 fn variables_that_make_no_sense_are_refused_with_a_message() {
-    for value in ["many", "0", "-3", "2.5", "99999999999999999999"] {
-        let output = jobtree(&["bench", "--quick"], &[("JOBTREE_WORKERS", value)]);
+    let values = ["many", "0", "-3", "2.5", "", "99999999999999999999"];
+    let variables = ["JOBTREE_WORKERS", "JOBTREE_WORKER_CAP"];
+    for (value, variable) in values.iter().flat_map(|v| variables.map(|name| (v, name))) {
+        let output = jobtree(&["bench", "--quick"], &[(variable, value)]);
         assert_eq!(
             output.status.code(),
             Some(2),
-            "JOBTREE_WORKERS={value}: {output:?}"
+            "{variable}={value}: {output:?}"
         );
         let message = text(&output.stderr);
         assert!(
-            message.contains("error: ") && message.contains("JOBTREE_WORKERS"),
+            message.contains("error: ") && message.contains(variable),
             "{message}"
         );
         assert!(!message.contains("panicked"), "{message}");
@@ -91,13 +94,20 @@ fn variables_that_make_no_sense_are_refused_with_a_message() {
 fn arguments_that_make_no_sense_are_refused() {
     for arguments in [
         &["bench", "--workers", "0"][..],
+        &["bench", "--workers", "1000000"],
+        &["bench", "--workers", "-1"],
+        &["bench", "--workers", "two"],
+        &["bench", "--workers"],
+        &["bench", "again"],
         &["bench", "--fast"],
         &["dance"],
         &[],
     ] {
         let output = jobtree(arguments, &[]);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        assert!(!output.stderr.is_empty(), "{arguments:?}");
+        let message = text(&output.stderr);
+        assert!(!message.is_empty(), "{arguments:?}");
+        assert!(!message.contains("panicked"), "{message}");
     }
 }
 

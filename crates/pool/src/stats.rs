@@ -1,8 +1,7 @@
 //! Counters cheap enough to stay on: each is written by one worker only, so an increment is a load and
 //! a store on a line that nobody else writes.
 
-// Not from `sync`: models need not follow what nobody waits for.
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 /// A counter with one writer.
 #[derive(Default)]

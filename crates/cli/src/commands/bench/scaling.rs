@@ -6,11 +6,11 @@ use jobtree_pool::{Pool, Worker, with_worker};
 
 use super::clock::Clock;
 use super::machine::start_pool;
-use super::work::{Node, mix, mix_forking};
+use super::work::{Node, mix, mix_forking, random_numbers};
 use crate::error::CliError;
 
 /// How many curves [`curves`] draws, for the clock.
-pub const CURVES: usize = 2;
+pub const CURVES: usize = 3;
 
 /// One kind of work on more and more workers.
 #[derive(Clone, Debug)]
@@ -49,20 +49,37 @@ pub fn worker_counts(most: usize) -> Vec<usize> {
 pub fn curves(clock: &mut Clock, counts: &[usize]) -> Result<Vec<Curve>, CliError> {
     let tree = Node::full(20);
     let numbers: Vec<u64> = (0..8_000_000).collect();
+    let shuffled = random_numbers(1_000_000);
     Ok(vec![
         curve(
             "sum over a tree of 1048575 nodes, a fork at each",
             clock,
             counts,
-            || tree.sum(),
-            |worker| tree.sum_forking(worker),
+            || (),
+            |()| tree.sum(),
+            |worker, ()| tree.sum_forking(worker),
         )?,
         curve(
             "loop over 8 million numbers",
             clock,
             counts,
-            || mix(&numbers),
-            |worker| mix_forking(worker, &numbers),
+            || (),
+            |()| mix(&numbers),
+            |worker, ()| mix_forking(worker, &numbers),
+        )?,
+        curve(
+            "sort of a million random numbers",
+            clock,
+            counts,
+            || shuffled.clone(),
+            |mut numbers| {
+                numbers.sort_unstable();
+                numbers
+            },
+            |_, mut numbers| {
+                jobtree_par::sort_unstable(&mut numbers);
+                numbers
+            },
         )?,
     ])
 }
@@ -70,12 +87,14 @@ pub fn curves(clock: &mut Clock, counts: &[usize]) -> Result<Vec<Curve>, CliErro
 /// How often every point is measured: a disturbance of some seconds then spoils one time of several, for all alike.
 pub const PASSES: usize = 3;
 
-fn curve(
+/// `prepare` makes what each run begins with, off the clock.
+fn curve<I, T>(
     name: &'static str,
     clock: &mut Clock,
     counts: &[usize],
-    plain: impl Fn() -> u64 + Sync,
-    forking: impl Fn(&Worker) -> u64 + Sync,
+    prepare: impl Fn() -> I + Sync,
+    plain: impl Fn(I) -> T + Sync,
+    forking: impl Fn(&Worker, I) -> T + Sync,
 ) -> Result<Curve, CliError> {
     let alone = start_pool(Some(1))?;
     let pools: Vec<Pool> = counts
@@ -92,9 +111,12 @@ fn curve(
         time: Duration::MAX,
     }));
     for _ in 0..PASSES {
-        curve.plain = curve.plain.min(alone.install(|| clock.fastest(&plain)));
+        let time = alone.install(|| clock.fastest_from(&prepare, &plain));
+        curve.plain = curve.plain.min(time);
         for (point, pool) in curve.points.iter_mut().zip(&pools) {
-            let time = pool.install(|| with_worker(|worker| clock.fastest(|| forking(worker))));
+            let time = pool.install(|| {
+                with_worker(|worker| clock.fastest_from(&prepare, |input| forking(worker, input)))
+            });
             point.time = point.time.min(time);
         }
     }
@@ -130,7 +152,15 @@ mod tests {
     #[test]
     fn every_number_of_workers_gets_its_point() {
         let mut clock = Clock::new(Duration::ZERO, 3);
-        let curve = curve("made up", &mut clock, &[1, 2], || 7, |_| 7).unwrap();
+        let curve = curve(
+            "made up",
+            &mut clock,
+            &[1, 2],
+            || 6,
+            |n| n + 1,
+            |_, n| n + 1,
+        )
+        .unwrap();
         assert_eq!(
             curve
                 .points

@@ -98,6 +98,19 @@ pub fn mix_forking(worker: &Worker, numbers: &[u64]) -> u64 {
     left.wrapping_add(right)
 }
 
+/// As many numbers without any order; the same in every run.
+pub fn random_numbers(count: usize) -> Vec<u64> {
+    // xorshift64: more than good enough to be unsorted.
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    std::iter::repeat_with(next).take(count).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +128,13 @@ mod tests {
             with_worker(|worker| mix_forking(worker, &numbers)),
             mix(&numbers)
         );
+    }
+
+    #[test]
+    fn random_numbers_rise_about_as_often_as_they_fall() {
+        let numbers = random_numbers(10_000);
+        let rises = numbers.windows(2).filter(|pair| pair[0] < pair[1]).count();
+        assert!((4_500..5_500).contains(&rises), "{rises}");
     }
 
     #[test]
