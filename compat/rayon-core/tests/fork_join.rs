@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 
 use rayon_core::{Scope, ScopeFifo, ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder, join};
 
@@ -71,4 +72,19 @@ fn a_pool_says_what_the_calling_thread_is_to_it() {
         assert_eq!(other.yield_local(), Some(rayon_core::Yield::Executed));
         assert_eq!(other.yield_local(), Some(rayon_core::Yield::Idle));
     });
+}
+
+#[test]
+fn a_broadcast_comes_after_the_threads_own_tasks() {
+    let pool = pool_of(1);
+    let (sender, receiver) = channel();
+    pool.install(|| {
+        for name in ["own, older", "own, newer"] {
+            let sender = sender.clone();
+            rayon_core::spawn(move || sender.send(name).unwrap());
+        }
+        rayon_core::spawn_broadcast(move |_| sender.send("broadcast").unwrap());
+    });
+    let order: Vec<_> = receiver.into_iter().collect();
+    assert_eq!(order, ["own, newer", "own, older", "broadcast"]);
 }

@@ -27,7 +27,7 @@ fn it_shows_the_cost_of_a_fork_and_how_work_scales() {
         "What a fork costs",
         "fib(27)",
         "How it scales",
-        "sort of a million",
+        "sort of 100000",
         "1 worker ",
         "2 workers",
         "#",

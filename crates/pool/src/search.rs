@@ -1,7 +1,7 @@
 //! Where a worker looks for work, and in which order.
 //!
 //! 1. Strands of its own that may go on: somebody waits for them.
-//! 2. Its own newest task: warm.
+//! 2. Its own newest task: warm. Then tasks that were sent to it alone.
 //! 3. Other workers, from a random one on: their oldest public fork, their oldest task, the forks of
 //!    their parked strands.
 //! 4. The injector.
@@ -73,10 +73,11 @@ impl WorkerThread {
         if !self.shared().inbox.is_empty() {
             self.read_mail();
         }
-        if dispatches.is_multiple_of(DISPATCHES_BETWEEN_FAIR_LOOKS)
-            && let Some(found) = self.take_injected()
-        {
-            return Some(found);
+        if dispatches.is_multiple_of(DISPATCHES_BETWEEN_FAIR_LOOKS) {
+            let sent = self.own_mail.borrow_mut().pop_front();
+            if let Some(found) = sent.map(Found::Task).or_else(|| self.take_injected()) {
+                return Some(found);
+            }
         }
         if let Some(strand) = self.ready.borrow_mut().pop_front() {
             return Some(Found::Ready(strand));
@@ -86,11 +87,12 @@ impl WorkerThread {
             .or_else(|| self.take_injected())
     }
 
-    /// A task that was sent to this worker, else its own newest one.
+    /// This worker's own newest task, else one that was sent to it: a broadcast comes after what the
+    /// worker has spawned itself.
     pub(crate) fn own_task(&self) -> Option<Found> {
-        let sent = self.own_mail.borrow_mut().pop_front();
         // SAFETY: this thread owns its task deque.
-        let entry = sent.or_else(|| unsafe { self.shared().tasks.pop_newest() });
+        let newest = unsafe { self.shared().tasks.pop_newest() };
+        let entry = newest.or_else(|| self.own_mail.borrow_mut().pop_front());
         entry.map(Found::Task)
     }
 

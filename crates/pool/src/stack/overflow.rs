@@ -72,7 +72,6 @@ pub fn install_handler() {
 ///
 /// Gives the thread an alternate signal stack if it has none that is large enough (the standard library
 /// gives its threads one, foreign threads have none), and takes it away again when dropped, on the same thread.
-#[derive(Debug)]
 pub struct ThreadGuard {
     /// A raw allocation, since the thread-local cell points into it.
     name: ptr::NonNull<str>,
@@ -111,7 +110,6 @@ impl Drop for ThreadGuard {
 }
 
 /// An alternate signal stack of our own, with a guard page below it.
-#[derive(Debug)]
 struct SignalStack {
     mapping: usize,
     mapping_len: usize,

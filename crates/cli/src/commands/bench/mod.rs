@@ -87,7 +87,7 @@ fn find_out(workers: Option<usize>, quick: bool) -> Result<Findings, CliError> {
     );
     let costs = fork_cost::costs(&mut clock)?;
     let wake = fork_cost::wake(&machine, quick)?;
-    let curves = scaling::curves(&mut clock, &counts)?;
+    let curves = scaling::curves(&mut clock, &counts, quick)?;
     Ok(Findings {
         machine,
         costs,

@@ -45,11 +45,18 @@ pub fn worker_counts(most: usize) -> Vec<usize> {
     counts
 }
 
-/// Measures every curve on every number of workers.
-pub fn curves(clock: &mut Clock, counts: &[usize]) -> Result<Vec<Curve>, CliError> {
+/// Measures every curve on every number of workers. In a hurry, what takes longest is made smaller.
+pub fn curves(clock: &mut Clock, counts: &[usize], quick: bool) -> Result<Vec<Curve>, CliError> {
     let tree = Node::full(20);
     let numbers: Vec<u64> = (0..8_000_000).collect();
-    let shuffled = random_numbers(1_000_000);
+    let (sorting, shuffled) = if quick {
+        ("sort of 100000 random numbers", random_numbers(100_000))
+    } else {
+        (
+            "sort of a million random numbers",
+            random_numbers(1_000_000),
+        )
+    };
     Ok(vec![
         curve(
             "sum over a tree of 1048575 nodes, a fork at each",
@@ -68,7 +75,7 @@ pub fn curves(clock: &mut Clock, counts: &[usize]) -> Result<Vec<Curve>, CliErro
             |worker, ()| mix_forking(worker, &numbers),
         )?,
         curve(
-            "sort of a million random numbers",
+            sorting,
             clock,
             counts,
             || shuffled.clone(),
