@@ -92,7 +92,10 @@ run_loom() {
   local models=(cargo test --locked --release --target-dir "$target/loom" -p jobtree-pool --lib loom_)
   export RUSTFLAGS="${RUSTFLAGS:-} --cfg loom"
   # A filter that matches nothing passes; models that were renamed must not vanish in silence.
-  "${models[@]}" -- --list | grep -q ': test$' || fail "no loom model was found"
+  # Not in a pipe: grep leaves at the first match, and the lister would fail on the closed pipe.
+  local listed
+  listed=$("${models[@]}" -- --list)
+  grep -q ': test$' <<<"$listed" || fail "no loom model was found"
   limited "$1" "${models[@]}"
 }
 

@@ -82,7 +82,6 @@ fn patience() -> Duration {
 
 /// Says that a wait inside `isolate` has lasted suspiciously long.
 pub(crate) fn report_stuck(thread: &WorkerThread) {
-    STUCK_WAITS.fetch_add(1, Ordering::Relaxed);
     let parked = thread.ready.borrow().len();
     eprintln!(
         "jobtree: worker {} has waited inside `isolate` for {:?} and found nothing of its own to run. \
@@ -91,9 +90,11 @@ pub(crate) fn report_stuck(thread: &WorkerThread) {
         thread.index,
         patience(),
     );
+    // After the report: who sees the count may rely on it.
+    STUCK_WAITS.fetch_add(1, Ordering::Release);
 }
 
 /// How many waits inside [`isolate`] debug builds have reported as stuck, in this process.
 pub fn stuck_isolated_waits() -> u64 {
-    STUCK_WAITS.load(Ordering::Relaxed)
+    STUCK_WAITS.load(Ordering::Acquire)
 }
