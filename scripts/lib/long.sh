@@ -32,7 +32,7 @@ stage_loom_long() {
 
 stage_stress() {
   # Release: the more often the threads meet, the more a stress test sees. The factor multiplies each test's counts.
-  JOBTREE_STRESS="${JOBTREE_STRESS:-20}" limited 3600 \
+  JOBTREE_STRESS="${JOBTREE_STRESS:-200}" limited 3600 \
     cargo test --locked --release --workspace --exclude jobtree-bench --lib --tests
 }
 
