@@ -324,7 +324,12 @@ macro_rules! on_every_side {
             #[allow(unused_imports, reason = "not every workload uses both")]
             use $crate::sides::$side::{join, join3};
 
-            $(pub fn $name($context: $type, $($argument: $kind),*) $($result)* $body)*
+            $(
+                // A call stays a call on every side: else whether the compiler unrolls a recursion into itself, and how
+                // often, decides more than the forks do, and differs from side to side for no reason one could name.
+                #[inline(never)]
+                pub fn $name($context: $type, $($argument: $kind),*) $($result)* $body
+            )*
         }
     };
 }
