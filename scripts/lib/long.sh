@@ -40,7 +40,7 @@ stage_stress() {
 # belong to test programs, which Miri compiles while it runs them.
 files_compiled_for_miri() {
   local crate
-  for crate in jobtree_pool jobtree_par; do
+  for crate in jobtree_pool jobtree_par jobtree_tree; do
     # The newest one: older builds may know files that are gone.
     find "$target/miri" -name "$crate-*.d" -size +0 -printf '%T@ %p\n' | sort -n | tail -n1 | cut -d' ' -f2- \
       | xargs -r sed -n 's/^\([^ ]*\.rs\):$/\1/p'
@@ -52,7 +52,7 @@ stage_miri() {
   # Isolation off: the pool reads the CPU limit from /sys and its variables from the environment.
   # Leaks are errors here, and a thread that outlives its test is one: the pool's tests use pools that end.
   MIRIFLAGS="-Zmiri-disable-isolation ${MIRIFLAGS:-}" limited 7200 \
-    cargo +nightly miri test --locked -p jobtree-pool --lib --tests
+    cargo +nightly miri test --locked -p jobtree-pool -p jobtree-tree --lib --tests
   # par's tests keep their pools until the process ends.
   MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks ${MIRIFLAGS:-}" limited 3600 \
     cargo +nightly miri test --locked -p jobtree-par --lib
@@ -78,12 +78,13 @@ stage_address_sanitizer() {
   local options=handle_segv=0:handle_sigbus=0:use_sigaltstack=0
   # Locals move off the stack: uses after return are seen, and frames stay small enough for the deep tests.
   options+=:detect_stack_use_after_return=1
+  # A worker that has not quite ended when the process does is on a stack that is not searched, and all that it owns
+  # would count as lost. Miri looks for leaks.
+  options+=:detect_leaks=0
   # The feature (corosensei's) tells the sanitizer of each switch of stacks; without it every second frame is an error.
   JOBTREE_STRESS="${JOBTREE_STRESS:-5}" ASAN_OPTIONS="$options" \
     sanitized address -p jobtree-pool --features sanitizer
-  # par's tests keep their pools until the process ends. What a living worker owns hangs on frames of a stack that it
-  # is not on at that moment, and those are not searched: so no leaks here.
-  ASAN_OPTIONS="$options:detect_leaks=0" sanitized address -p jobtree-par --features jobtree-pool/sanitizer
+  ASAN_OPTIONS="$options" sanitized address -p jobtree-par --features jobtree-pool/sanitizer
 }
 
 stage_thread_sanitizer() {

@@ -44,6 +44,27 @@
 //! assert_eq!(halves, [1, 2]);
 //! ```
 //!
+//! # Jobs
+//!
+//! [`nursery`](nursery()) is a scope whose tasks are jobs: they return values and errors, have labels and deadlines, and
+//! can be cancelled, down to the last fork of a loop. The first one that fails cancels the others:
+//!
+//! ```
+//! use jobtree::{JobError, nursery};
+//! use std::time::Duration;
+//!
+//! let outcome = nursery(|n| {
+//!     let page = n.spawn(|| Ok("a page"));
+//!     n.job_options()
+//!         .label("check")
+//!         .timeout(Duration::from_secs(5))
+//!         .launch(|| Err("the certificate has expired".into()));
+//!     Ok(page.join()?)
+//! });
+//! let error = outcome.unwrap_err();
+//! assert!(error.to_string().ends_with("check failed: the certificate has expired"));
+//! ```
+//!
 //! # Pools
 //!
 //! All of this runs on the global pool, which is made on first use with a worker for each CPU that the process may use
@@ -51,7 +72,7 @@
 //!
 //! # Features
 //!
-//! `iter`: the iterators of `orx-parallel` on our pools, in `par::iter`.
+//! `iter`: the iterators of `orx-parallel` on our pools, in `par::iter`. `tracing`: what happens to jobs, as events there.
 
 #![forbid(unsafe_code)]
 
@@ -62,5 +83,12 @@ pub use jobtree_pool::{
     ScopeFifo, ShutdownError, StackError, Worker, WorkerStart, WorkerStats, Yield, broadcast,
     current_worker_index, current_workers, in_place_scope, in_place_scope_fifo, isolate, join,
     join_each, scope, scope_fifo, spawn, spawn_broadcast, spawn_fifo, stuck_isolated_waits,
-    user_context, with_user_context, with_worker, yield_local, yield_now,
+    with_worker, yield_local, yield_now,
+};
+pub use jobtree_runtime::{
+    BoxError, CancelCallback, CancelOnDrop, CancelReason, CancelToken, Cancelled, Cause, Counters,
+    DropGuard, Event, EventKind, Failure, Job, JobError, JobHandle, JobId, JobInfo, JobLocal,
+    JobState, Nursery, Outcome, Panic, Recorded, Runtime, RuntimeBuilder,
+    ShutdownError as RuntimeShutdownError, Spawner, TimedOut, TreeDump, WaitingFor, block_on,
+    checkpoint, nursery, shield, sleep, supervisor, with_local, with_timeout,
 };

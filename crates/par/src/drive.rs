@@ -5,9 +5,13 @@
 //! between the items of a block, so that the compiler can do with it what it does with any loop. After each block it
 //! looks whether somebody has asked for work ([`Worker::wants_work`], one load), and if so halves what is left. So
 //! the number of pieces depends on what the workers need and not on the number of items, and on one worker the
-//! loop is a plain loop.
+//! loop is a plain loop, but for a look every few thousand items.
+//!
+//! Who stops what runs in a context (`jobtree_pool::with_user_context`) makes himself noticed by the same question. A
+//! loop that is asked therefore looks first whether it shall end; then it unwinds as a fork does, and each worker
+//! handles at most one block more.
 
-use jobtree_pool::Worker;
+use jobtree_pool::{Worker, raw};
 
 use crate::grain::Grain;
 
@@ -86,7 +90,7 @@ where
 struct Drive<'a, B> {
     body: &'a B,
     grain: Grain,
-    /// Nobody will ever ask for work, so there is no need to look.
+    /// Nobody else will ever ask for work, so there is little need to look.
     alone: bool,
 }
 
@@ -133,7 +137,7 @@ impl<B> Drive<'_, B> {
         B: Body<P>,
     {
         let block_len = if self.alone {
-            items.item_count()
+            self.grain.block_alone()
         } else {
             self.grain.block(items.item_count(), B::LONGEST_BLOCK)
         };
@@ -142,14 +146,18 @@ impl<B> Drive<'_, B> {
         let mut rest = items;
         while rest.item_count() > 0 && !self.body.can_skip(position) {
             let half = rest.item_count() / 2;
-            if worker.wants_work() && half >= self.grain.least() {
-                let (left, right) = rest.cut_at(half);
-                let (left, right) = worker.join(
-                    |worker| self.go_through(worker, left, position),
-                    |worker| self.go_through(worker, right, position + half),
-                );
-                state = self.body.combine(state, left);
-                return self.body.combine(state, right);
+            if worker.wants_work() {
+                // A fork would look too, but what is left may be too short for one.
+                raw::unwind_if_stopped();
+                if half >= self.grain.least() {
+                    let (left, right) = rest.cut_at(half);
+                    let (left, right) = worker.join(
+                        |worker| self.go_through(worker, left, position),
+                        |worker| self.go_through(worker, right, position + half),
+                    );
+                    state = self.body.combine(state, left);
+                    return self.body.combine(state, right);
+                }
             }
             let len = block_len.min(rest.item_count());
             let (block, later) = rest.cut_at(len);

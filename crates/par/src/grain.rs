@@ -48,6 +48,14 @@ impl Grain {
         self.0
             .map_or_else(|| (len / 8).clamp(1, longest), NonZero::get)
     }
+
+    /// How many items the only worker of a pool goes through between two looks whether it shall stop.
+    #[inline]
+    pub(crate) fn block_alone(self) -> usize {
+        /// So many that looking costs nothing, and a short loop is done without a look.
+        const ITEMS: usize = 4096;
+        self.0.map_or(ITEMS, NonZero::get)
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,15 @@
 //! What a piece of work inherits from the place that forked or spawned it.
 //!
-//! A strand knows its current context; every entry in a queue carries the one it was made in, and
-//! whoever runs the entry installs it for as long as it runs. A higher layer hangs its own state on
-//! `user` (the job tree: the current job); `isolation` is the pool's own use of it.
+//! A strand knows its current context, and so does a thread that is no worker; every entry in a queue
+//! carries the one it was made in, and whoever runs the entry installs it for as long as it runs. A higher
+//! layer hangs its own state on `user` (the job tree: the current job) and can stop what runs in the context
+//! (`stop.rs`); `isolation` is the pool's own use of it.
 
+use std::cell::Cell;
+
+use crate::stop::StopSignal;
+use crate::sync::step::Step;
+use crate::sync::{AtomicU64, Ordering};
 use crate::worker::Worker;
 
 /// An inherited surrounding. Lives in the frame of the function that installed it, which ends only
@@ -15,11 +21,79 @@ pub(crate) struct Context {
     /// For the context of an `isolate`: the `isolate` around it, or null.
     pub(crate) outer_isolation: *const Context,
     /// A pointer of the layer above.
-    pub(crate) user: *const (),
+    user: *const (),
+    /// The word that says when to stop, or null. It outlives the context.
+    stop_word: *const AtomicU64,
+    /// The bits that count in it.
+    stop_mask: u64,
 }
 
-/// The context of work that is in no other: no isolation, no user pointer.
+/// The context of work that is in no other: no isolation, no user pointer, no stop signal.
 pub(crate) const OUTERMOST: *const Context = std::ptr::null();
+
+thread_local! {
+    /// The context of a thread as long as it is no worker.
+    static OUTSIDE: Cell<*const Context> = const { Cell::new(OUTERMOST) };
+}
+
+impl Context {
+    /// A context that inherits the isolation of `outer`, and nothing else.
+    ///
+    /// # Safety
+    /// `outer` must be null or alive, and stay so as long as this one. So must the word of `stop`.
+    pub(crate) unsafe fn inside(
+        outer: *const Context,
+        user: *const (),
+        stop: Option<StopSignal<'_>>,
+    ) -> Context {
+        let (stop_word, stop_mask) = stop.map_or((std::ptr::null(), 0), StopSignal::into_parts);
+        Context {
+            // SAFETY: by contract.
+            isolation: unsafe { isolation_of(outer) },
+            outer_isolation: std::ptr::null(),
+            user,
+            stop_word,
+            stop_mask,
+        }
+    }
+
+    /// The context of an `isolate` that runs in `outer`; `isolation` is still to be set to its own address.
+    ///
+    /// # Safety
+    /// `outer` must be null or alive, and stay so as long as this one.
+    pub(crate) unsafe fn isolating(outer: *const Context) -> Context {
+        // SAFETY: by contract.
+        let outer_context = unsafe { outer.as_ref() };
+        Context {
+            isolation: std::ptr::null(),
+            // SAFETY: by contract.
+            outer_isolation: unsafe { isolation_of(outer) },
+            user: outer_context.map_or(std::ptr::null(), |outer| outer.user),
+            stop_word: outer_context.map_or(std::ptr::null(), |outer| outer.stop_word),
+            stop_mask: outer_context.map_or(0, |outer| outer.stop_mask),
+        }
+    }
+
+    /// This context, except that it cannot be stopped.
+    pub(crate) fn shielding(&self) -> Context {
+        // SAFETY: a reference is alive, and whoever shields is inside.
+        unsafe { Context::inside(self, self.user, None) }
+    }
+
+    /// Whether it can be stopped.
+    #[inline(always)]
+    pub(crate) fn has_stop(&self) -> bool {
+        !self.stop_word.is_null()
+    }
+
+    /// Whether it was told to stop.
+    #[inline(always)]
+    pub(crate) fn is_stopped(&self) -> bool {
+        // SAFETY: null or alive for longer than the context.
+        let word = unsafe { self.stop_word.as_ref() };
+        word.is_some_and(|word| word.load(Ordering::Relaxed) & self.stop_mask != 0)
+    }
+}
 
 /// The innermost isolation of `context`, or null.
 ///
@@ -51,59 +125,114 @@ pub(crate) unsafe fn is_within(context: *const Context, isolation: *const Contex
     false
 }
 
+/// The context that code runs in on `worker`, or on the calling thread if that is none.
+#[inline]
+pub(crate) fn of(worker: Option<&Worker>) -> *const Context {
+    match worker {
+        Some(worker) => worker.strand().context.get(),
+        None => OUTSIDE.get(),
+    }
+}
+
+/// Lends the context that the calling code runs in; `None` is the outermost one.
+pub(crate) fn with_current<R>(body: impl FnOnce(Option<&Context>) -> R) -> R {
+    // SAFETY: the current context is alive while code runs in it, and `body` cannot keep it.
+    Worker::with_current(|worker| body(unsafe { of(worker).as_ref() }))
+}
+
 /// The pointer that the innermost [`with_user_context`] around this code installed, or null.
 ///
-/// Forks and spawned tasks inherit it, whichever thread runs them.
+/// Forks and the tasks of scopes inherit it, whichever thread runs them.
 pub fn user_context() -> *const () {
-    Worker::with_current(|worker| match worker {
-        // SAFETY: a strand's current context is alive while code runs in it.
-        Some(worker) => match unsafe { worker.strand().context.get().as_ref() } {
-            Some(context) => context.user,
-            None => std::ptr::null(),
-        },
-        None => std::ptr::null(),
-    })
+    with_current(|context| context.map_or(std::ptr::null(), |context| context.user))
 }
 
-/// Runs `body` with `user` as the context pointer of everything it forks or spawns.
+/// What [`with_user_context`] installs.
 ///
-/// For layers that keep per-job state. Outside of a worker the pointer is not installed: nothing can
-/// be forked there without entering a pool first.
+/// It replaces what is installed around it as a whole: without a stop signal of its own, it shields what
+/// runs in it from an outer one.
+#[derive(Clone, Copy, Debug)]
+pub struct UserContext<'a> {
+    /// What [`user_context`] returns.
+    pub user: *const (),
+    /// Says when to stop. `None` is never.
+    pub stop: Option<StopSignal<'a>>,
+}
+
+/// Runs `body` with `context` as the context of everything it forks, installs or spawns in scopes of its own.
+///
+/// For layers that keep per-job state. It works on every thread: what is installed or forked from a thread
+/// that is no worker inherits its context. Tasks that nobody waits for ([`spawn`](crate::spawn())) inherit
+/// none. A nested call replaces the context, a nested [`isolate`](crate::isolate()) keeps it.
+///
+/// # Stopping
+/// If the context has a [`StopSignal`] and that is set, then a fork in it, a `spawn` into a scope, or a
+/// parallel loop between two blocks unwinds with [`Stopped`](crate::Stopped) instead of going on. The unwinding
+/// passes through `join`s and scopes as a panic does, so everything that was forked has ended when it
+/// arrives here; it is for the caller to catch. Set the signal first, then call
+/// [`Pool::interrupt_forks`](crate::Pool::interrupt_forks).
+///
+/// While a thread panics, what its destructors fork is not stopped.
 ///
 /// # Safety
-/// Whatever `user` points to must outlive every task spawned by `body`; forks end before `body` does.
-pub unsafe fn with_user_context<R>(user: *const (), body: impl FnOnce() -> R) -> R {
-    Worker::with_current(|worker| match worker {
-        Some(worker) => {
-            let outer = worker.strand().context.get();
-            let context = Context {
-                // SAFETY: the current context is alive.
-                isolation: unsafe { isolation_of(outer) },
-                outer_isolation: std::ptr::null(),
-                user,
-            };
-            let _restore = Installed::new(worker, &context);
-            body()
-        }
-        None => body(),
+/// Whatever `user` points to must outlive everything that reads the pointer by [`user_context`] as this layer
+/// uses it: all that `body` forks, installs or spawns in scopes ends before `body` does.
+pub unsafe fn with_user_context<R>(context: UserContext<'_>, body: impl FnOnce() -> R) -> R {
+    Worker::with_current(|worker| {
+        // SAFETY: the current context is alive as long as we are inside; the word is borrowed for the call.
+        let context = unsafe { Context::inside(of(worker), context.user, context.stop) };
+        let _installed = Installed::new(worker, &context);
+        body()
     })
 }
 
-/// A context installed on a strand for as long as this value lives.
+/// Runs `body` in a context that cannot be stopped, if the thread is panicking: a second panic would end the
+/// process. To be used by whatever hands work to other threads and then passes their panics on.
+pub(crate) fn shielded_if_panicking<R>(body: impl FnOnce() -> R) -> R {
+    if !std::thread::panicking() {
+        return body();
+    }
+    Worker::with_current(|worker| {
+        // SAFETY: the current context is alive as long as we are inside.
+        match unsafe { of(worker).as_ref() } {
+            Some(context) if context.has_stop() => {
+                let shield = context.shielding();
+                let _installed = Installed::new(worker, &shield);
+                body()
+            }
+            _ => body(),
+        }
+    })
+}
+
+/// A context installed on a strand, or on a thread that is no worker, for as long as this value lives.
 pub(crate) struct Installed<'w> {
-    worker: &'w Worker,
+    worker: Option<&'w Worker>,
     outer: *const Context,
 }
 
 impl<'w> Installed<'w> {
-    pub(crate) fn new(worker: &'w Worker, context: *const Context) -> Installed<'w> {
-        let outer = worker.strand().context.replace(context);
+    pub(crate) fn new(worker: Option<&'w Worker>, context: *const Context) -> Installed<'w> {
+        let outer = change(worker, context);
         Installed { worker, outer }
     }
 }
 
 impl Drop for Installed<'_> {
     fn drop(&mut self) {
-        self.worker.strand().context.set(self.outer);
+        change(self.worker, self.outer);
     }
+}
+
+/// Changes the context that code runs in, and returns the one before.
+#[inline]
+fn change(worker: Option<&Worker>, context: *const Context) -> *const Context {
+    let Some(worker) = worker else {
+        return OUTSIDE.replace(context);
+    };
+    let strand = worker.strand();
+    let before = strand.context.replace(context);
+    // SAFETY: a `&Worker` is only to be had on the strand's own stack.
+    unsafe { strand.stay_interrupted(Step::InterruptContextLook) };
+    before
 }

@@ -143,7 +143,7 @@ struct OwnerSide {
     freed: UnsafeCell<Vec<*mut Buffer>>,
 }
 
-/// A push limit that no index reaches: somebody asks for work.
+/// A push limit that no index reaches: somebody asks for work, or interrupts the owner (`stop.rs`).
 const ASKED: usize = usize::MAX;
 
 /// What thieves read and write.
@@ -215,7 +215,8 @@ impl Deque {
     }
 
     /// Asks the owner to publish an entry when it next pushes one. Any thread; may be forgotten if the
-    /// owner publishes at the same moment, so who still finds nothing asks again.
+    /// owner publishes at the same moment, so who still finds nothing asks again. (How an interrupt, which comes
+    /// by the same way, is not forgotten: `stop.rs`.)
     #[inline]
     pub(crate) fn ask(&self) {
         if !self.is_asked() {
@@ -329,6 +330,8 @@ impl Deque {
         self.shared.public_end.store(end, order);
     }
 
+    /// Follows the end of the public part. A question that comes at the same moment may be lost; a full fence must
+    /// follow, by which the owner can find out.
     fn limit_pushes(&self, public_end: usize) {
         // Saturating: an index that high is out of reach, and a limit above all indices never wraps.
         let limit = public_end.saturating_add(self.owner.private_limit);
@@ -390,6 +393,10 @@ impl Deque {
         }
         // Release, not relaxed: a thief that reads this value may go on to read older slots.
         self.shared.public_end.store(newest, Ordering::Release);
+        // Before the fence: who looks after it whether the owner was interrupted (`stop.rs`) relies on that.
+        if !self.is_asked() {
+            self.limit_pushes(newest);
+        }
         fence_at(Step::DequePopFence);
         let top = self.shared.top.load(Ordering::Acquire);
         if (top.wrapping_sub(newest) as isize) < 0 {
@@ -397,9 +404,6 @@ impl Deque {
             self.owner.bottom.set(newest);
             self.owner.public_end.set(newest);
             self.owner.known_top.set(top);
-            if !self.is_asked() {
-                self.limit_pushes(newest);
-            }
             return true;
         }
         let won = top == newest && self.win_last(newest);
@@ -409,9 +413,9 @@ impl Deque {
         self.owner.bottom.set(end);
         self.owner.public_end.set(end);
         self.shared.public_end.store(end, Ordering::Release);
-        if !self.is_asked() {
-            self.limit_pushes(end);
-        }
+        // Thieves take whatever is there, so they want more. And the limit above, one too low now, need not be
+        // written again, which would take another fence.
+        self.ask();
         won
     }
 

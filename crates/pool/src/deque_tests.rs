@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use super::*;
+use crate::context::OUTERMOST;
 
 const ALL_PRIVATE: usize = usize::MAX / 2;
 
@@ -184,11 +185,9 @@ fn popping_an_own_entry_says_whether_it_was_stolen() {
 
 #[test]
 fn a_filter_lets_the_oldest_entry_lie() {
-    let [wanted, other] = [(); 2].map(|()| Context {
-        isolation: std::ptr::null(),
-        outer_isolation: std::ptr::null(),
-        user: std::ptr::null(),
-    });
+    // SAFETY: there is nothing around them.
+    let context = || unsafe { Context::inside(OUTERMOST, std::ptr::null(), None) };
+    let [wanted, other] = [context(), context()];
     let deque = Owned::new(ALL_PRIVATE, 4);
     for (number, context) in [&other, &wanted].into_iter().enumerate() {
         // SAFETY: the owner's thread; the entries are never run.

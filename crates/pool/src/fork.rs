@@ -13,6 +13,9 @@
 //! closure itself. If a thief wins, it runs the closure, writes the result, sets the latch; after that
 //! it does not touch the record. The owner does not leave the frame before the latch is set, on any
 //! way out: a panic of the first closure is caught, the record settled, and the panic resumed.
+//!
+//! A fork that makes a record looks first whether its context was told to stop, and again when it has taken
+//! its record back or has been waiting for it; then it unwinds (`stop.rs`).
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -20,10 +23,13 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
 
+use crate::context::{Context, Installed};
 use crate::deque::Entry;
 use crate::job::{Job, JobKind};
 use crate::latch::Latch;
 use crate::pool::Pool;
+use crate::stop::{self, Stopped};
+use crate::sync::step::{Step, left_out};
 use crate::sync::{AtomicU32, Ordering};
 use crate::wait::WaitFor;
 use crate::worker::Worker;
@@ -160,7 +166,8 @@ impl Worker {
     /// ```
     ///
     /// # Panics
-    /// If a closure panics, so does `join`, after both have ended. If both do, the panic of `a` wins.
+    /// If a closure panics, so does `join`, after both have ended. If both do, the panic of `a` wins. In a context
+    /// that was told to stop ([`with_user_context`](crate::with_user_context)) it may unwind with [`Stopped`].
     #[inline(always)]
     pub fn join<A, B, RA, RB>(&self, a: A, b: B) -> (RA, RB)
     where
@@ -213,6 +220,17 @@ impl Worker {
         RB: Send,
     {
         let strand = self.strand();
+        // SAFETY: we are on the strand's stack, so the owner.
+        if let Some(context) = unsafe { strand.stoppable_context() } {
+            if std::thread::panicking() {
+                return self.fork_shielded(context, a, b);
+            }
+            // SAFETY: as above.
+            if unsafe { strand.is_stopped() } {
+                drop((a, b));
+                stop::unwind();
+            }
+        }
         let record = ForkRecord::<B, RB>::new(b);
         // SAFETY: we are on the strand's stack, so the owner; the record stays in this frame until
         // it was popped below or its latch is set.
@@ -234,18 +252,46 @@ impl Worker {
         if unsafe { strand.forks.pop_own() } {
             // SAFETY: popped, so ours.
             let body = unsafe { record.take_body() };
+            // SAFETY: owner.
+            if !left_out(Step::InterruptTakenBackLook) && unsafe { strand.is_stopped() } {
+                drop((a, body));
+                stop::unwind();
+            }
             (a, body(self, false))
         } else {
             self.wait_for_stolen(&record.header);
             // SAFETY: the latch is set, so the thief has written the result and is done with it.
             match unsafe { (*record.result.get()).assume_init_read() } {
-                Ok(b) => (a, b),
+                Ok(b) => {
+                    // SAFETY: owner.
+                    if unsafe { strand.is_stopped() } {
+                        drop((a, b));
+                        stop::unwind();
+                    }
+                    (a, b)
+                }
                 Err(payload) => {
                     drop(a);
                     panic::resume_unwind(payload)
                 }
             }
         }
+    }
+
+    /// [`Worker::fork`] in a destructor that runs because of a panic: what runs elsewhere must not be stopped, since
+    /// another panic here would end the process.
+    #[cold]
+    #[inline(never)]
+    fn fork_shielded<A, B, RA, RB>(&self, context: &Context, a: A, b: B) -> (RA, RB)
+    where
+        A: FnOnce(&Worker, bool) -> RA + Send,
+        B: FnOnce(&Worker, bool) -> RB + Send,
+        RA: Send,
+        RB: Send,
+    {
+        let shield = context.shielding();
+        let _installed = Installed::new(Some(self), &shield);
+        self.fork(a, b)
     }
 
     #[cold]
@@ -266,16 +312,30 @@ impl Worker {
     {
         // SAFETY: owner, and this fork's turn.
         if unsafe { self.strand().forks.pop_own() } {
+            // SAFETY: owner.
+            unsafe { self.strand().stay_interrupted(Step::InterruptTakenBackLook) };
             // SAFETY: popped, so ours. A panic of its destructor takes the place of the first one.
             drop(unsafe { record.take_body() });
         } else {
             self.wait_for_stolen(&record.header);
-            // SAFETY: the latch is set. A second panic is dropped: the first one wins.
-            let result = unsafe { (*record.result.get()).assume_init_read() };
-            drop_quietly(result);
+            // SAFETY: the latch is set, so the thief has written the result and is done with it.
+            match unsafe { (*record.result.get()).assume_init_read() } {
+                // The first one was only stopped.
+                Err(second) if is_worse(&*second, &*payload) => {
+                    drop_quietly(payload);
+                    panic::resume_unwind(second)
+                }
+                // The first one wins.
+                result => drop_quietly(result),
+            }
         }
         panic::resume_unwind(payload)
     }
+}
+
+/// Whether the second panic is to be passed on instead of the first.
+fn is_worse(second: &(dyn Any + Send), first: &(dyn Any + Send)) -> bool {
+    Stopped::is_payload(first) && !Stopped::is_payload(second)
 }
 
 /// Drops a value whose destructor may panic while another panic is waiting to be resumed.
@@ -302,8 +362,9 @@ fn drop_quietly<T>(value: T) {
 /// ```
 ///
 /// # Panics
-/// If a closure panics, so does `join`, after both have ended. If both do, the panic of `a` wins.
-/// Panics if the global pool is needed and cannot be made (see [`Pool::try_global`]).
+/// If a closure panics, so does `join`, after both have ended. If both do, the panic of `a` wins. In a context
+/// that was told to stop ([`with_user_context`](crate::with_user_context)) it may unwind with
+/// [`Stopped`](crate::Stopped). Panics if the global pool is needed and cannot be made (see [`Pool::try_global`]).
 #[inline]
 pub fn join<A, B, RA, RB>(a: A, b: B) -> (RA, RB)
 where

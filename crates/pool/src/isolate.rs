@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::context::{Context, Installed, isolation_of};
+use crate::context::{Context, Installed};
 use crate::worker::{Worker, WorkerThread};
 
 /// How long a wait inside `isolate` may sleep before a debug build reports it. Picked by feel: longer
@@ -50,15 +50,10 @@ where
     Worker::with_current(|worker| match worker {
         Some(worker) => {
             let outer = worker.strand().context.get();
-            let mut context = Context {
-                isolation: std::ptr::null(),
-                // SAFETY: the current context is alive.
-                outer_isolation: unsafe { isolation_of(outer) },
-                // SAFETY: as above.
-                user: unsafe { outer.as_ref() }.map_or(std::ptr::null(), |outer| outer.user),
-            };
+            // SAFETY: the current context is alive as long as we are inside.
+            let mut context = unsafe { Context::isolating(outer) };
             context.isolation = &raw const context;
-            let _installed = Installed::new(worker, &raw const context);
+            let _installed = Installed::new(Some(worker), &raw const context);
             body()
         }
         // A thread that is no worker runs nobody's work while it waits.

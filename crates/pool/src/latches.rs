@@ -75,6 +75,11 @@ impl OnceLatch {
 
     /// Returns when it is open.
     pub fn wait(&self) {
+        self.wait_for(WaitFor::Latch);
+    }
+
+    /// Returns when it is open. A worker first helps along `what` it waits for.
+    pub(crate) fn wait_for(&self, what: WaitFor<'_>) {
         if self.is_set() {
             return;
         }
@@ -82,7 +87,7 @@ impl OnceLatch {
             Some(worker) => {
                 let latch = Latch::new();
                 if self.enter(Waiter::Worker(&latch, worker.thread().pool.clone())) {
-                    worker.wait_until(&latch, WaitFor::Latch);
+                    worker.wait_until(&latch, what);
                 }
             }
             None => {

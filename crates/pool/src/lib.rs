@@ -41,6 +41,7 @@ mod sleep;
 mod spawn;
 mod stack;
 mod stats;
+mod stop;
 mod strand;
 #[cfg(all(test, loom))]
 mod strand_models;
@@ -49,7 +50,7 @@ mod wait;
 mod worker;
 
 pub use broadcast::{BroadcastContext, broadcast, spawn_broadcast};
-pub use context::{user_context, with_user_context};
+pub use context::{UserContext, user_context, with_user_context};
 pub use fork::join;
 pub use isolate::{isolate, stuck_isolated_waits};
 pub use join_many::join_each;
@@ -59,6 +60,7 @@ pub use scope::{Scope, ScopeFifo, in_place_scope, in_place_scope_fifo, scope, sc
 pub use spawn::{Yield, spawn, spawn_fifo, yield_local, yield_now};
 pub use stack::StackError;
 pub use stats::{PoolStats, WorkerStats};
+pub use stop::{StopSignal, Stopped, stop_requested};
 pub use worker::{Worker, with_worker};
 
 /// The number of the worker that runs the calling code, in its pool; `None` outside of a pool.

@@ -304,6 +304,7 @@ fn loom_every_step_has_a_model() {
         crate::latch::models::MODELS,
         crate::sleep::models::MODELS,
         crate::handoff_models::MODELS,
+        crate::stop::models::MODELS,
         crate::strand_models::MODELS,
     ];
     for step in Step::ALL {

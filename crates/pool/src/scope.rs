@@ -8,12 +8,13 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::broadcast::BroadcastContext;
-use crate::context::{self, Context};
+use crate::context::{self, Context, shielded_if_panicking};
 use crate::deque::Entry;
 use crate::job::{Job, boxed_task};
 use crate::latch::{Latch, ThreadLatch};
 use crate::pool::Pool;
 use crate::pool::shared::Shared;
+use crate::stop::{Stopped, unwind_if_stopped};
 use crate::sync::{AtomicUsize, Ordering};
 use crate::wait::WaitFor;
 use crate::worker::Worker;
@@ -39,7 +40,7 @@ struct ScopeBase<'scope> {
     /// The body, and each task that has not ended.
     pending: AtomicUsize,
     waiter: Waiter,
-    /// The first panic.
+    /// The first panic; if some task was stopped, the first other one.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     /// Tasks run in the context of the scope, which outlives them; not in that of whoever spawns.
     context: *const Context,
@@ -66,10 +67,7 @@ impl<'scope> ScopeBase<'scope> {
                 None => Waiter::Thread(ThreadLatch::new()),
             },
             panic: Mutex::new(None),
-            context: match worker {
-                Some(worker) => worker.strand().context.get(),
-                None => context::OUTERMOST,
-            },
+            context: context::of(worker),
             scope: PhantomData,
         }
     }
@@ -113,8 +111,10 @@ impl<'scope> ScopeBase<'scope> {
 
     fn keep_panic(&self, payload: Box<dyn Any + Send>) {
         let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
-        if first.is_none() {
-            *first = Some(payload);
+        match &*first {
+            // Being stopped is no failure, so a failure counts for more.
+            Some(kept) if !Stopped::is_payload(&**kept) => {}
+            _ => *first = Some(payload),
         }
     }
 
@@ -145,7 +145,11 @@ impl<'scope> ScopeBase<'scope> {
     }
 
     /// Boxes `body` as a task of this scope, called after the type `Named`; it must then be queued.
+    ///
+    /// # Panics
+    /// Unwinds instead if the caller's context was told to stop.
     fn task<Named>(&self, body: impl FnOnce(&Worker) + Send + 'scope) -> Entry {
+        unwind_if_stopped();
         self.pending.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the scope ends, and with it 'scope may, only after the task has run.
         let job: NonNull<Job> =
@@ -197,7 +201,8 @@ impl<'scope> Scope<'scope> {
     /// Spawns a task that the scope waits for. It may spawn further ones.
     ///
     /// # Panics
-    /// Not here: a panic of `body` is passed on by the scope after all tasks have ended.
+    /// Not here: a panic of `body` is passed on by the scope after all tasks have ended. But in a context that was
+    /// told to stop ([`with_user_context`](crate::with_user_context)) it unwinds with [`Stopped`].
     pub fn spawn<F>(&self, body: F)
     where
         F: FnOnce(&Scope<'scope>) + Send + 'scope,
@@ -352,10 +357,12 @@ where
 {
     crate::worker::with_worker(|worker| {
         let pool = worker.thread().pool.clone();
-        let scope = Scope {
-            base: ScopeBase::new(&pool, Some(worker)),
-        };
-        scope.base.run(Some(worker), || body(&scope))
+        shielded_if_panicking(|| {
+            let scope = Scope {
+                base: ScopeBase::new(&pool, Some(worker)),
+            };
+            scope.base.run(Some(worker), || body(&scope))
+        })
     })
 }
 
@@ -380,8 +387,10 @@ where
 {
     crate::worker::with_worker(|worker| {
         let pool = worker.thread().pool.clone();
-        let scope = ScopeFifo::new(ScopeBase::new(&pool, Some(worker)));
-        scope.base.run(Some(worker), || body(&scope))
+        shielded_if_panicking(|| {
+            let scope = ScopeFifo::new(ScopeBase::new(&pool, Some(worker)));
+            scope.base.run(Some(worker), || body(&scope))
+        })
     })
 }
 
@@ -417,11 +426,13 @@ pub(crate) fn in_place_scope_of<'scope, R>(
     pool: &Arc<Shared>,
     body: impl FnOnce(&Scope<'scope>) -> R,
 ) -> R {
-    Worker::with_current(|worker| {
-        let scope = Scope {
-            base: ScopeBase::new(pool, worker),
-        };
-        scope.base.run(worker, || body(&scope))
+    shielded_if_panicking(|| {
+        Worker::with_current(|worker| {
+            let scope = Scope {
+                base: ScopeBase::new(pool, worker),
+            };
+            scope.base.run(worker, || body(&scope))
+        })
     })
 }
 
@@ -429,9 +440,11 @@ pub(crate) fn in_place_scope_fifo_of<'scope, R>(
     pool: &Arc<Shared>,
     body: impl FnOnce(&ScopeFifo<'scope>) -> R,
 ) -> R {
-    Worker::with_current(|worker| {
-        let scope = ScopeFifo::new(ScopeBase::new(pool, worker));
-        scope.base.run(worker, || body(&scope))
+    shielded_if_panicking(|| {
+        Worker::with_current(|worker| {
+            let scope = ScopeFifo::new(ScopeBase::new(pool, worker));
+            scope.base.run(worker, || body(&scope))
+        })
     })
 }
 

@@ -17,6 +17,7 @@ use crate::fork::ForkHeader;
 use crate::inbox::{Mail, MailContent};
 use crate::latch::Wake;
 use crate::pool::shared::Shared;
+use crate::sync::step::Step;
 
 /// Forks a strand can hold before its deque grows: little, since there may be a million strands.
 const FORK_CAPACITY: usize = 16;
@@ -100,7 +101,7 @@ impl Strand {
             ForkHeader::prepare_for_theft(oldest);
             self.forks.publish_oldest();
         }
-        self.pool().sleep.new_work();
+        self.tell_of_forks();
     }
 
     /// Lets others take all forks: the strand is about to wait, so nobody else will run them.
@@ -118,7 +119,14 @@ impl Strand {
             }
             self.forks.publish_all();
         }
+        self.tell_of_forks();
+    }
+
+    /// After publishing. There is a full fence in telling others, which the look after it needs.
+    fn tell_of_forks(&self) {
         self.pool().sleep.new_work();
+        // SAFETY: only the owner publishes.
+        unsafe { self.stay_interrupted(Step::InterruptPublishLook) };
     }
 
     /// Takes the oldest public fork whose context `suits`, in the name of worker `thief`.

@@ -313,6 +313,18 @@ pub(crate) mod step {
         StrandListed,
         /// `park_in_favour_of`: telling of the forks of a resumed strand, which are in another place now.
         StrandResumedPost,
+        /// `Shared::interrupt_forks`: the fence between setting the stop signal, by the caller, and asking.
+        InterruptFence,
+        /// `Strand::tell_of_forks`: the look at the stop signal after publishing.
+        InterruptPublishLook,
+        /// `Worker::fork`: the look at the stop signal after taking a fork back.
+        InterruptTakenBackLook,
+        /// `context::change`: the look at the stop signal of another context.
+        InterruptContextLook,
+        /// `WorkerShared::show_current`: the fence between showing another strand and looking at its stop signal.
+        InterruptSwitchFence,
+        /// `WorkerShared::show_current`: the look at the stop signal of another strand.
+        InterruptSwitchLook,
     }
 
     #[cfg(not(loom))]

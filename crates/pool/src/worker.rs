@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::context::Context;
+use crate::context::Installed;
 use crate::deque::Entry;
 use crate::job::{AbortOnUnwind, Job};
 use crate::pool::Pool;
@@ -95,7 +95,8 @@ impl Worker {
 
     /// Whether somebody has looked for work here in vain since this worker last forked.
     ///
-    /// A loop that could be split should be split now. Costs one load.
+    /// A loop that could be split should be split now. Costs one load. Who stops what runs in a context asks too
+    /// ([`with_user_context`](crate::with_user_context)): splitting by [`Worker::join`] then ends the loop.
     ///
     /// ```
     /// // Alone in its pool, a worker is never asked.
@@ -190,7 +191,8 @@ impl WorkerThread {
     /// Makes `strand` the one that runs on this thread.
     pub(crate) fn set_current(&self, strand: &Strand) {
         CURRENT.set(strand);
-        self.shared().show_current(strand);
+        // SAFETY: this is the worker's own thread, and only its strands come here.
+        unsafe { self.shared().show_current(strand) };
     }
 
     /// Runs the calling thread's life as a worker: `body` gets its first strand.
@@ -270,8 +272,7 @@ impl WorkerThread {
         let stats = &self.shared().stats;
         // Before it runs: whoever waits for it may read the count as soon as it has.
         stats.executed.add(1);
-        let context = &worker.strand().context;
-        let outer: *const Context = context.replace(entry.context);
+        let installed = Installed::new(Some(worker), entry.context);
         let guard = AbortOnUnwind("a job's own frame");
         // SAFETY: not yet run.
         let named = TaskName::set(unsafe { Job::name(entry.job) });
@@ -279,7 +280,7 @@ impl WorkerThread {
         unsafe { Job::execute(entry.job, worker) };
         drop(named);
         guard.disarm();
-        context.set(outer);
+        drop(installed);
         if is_task {
             stats.finished_tasks.add_release(1);
         }

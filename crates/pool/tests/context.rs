@@ -1,6 +1,17 @@
 //! What forks and tasks inherit.
 
-use jobtree_pool::{Pool, join, scope, spawn, user_context, with_user_context, yield_now};
+use jobtree_pool::{
+    Pool, UserContext, broadcast, in_place_scope, isolate, join, scope, spawn, user_context,
+    with_user_context, yield_now,
+};
+
+/// A context with this address for a pointer, and without a stop signal.
+fn pointing_to(address: usize) -> UserContext<'static> {
+    UserContext {
+        user: std::ptr::without_provenance(address),
+        stop: None,
+    }
+}
 
 /// Forks until many of them were stolen; each must see the pointer.
 fn everywhere(depth: u32, expected: usize) {
@@ -23,9 +34,8 @@ fn forks_inherit_the_pointer_wherever_they_run() {
         for user in [&raw const first, &raw const second] {
             let address = user.addr();
             s.spawn(move |_| {
-                let user = std::ptr::without_provenance(address);
                 // SAFETY: the pointer is only compared.
-                unsafe { with_user_context(user, || everywhere(depth, address)) };
+                unsafe { with_user_context(pointing_to(address), || everywhere(depth, address)) };
                 assert!(user_context().is_null(), "installed for the call only");
             });
         }
@@ -37,12 +47,11 @@ fn tasks_of_a_scope_inherit_the_scopes_pointer_and_detached_ones_none() {
     let pool = Pool::builder().workers(2).build().unwrap();
     let (sender, receiver) = std::sync::mpsc::channel();
     pool.install(|| {
-        let user: *const () = std::ptr::without_provenance(64);
         let in_context = || {
             scope(|s| {
                 // SAFETY: the pointer is only compared.
                 unsafe {
-                    with_user_context(std::ptr::without_provenance(128), || {
+                    with_user_context(pointing_to(128), || {
                         s.spawn(|_| assert_eq!(user_context().addr(), 64));
                         assert_eq!(user_context().addr(), 128);
                     });
@@ -53,7 +62,7 @@ fn tasks_of_a_scope_inherit_the_scopes_pointer_and_detached_ones_none() {
             assert_eq!(user_context().addr(), 64, "other work leaves no trace");
         };
         // SAFETY: the pointer is only compared.
-        unsafe { with_user_context(user, in_context) };
+        unsafe { with_user_context(pointing_to(64), in_context) };
     });
     assert_eq!(receiver.recv().unwrap(), 0);
 }
@@ -65,9 +74,7 @@ fn a_panic_takes_the_pointer_away() {
         let caught = std::panic::catch_unwind(|| {
             // SAFETY: the pointer is only compared.
             unsafe {
-                with_user_context(std::ptr::without_provenance(64), || {
-                    std::panic::resume_unwind(Box::new(()))
-                })
+                with_user_context(pointing_to(64), || std::panic::resume_unwind(Box::new(())))
             }
         });
         assert!(caught.is_err() && user_context().is_null());
@@ -75,6 +82,55 @@ fn a_panic_takes_the_pointer_away() {
 }
 
 #[test]
-fn outside_of_a_pool_there_is_none() {
+fn a_thread_outside_has_a_context_of_its_own_and_takes_it_along() {
+    let pool = Pool::builder().workers(2).build().unwrap();
     assert!(user_context().is_null());
+    let in_context = || {
+        assert_eq!(user_context().addr(), 64);
+        std::thread::scope(|threads| {
+            threads.spawn(|| assert!(user_context().is_null(), "another thread has its own"));
+        });
+        pool.install(|| everywhere(5, 64));
+        pool.join(|| everywhere(5, 64), || everywhere(5, 64));
+        pool.in_place_scope(|s| s.spawn(|_| everywhere(5, 64)));
+        // Who looks for leaks wants all threads to end, and those of the global pool do not.
+        if !cfg!(miri) && !cfg!(feature = "sanitizer") {
+            join(|| everywhere(5, 64), || everywhere(5, 64));
+            in_place_scope(|s| s.spawn(|_| everywhere(5, 64)));
+            let seen = broadcast(|_| user_context().addr());
+            assert!(seen.into_iter().all(|address| address == 64));
+        }
+        isolate(|| assert_eq!(user_context().addr(), 64));
+        // SAFETY: the pointer is only compared.
+        unsafe { with_user_context(pointing_to(128), || pool.install(|| everywhere(5, 128))) };
+        assert_eq!(user_context().addr(), 64);
+    };
+    // SAFETY: the pointer is only compared.
+    unsafe { with_user_context(pointing_to(64), in_context) };
+    assert!(user_context().is_null(), "installed for the call only");
+    assert!(pool.install(user_context_is_null), "and for its own work");
+}
+
+fn user_context_is_null() -> bool {
+    user_context().is_null()
+}
+
+#[test]
+fn another_pool_and_isolated_code_inherit_the_pointer() {
+    let (here, there) = (
+        Pool::builder().workers(1).build().unwrap(),
+        Pool::builder().workers(2).build().unwrap(),
+    );
+    here.install(|| {
+        let in_context = || {
+            there.install(|| everywhere(5, 64));
+            isolate(|| {
+                everywhere(5, 64);
+                there.install(|| everywhere(5, 64));
+            });
+        };
+        // SAFETY: the pointer is only compared.
+        unsafe { with_user_context(pointing_to(64), in_context) };
+    });
+    assert!(there.install(user_context_is_null));
 }

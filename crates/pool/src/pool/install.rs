@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::shared::Shared;
-use crate::context;
+use crate::context::{self, shielded_if_panicking};
 use crate::deque::Entry;
 use crate::job::{Job, JobKind, TaskHeader};
 use crate::latch::{Latch, ThreadLatch};
@@ -53,10 +53,11 @@ where
         }
     }
 
-    fn entry(&self) -> Entry {
+    /// The task runs in the caller's context: the caller's frame waits for it, and so those below.
+    fn entry(&self, caller: Option<&Worker>) -> Entry {
         Entry {
             job: NonNull::from(self).cast(),
-            context: context::OUTERMOST,
+            context: context::of(caller),
         }
     }
 
@@ -104,8 +105,8 @@ where
 {
     Worker::with_current(|worker| match worker {
         Some(worker) if std::ptr::eq(worker.pool(), &**pool) => body(worker),
-        Some(worker) => run_from_other_pool(worker, pool, body),
-        None => run_from_outside(pool, body),
+        Some(worker) => shielded_if_panicking(|| run_from_other_pool(worker, pool, body)),
+        None => shielded_if_panicking(|| run_from_outside(pool, body)),
     })
 }
 
@@ -117,7 +118,7 @@ where
 {
     let latch = ThreadLatch::new();
     let task = InstallTask::new(body, Waiter::Thread(&latch));
-    pool.inject(task.entry());
+    pool.inject(task.entry(None));
     latch.wait();
     // SAFETY: told.
     unsafe { task.into_result() }
@@ -132,7 +133,7 @@ where
     let latch = Latch::new();
     let own_pool = worker.thread().pool.clone();
     let task = InstallTask::new(body, Waiter::Worker(&latch, own_pool));
-    pool.inject(task.entry());
+    pool.inject(task.entry(Some(worker)));
     worker.wait_until(&latch, WaitFor::Latch);
     // SAFETY: told.
     unsafe { task.into_result() }

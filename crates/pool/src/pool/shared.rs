@@ -21,6 +21,7 @@ use crate::placement::Workplace;
 use crate::sleep::Sleep;
 use crate::stats::WorkerCounters;
 use crate::strand::Strand;
+use crate::sync::step::{Step, fence_at};
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, get_mut, lock};
 use crate::worker::Worker;
 
@@ -91,9 +92,17 @@ impl WorkerShared {
         unsafe { self.current.load(Ordering::Acquire).as_ref() }
     }
 
-    pub(crate) fn show_current(&self, strand: &Strand) {
+    /// Makes `strand` the one that runs on this worker.
+    ///
+    /// # Safety
+    /// Only the worker itself may call it, with a strand of its own.
+    pub(crate) unsafe fn show_current(&self, strand: &Strand) {
         self.current
             .store(std::ptr::from_ref(strand).cast_mut(), Ordering::Release);
+        // Who interrupted the worker before has seen another strand: see `stop.rs`.
+        fence_at(Step::InterruptSwitchFence);
+        // SAFETY: the caller is the strand's owner.
+        unsafe { strand.stay_interrupted(Step::InterruptSwitchLook) };
     }
 
     pub(crate) fn has_public_work(&self) -> bool {

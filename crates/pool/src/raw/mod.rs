@@ -1,23 +1,30 @@
-//! The few unsafe kernels that parallel loops and sorts need, each behind a safe interface.
+//! What the layers above need and users do not: unsafe kernels, and handles without the usual care.
 //!
 //! `jobtree-par` forbids unsafe code, but a few things cannot be done as fast without it: several workers that fill
 //! one vector ([`Slots`]) or empty one ([`Filled`]), several workers that write to places of one slice that are
 //! known only at run time ([`Claims`]), and moving values about that cannot be cloned
 //! ([`merge_sort`](merge_sort()), [`permute`](permute())). They live here, because this crate is where the unsafe code
-//! of the fork-join layer is kept and tested. Everything in here may be called by anyone with anything: what must
-//! hold for soundness is checked, or follows from the types.
+//! of the fork-join layer is kept and tested. They may be called by anyone with anything: what must hold for soundness
+//! is checked, or follows from the types.
 //!
-//! This is no public interface; it changes with what `jobtree-par` needs.
+//! The job tree keeps tasks in allocations of its own ([`task`]), and finds its pool again ([`PoolRef`]). What is
+//! unsafe there says so.
+//!
+//! This is no public interface; it changes with what the layers above need.
 
 mod claims;
 mod merge;
 mod merge_sort;
 mod permute;
+mod pool_ref;
 mod slots;
+pub mod task;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use crate::stop::unwind_if_stopped;
 pub use claims::{ClaimError, Claims};
 pub use merge_sort::merge_sort;
 pub use permute::permute;
+pub use pool_ref::PoolRef;
 pub use slots::{Filled, FilledItems, Slots, fill_vec};

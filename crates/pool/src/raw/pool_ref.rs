@@ -1,0 +1,90 @@
+//! A handle that knows a pool and does not decide about its life.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::pool::Pool;
+use crate::pool::shared::Shared;
+use crate::scope::current_pool;
+use crate::worker::Worker;
+
+/// A pool, for layers that must find it again. Other than a [`Pool`], it can be cloned, and dropping it does not end
+/// the pool; keeping it keeps the pool's memory, but not its threads.
+#[derive(Clone)]
+pub struct PoolRef {
+    shared: Arc<Shared>,
+}
+
+impl PoolRef {
+    /// The calling worker's pool; `None` on other threads.
+    pub fn current() -> Option<PoolRef> {
+        Worker::with_current(|worker| {
+            worker.map(|worker| PoolRef {
+                shared: worker.thread().pool.clone(),
+            })
+        })
+    }
+
+    /// The calling worker's pool; on other threads the global one.
+    ///
+    /// # Panics
+    /// If the global pool is needed and cannot be made (see [`Pool::try_global`]).
+    pub fn current_or_global() -> PoolRef {
+        PoolRef {
+            shared: current_pool(),
+        }
+    }
+
+    /// The pool behind a handle.
+    ///
+    /// ```
+    /// use jobtree_pool::{Pool, raw::PoolRef};
+    ///
+    /// let pool = Pool::builder().workers(1).build()?;
+    /// let known = PoolRef::of(&pool);
+    /// assert!(pool.install(|| known.is_current()) && !known.is_current());
+    /// # Ok::<(), jobtree_pool::BuildError>(())
+    /// ```
+    pub fn of(pool: &Pool) -> PoolRef {
+        PoolRef {
+            shared: pool.shared().clone(),
+        }
+    }
+
+    /// How many workers it has.
+    pub fn workers(&self) -> usize {
+        self.shared.workers.len()
+    }
+
+    /// Whether the calling thread is one of its workers.
+    pub fn is_current(&self) -> bool {
+        Worker::with_current(|worker| {
+            worker.is_some_and(|worker| std::ptr::eq(worker.pool(), &*self.shared))
+        })
+    }
+
+    /// Has every worker look whether its context was stopped: [`Pool::interrupt_forks`].
+    pub fn interrupt_forks(&self) {
+        self.shared.interrupt_forks();
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl PartialEq for PoolRef {
+    fn eq(&self, other: &PoolRef) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl Eq for PoolRef {}
+
+impl fmt::Debug for PoolRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolRef")
+            .field("workers", &self.workers())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,111 @@
+//! Waiting: on a worker the stack is parked, any other thread sleeps.
+//!
+//! Everything one can wait for is a future; a waker that opens a latch turns it into a call that blocks.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use jobtree_pool::OnceLatch;
+use jobtree_pool::raw::task::wait_helping;
+use jobtree_tree::{Cancelled, Job, WaitingFor};
+
+#[derive(Default)]
+struct Parker {
+    woken: OnceLatch,
+}
+
+impl Wake for Parker {
+    fn wake(self: Arc<Self>) {
+        self.woken.set();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.set();
+    }
+}
+
+/// Polls `future` until it is ready. A worker that waits first helps with tasks of `helped`, if given: tasks without
+/// whose end the future cannot be ready.
+pub(crate) fn until_ready<F: Future>(
+    mut future: Pin<&mut F>,
+    helped: Option<*const ()>,
+) -> F::Output {
+    loop {
+        let parker = Arc::new(Parker::default());
+        let waker = Waker::from(Arc::clone(&parker));
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        match helped {
+            Some(owner) => wait_helping(&parker.woken, owner),
+            None => parker.woken.wait(),
+        }
+    }
+}
+
+/// A future that is ready with the first of two, with preference for the first.
+pub(crate) struct FirstOf<A, B>(pub(crate) A, pub(crate) B);
+
+/// Which of two was ready.
+pub(crate) enum Either<A, B> {
+    First(A),
+    Second(B),
+}
+
+impl<A: Future, B: Future> Future for FirstOf<A, B> {
+    type Output = Either<A::Output, B::Output>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // SAFETY: both fields are pinned with the whole, and nothing is moved.
+        let (first, second) = unsafe {
+            let this = self.get_unchecked_mut();
+            (
+                Pin::new_unchecked(&mut this.0),
+                Pin::new_unchecked(&mut this.1),
+            )
+        };
+        if let Poll::Ready(output) = first.poll(context) {
+            return Poll::Ready(Either::First(output));
+        }
+        second.poll(context).map(Either::Second)
+    }
+}
+
+/// Waits for `future`, unless the current job is cancelled first. A dump shows what the job waits for.
+pub(crate) fn unless_cancelled<F: Future>(
+    future: F,
+    waiting_for: WaitingFor,
+) -> Result<F::Output, Cancelled> {
+    let Some(job) = Job::current() else {
+        return Ok(until_ready(pin!(future), None));
+    };
+    let outer = job.set_waiting_for(Some(waiting_for));
+    let result = until_ready(pin!(FirstOf(future, job.cancel_requested())), None);
+    job.set_waiting_for(outer);
+    match result {
+        Either::First(output) => Ok(output),
+        Either::Second(()) => match job.cancellation() {
+            Some(cancelled) => Err(cancelled),
+            None => unreachable!("told of a cancellation that is none"),
+        },
+    }
+}
+
+/// Waits for a future of anybody's; the stack of a job is parked meanwhile, and its worker does something else.
+///
+/// The future is polled on the calling thread. If it needs a runtime of its own (tokio's timers and sockets do), enter
+/// that first.
+///
+/// ```
+/// use jobtree_runtime::block_on;
+///
+/// assert_eq!(block_on(async { 6 * 7 })?, 42);
+/// # Ok::<(), jobtree_runtime::Cancelled>(())
+/// ```
+///
+/// # Errors
+/// If the current job is cancelled first; the future is dropped then.
+pub fn block_on<F: Future>(future: F) -> Result<F::Output, Cancelled> {
+    unless_cancelled(future, WaitingFor::Future)
+}

@@ -1,0 +1,87 @@
+//! The job that code runs in, carried by the pool's context from thread to thread.
+
+use std::any::Any;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
+
+use jobtree_pool::{StopSignal, Stopped, UserContext, user_context, with_user_context};
+use jobtree_tree::{BodyResult, BoxError, Cancelled, Job, raw};
+
+use crate::panics;
+
+/// Lets `Job::current` find the job; to be called before the first one runs.
+pub(crate) fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the only user contexts are those of `with_job`, whose job outlives what runs in it.
+        unsafe { raw::set_current_source(user_context) };
+        panics::install();
+    });
+}
+
+/// Runs `body` in `job`: whatever it forks belongs to the job, and unwinds when that is cancelled.
+fn with_job<R>(job: &Job, body: impl FnOnce() -> R) -> R {
+    let context = UserContext {
+        user: job.as_ptr(),
+        stop: Some(StopSignal::new(raw::stop_word(job), raw::STOP)),
+    };
+    // SAFETY: `job` is a handle that outlives the call, and with it all that `body` forks.
+    unsafe { with_user_context(context, body) }
+}
+
+/// Runs the body of `job` and says how it ended.
+pub(crate) fn run_body<T>(
+    job: &Job,
+    body: impl FnOnce() -> Result<T, BoxError>,
+) -> (Option<T>, BodyResult) {
+    match panic::catch_unwind(AssertUnwindSafe(|| with_job(job, body))) {
+        Ok(Ok(value)) => (Some(value), BodyResult::Value),
+        Ok(Err(error)) => (None, BodyResult::Failed(error)),
+        Err(payload) => (None, judge_panic(job, payload)),
+    }
+}
+
+fn judge_panic(job: &Job, payload: Box<dyn Any + Send>) -> BodyResult {
+    if payload.is::<Stopped>() && job.is_cancelled() {
+        return BodyResult::Cancelled;
+    }
+    BodyResult::Panicked {
+        payload,
+        location: panics::take_location(job.id()),
+    }
+}
+
+/// Whether the current job was cancelled, as an error for `?`.
+///
+/// For bodies that compute for long without a fork, a loop or a wait of ours. Outside of a job it is always fine.
+///
+/// ```
+/// use jobtree_runtime::{JobError, checkpoint, nursery};
+///
+/// let outcome = nursery(|n| {
+///     n.cancel("enough");
+///     for _ in 0.. {
+///         checkpoint()?;
+///     }
+///     Ok(())
+/// });
+/// assert!(matches!(outcome, Err(JobError::Cancelled(_))));
+/// ```
+///
+/// # Errors
+/// If the current job was cancelled, every time again.
+#[inline]
+pub fn checkpoint() -> Result<(), Cancelled> {
+    if jobtree_pool::stop_requested() {
+        return Err(cancellation());
+    }
+    Ok(())
+}
+
+#[cold]
+fn cancellation() -> Cancelled {
+    match Job::current().and_then(|job| job.cancellation()) {
+        Some(cancelled) => cancelled,
+        None => unreachable!("only a job that was cancelled sets its stop word"),
+    }
+}

@@ -1,0 +1,189 @@
+//! The one who waits for a job's value.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::task::{Context, Poll};
+
+use jobtree_tree::{CancelReason, Cause, Ended, Job, JobError, Outcome, WaitingFor, raw};
+
+use crate::block::unless_cancelled;
+use crate::task::{Slot, Spawned};
+
+/// A job and the right to its value. Wait for it with [`join`](JobHandle::join), or await it: it is a future for any
+/// executor.
+///
+/// Dropping it neither cancels the job nor detaches it: its scope still waits for it.
+///
+/// ```
+/// use jobtree_runtime::nursery;
+///
+/// let answer = nursery(|n| {
+///     let handle = n.spawn(|| Ok(6 * 7));
+///     Ok(handle.join()?)
+/// })?;
+/// assert_eq!(answer, 42);
+/// # Ok::<(), jobtree_runtime::JobError>(())
+/// ```
+#[must_use = "the job runs without it, but its value is lost; use `launch` if nobody needs it"]
+pub struct JobHandle<T> {
+    job: Job,
+    slot: NonNull<Slot<T>>,
+    /// Entered when it was polled and had to wait.
+    ended: Option<Pin<Box<Ended>>>,
+}
+
+// SAFETY: it is the right to take a `T` that another thread left.
+unsafe impl<T: Send> Send for JobHandle<T> {}
+// SAFETY: a shared handle only lends the job.
+unsafe impl<T: Send> Sync for JobHandle<T> {}
+impl<T> Unpin for JobHandle<T> {}
+
+impl<T> JobHandle<T> {
+    pub(crate) fn new(spawned: Spawned<T>) -> JobHandle<T> {
+        JobHandle {
+            job: spawned.job,
+            slot: spawned.slot,
+            ended: None,
+        }
+    }
+
+    /// The job.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// Whether the job has ended, so that [`join`](JobHandle::join) would not wait.
+    pub fn is_finished(&self) -> bool {
+        self.job.is_ended()
+    }
+
+    /// Asks the job to end; `false` if it was asked before or has ended.
+    pub fn cancel(&self, reason: impl Into<CancelReason>) -> bool {
+        self.job.cancel(reason.into())
+    }
+
+    /// Waits for the job and returns its value. A worker parks the calling stack meanwhile; any other thread sleeps.
+    ///
+    /// # Errors
+    /// If the job failed, panicked, timed out or was cancelled. And if the *calling* job is cancelled while it waits:
+    /// with its own cancellation, so that `?` ends it as cancelled.
+    #[inline]
+    pub fn join(self) -> Outcome<T> {
+        if !self.job.is_ended() {
+            self.wait()?;
+        }
+        self.into_outcome()
+    }
+
+    #[cold]
+    fn wait(&self) -> Result<(), JobError> {
+        let waiting_for = WaitingFor::Job(self.job.id());
+        unless_cancelled(self.job.ended(), waiting_for).map_err(JobError::Cancelled)
+    }
+
+    /// What came of a job that has ended.
+    #[inline]
+    fn into_outcome(self) -> Outcome<T> {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: it has ended, and this handle is the only one that may take the value, which was written
+        // before the end. A job that did not complete has none.
+        let value = unsafe { this.slot.as_ref().take() };
+        let outcome = match value {
+            Some(value) => Ok(value),
+            None => Err(outcome_error(&this.job)),
+        };
+        // SAFETY: each field is dropped once: `this` is forgotten.
+        unsafe {
+            std::ptr::drop_in_place(&mut this.job);
+            std::ptr::drop_in_place(&mut this.ended);
+        }
+        outcome
+    }
+
+    /// Cancels the job when what is returned is dropped before the job has ended: for an executor that drops the
+    /// tasks it cancels.
+    pub fn cancel_on_drop(self) -> CancelOnDrop<T> {
+        CancelOnDrop { handle: self }
+    }
+}
+
+#[cold]
+fn outcome_error(job: &Job) -> JobError {
+    match job.error() {
+        Some(error) => error,
+        None => unreachable!("{job:?} has ended without a value or an error"),
+    }
+}
+
+impl<T> Future for JobHandle<T> {
+    type Output = Outcome<T>;
+
+    /// # Panics
+    /// If it is polled again after it was ready.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<T>> {
+        if !self.job.is_ended() {
+            let entered = self.ended.take();
+            let mut ended = entered.unwrap_or_else(|| Box::pin(self.job.ended()));
+            if ended.as_mut().poll(context).is_pending() {
+                self.ended = Some(ended);
+                return Poll::Pending;
+            }
+        }
+        self.ended = None;
+        // SAFETY: as in `into_outcome`.
+        match unsafe { self.slot.as_ref().take() } {
+            Some(value) => Poll::Ready(Ok(value)),
+            None => {
+                let error = self.job.error();
+                Poll::Ready(Err(
+                    error.expect("a handle is not polled after it was ready")
+                ))
+            }
+        }
+    }
+}
+
+impl<T> Drop for JobHandle<T> {
+    fn drop(&mut self) {
+        if raw::lose_interest(&self.job) {
+            // SAFETY: it has ended, and the value is ours.
+            drop(unsafe { self.slot.as_ref().take() });
+        }
+    }
+}
+
+impl<T> fmt::Debug for JobHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("JobHandle").field(&self.job).finish()
+    }
+}
+
+/// A [`JobHandle`] whose job is cancelled when this is dropped; see [`JobHandle::cancel_on_drop`].
+#[derive(Debug)]
+#[must_use = "dropping it cancels the job"]
+pub struct CancelOnDrop<T> {
+    handle: JobHandle<T>,
+}
+
+impl<T> CancelOnDrop<T> {
+    /// The job.
+    pub fn job(&self) -> &Job {
+        self.handle.job()
+    }
+}
+
+impl<T> Future for CancelOnDrop<T> {
+    type Output = Outcome<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<T>> {
+        Pin::new(&mut self.handle).poll(context)
+    }
+}
+
+impl<T> Drop for CancelOnDrop<T> {
+    fn drop(&mut self) {
+        self.handle.cancel(Cause::Abandoned);
+    }
+}

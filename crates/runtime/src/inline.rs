@@ -1,0 +1,96 @@
+//! Jobs whose body is part of the calling code: nurseries, deadlines, shields, locals.
+//!
+//! The caller gets the outcome, so the parent is not told of a failure: `?` tells it, or not. On every way
+//! out, a panic too, the call returns only when everything below the job has ended.
+
+use std::pin::pin;
+
+use jobtree_tree::{
+    BodyResult, BoxError, Cancelled, Job, JobError, JobLocal, JobOptions, Outcome, WaitingFor,
+};
+
+use crate::block::until_ready;
+use crate::current::run_body;
+use crate::runtime;
+
+/// Runs `body` as a job under `parent`, and waits for everything below it.
+pub(crate) fn run<T>(
+    parent: &Job,
+    options: JobOptions,
+    body: impl FnOnce(&Job) -> Result<T, BoxError>,
+) -> Outcome<T> {
+    let (job, execution) = match parent.attach(options.contained().started()) {
+        Ok(attached) => attached,
+        Err(_) => return Err(JobError::Cancelled(ended_with(parent))),
+    };
+    let (value, result) = if job.is_cancelled() {
+        // Born cancelled.
+        (None, BodyResult::Cancelled)
+    } else {
+        run_body(&job, || body(&job))
+    };
+    execution.end(result);
+    if !job.is_ended() {
+        wait_for_children(&job);
+    }
+    match (value, job.error()) {
+        (Some(value), None) => Ok(value),
+        (_, Some(error)) => Err(error),
+        (None, None) => unreachable!("{job:?} has ended without a value or an error"),
+    }
+}
+
+#[cold]
+fn wait_for_children(job: &Job) {
+    let waiter = Job::current();
+    let waiting = Some(WaitingFor::Job(job.id()));
+    let outer = waiter
+        .as_ref()
+        .and_then(|waiter| waiter.set_waiting_for(waiting));
+    job.set_waiting_for(Some(WaitingFor::Children));
+    until_ready(pin!(job.ended()), Some(job.as_ptr()));
+    if let Some(waiter) = waiter {
+        waiter.set_waiting_for(outer);
+    }
+}
+
+/// Why nothing can be made under a job that has ended.
+fn ended_with(parent: &Job) -> Cancelled {
+    match parent.cancellation() {
+        Some(cancelled) => cancelled,
+        // Only the current job and the root of a runtime get here. The first has not ended, the second does
+        // so only when it is cancelled.
+        None => unreachable!("{parent:?} has ended, but was not cancelled"),
+    }
+}
+
+/// Runs `body` with `value` under `key` for it and all jobs made in it.
+///
+/// ```
+/// use jobtree_runtime::{JobLocal, nursery, with_local};
+///
+/// static REQUEST: JobLocal<u64> = JobLocal::new();
+///
+/// let seen = with_local(&REQUEST, 42, || {
+///     let seen = nursery(|n| Ok(n.spawn(|| Ok(REQUEST.get())).join()?))?;
+///     Ok(seen)
+/// })?;
+/// assert_eq!(seen.as_deref(), Some(&42));
+/// assert_eq!(REQUEST.get(), None);
+/// # Ok::<(), jobtree_runtime::JobError>(())
+/// ```
+///
+/// # Errors
+/// What `body` returns, or the cancellation of a job above.
+pub fn with_local<V, T>(
+    key: &'static JobLocal<V>,
+    value: V,
+    body: impl FnOnce() -> Result<T, BoxError>,
+) -> Outcome<T>
+where
+    V: Send + Sync + 'static,
+{
+    let place = runtime::current();
+    let options = JobOptions::new().local(key, value);
+    run(&place.parent, options, |_| body())
+}

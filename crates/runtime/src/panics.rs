@@ -1,0 +1,38 @@
+//! Where a job's body panicked: only the panic hook knows, so it notes it for the one who catches.
+//!
+//! The body may have panicked in a fork on another thread; but there, too, the job is the current one.
+
+use std::collections::VecDeque;
+use std::panic;
+use std::sync::{Mutex, PoisonError};
+
+use jobtree_tree::{Job, JobId};
+
+/// Notes kept at most: those of panics that somebody else caught are never asked for.
+const MOST_NOTES: usize = 64;
+
+static NOTES: Mutex<VecDeque<(JobId, String)>> = Mutex::new(VecDeque::new());
+
+/// Notes the place of every panic in a job from now on, before the hook that was there is called.
+pub(crate) fn install() {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if let (Some(job), Some(location)) = (Job::current(), info.location()) {
+            let mut notes = NOTES.lock().unwrap_or_else(PoisonError::into_inner);
+            if notes.len() == MOST_NOTES {
+                notes.pop_front();
+            }
+            notes.push_back((job.id(), location.to_string()));
+        }
+        hook(info);
+    }));
+}
+
+/// The place of the newest panic in the job.
+pub(crate) fn take_location(job: JobId) -> Option<String> {
+    let mut notes = NOTES.lock().unwrap_or_else(PoisonError::into_inner);
+    let newest = notes.iter().rposition(|(noted, _)| *noted == job)?;
+    let location = notes.remove(newest).map(|(_, location)| location);
+    notes.retain(|(noted, _)| *noted != job);
+    location
+}

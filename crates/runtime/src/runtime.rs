@@ -1,0 +1,331 @@
+//! What jobs run in: a pool, a tree, and the thread that keeps deadlines.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use jobtree_pool::raw::PoolRef;
+use jobtree_pool::raw::task::RawContext;
+use jobtree_pool::{BuildError, Pool};
+use jobtree_tree::{
+    BoxError, Cause, Counters, Hooks, Job, JobOptions, Outcome, Recorded, Tree, TreeDump, raw,
+};
+
+use crate::block::{Either, FirstOf, until_ready};
+use crate::current;
+use crate::deadline::Sleep;
+use crate::handle::JobHandle;
+use crate::nursery::{Nursery, open};
+use crate::task;
+use crate::timers::Timers;
+
+/// A pool, a tree of jobs and their deadlines.
+///
+/// Most programs use the global one, without naming it. A runtime of one's own has its own threads and its own root,
+/// and ends by [`shutdown`](Runtime::shutdown). Dropped, it cancels its jobs and does not wait for them.
+///
+/// ```
+/// use std::time::Duration;
+/// use jobtree_runtime::Runtime;
+///
+/// let runtime = Runtime::builder().workers(2).build()?;
+/// let handle = runtime.spawn(|| Ok(6 * 7));
+/// assert_eq!(handle.join()?, 42);
+/// runtime.shutdown(Duration::from_secs(5))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Runtime {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pool: PoolRef,
+    /// The handle that keeps the pool's threads; none for the global pool.
+    own_pool: Mutex<Option<Pool>>,
+    tree: Mutex<Tree>,
+    root: Job,
+    pub(crate) timers: Timers,
+}
+
+/// Where new jobs go: under the current one, or under the root of the global runtime.
+pub(crate) struct Place {
+    pub(crate) parent: Job,
+    pub(crate) runtime: Arc<Inner>,
+}
+
+pub(crate) fn current() -> Place {
+    if let Some(job) = Job::current()
+        && let Some(Some(runtime)) = raw::with_extension(&job, Weak::<Inner>::upgrade)
+    {
+        return Place {
+            parent: job,
+            runtime,
+        };
+    }
+    Runtime::global().place()
+}
+
+impl Inner {
+    pub(crate) fn pool(&self) -> &PoolRef {
+        &self.pool
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.timers.close();
+    }
+}
+
+impl Runtime {
+    /// Starts to describe a runtime.
+    pub fn builder() -> RuntimeBuilder {
+        RuntimeBuilder {
+            pool: Pool::builder(),
+        }
+    }
+
+    /// The runtime of everybody who has none of their own; made on first use, on [`Pool::global`].
+    ///
+    /// # Panics
+    /// If the global pool cannot be made (see [`Pool::try_global`]).
+    pub fn global() -> &'static Runtime {
+        static GLOBAL: OnceLock<Runtime> = OnceLock::new();
+        GLOBAL.get_or_init(|| Runtime::on(PoolRef::of(Pool::global()), None))
+    }
+
+    fn on(pool: PoolRef, own_pool: Option<Pool>) -> Runtime {
+        current::install();
+        let interrupted = pool.clone();
+        let tree = Tree::with_hooks(Hooks {
+            cancelled: Some(Arc::new(move || interrupted.interrupt_forks())),
+        });
+        let inner = Arc::new(Inner {
+            pool,
+            own_pool: Mutex::new(own_pool),
+            root: tree.root().clone(),
+            tree: Mutex::new(tree),
+            timers: Timers::new(),
+        });
+        let link = Arc::downgrade(&inner);
+        let is_first = inner.tree().set_extension(link).is_ok();
+        debug_assert!(is_first, "a tree belongs to one runtime");
+        Runtime { inner }
+    }
+
+    fn place(&self) -> Place {
+        Place {
+            parent: self.inner.root.clone(),
+            runtime: Arc::clone(&self.inner),
+        }
+    }
+
+    /// The job above all others of this runtime.
+    pub fn root(&self) -> &Job {
+        &self.inner.root
+    }
+
+    /// Starts a job that belongs to nobody: it is under the root, is not waited for by its creator, and ends by
+    /// [`shutdown`](Runtime::shutdown) at the latest. If it fails, it does so alone.
+    ///
+    /// After the shutdown the job is born cancelled.
+    pub fn spawn<F, T>(&self, body: F) -> JobHandle<T>
+    where
+        F: FnOnce() -> Result<T, BoxError> + Send + 'static,
+        T: Send + 'static,
+    {
+        let inner = &self.inner;
+        let spawn_under = |parent: &Job, body: F| {
+            // SAFETY: the body borrows nothing, and the outermost context is always there.
+            unsafe {
+                task::spawn(
+                    parent,
+                    JobOptions::new(),
+                    &inner.pool,
+                    RawContext::outermost(),
+                    |_| None,
+                    body,
+                )
+            }
+        };
+        // A root that has ended can have no more children: then the job gets a tree that was cancelled.
+        let after_the_end = Tree::new();
+        let parent = if inner.root.is_ended() {
+            after_the_end.root().cancel(Cause::Shutdown.into());
+            after_the_end.root()
+        } else {
+            &inner.root
+        };
+        match spawn_under(parent, body) {
+            Ok(spawned) => JobHandle::new(spawned),
+            Err(ended) => unreachable!("{ended}"),
+        }
+    }
+
+    /// Opens a scope under this runtime's root; see [`nursery`](crate::nursery()).
+    ///
+    /// # Errors
+    /// As [`nursery`](crate::nursery()); and always after the shutdown.
+    pub fn nursery<'env, F, T>(&self, body: F) -> Outcome<T>
+    where
+        F: for<'scope> FnOnce(&'scope Nursery<'scope, 'env>) -> Result<T, BoxError>,
+    {
+        open(self.place(), JobOptions::new(), body)
+    }
+
+    /// Opens a scope whose children fail alone; see [`supervisor`](crate::supervisor()).
+    ///
+    /// # Errors
+    /// As [`supervisor`](crate::supervisor()); and always after the shutdown.
+    pub fn supervisor<'env, F, T>(&self, body: F) -> Outcome<T>
+    where
+        F: for<'scope> FnOnce(&'scope Nursery<'scope, 'env>) -> Result<T, BoxError>,
+    {
+        open(self.place(), JobOptions::new().supervisor(), body)
+    }
+
+    /// A picture of all jobs that have not ended.
+    pub fn dump_tree(&self) -> TreeDump {
+        self.inner.root.dump_tree()
+    }
+
+    /// What the jobs of this runtime did so far, counted.
+    pub fn counters(&self) -> Counters {
+        self.inner.tree().counters()
+    }
+
+    /// Keeps the newest `capacity` events of jobs from now on; 0 stops it.
+    pub fn record_events(&self, capacity: usize) {
+        self.inner.tree().record_events(capacity);
+    }
+
+    /// The events kept since the last call.
+    pub fn take_events(&self) -> Recorded {
+        self.inner.tree().take_events()
+    }
+
+    /// Cancels all jobs, waits until they have ended, and ends the threads, all within `limit`. What runs longer is left
+    /// alone: it goes on on its thread, and keeps what it uses.
+    ///
+    /// # Errors
+    /// If `limit` was over first: with the paths of the jobs that were still there. Also if it is called from inside a
+    /// job of this runtime, which cannot end while it waits.
+    pub fn shutdown(&self, limit: Duration) -> Result<(), ShutdownError> {
+        let inner = &self.inner;
+        let began = Instant::now();
+        inner.tree().close();
+        let patience = Sleep::new(inner.timers.clone(), limit);
+        let ended = until_ready(pin!(FirstOf(inner.root.ended(), patience)), None);
+        if let Either::Second(()) = ended {
+            let stragglers = paths_of_leaves(&inner.root.dump_tree());
+            if !stragglers.is_empty() {
+                return Err(ShutdownError { stragglers });
+            }
+        }
+        let pool = inner
+            .own_pool
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(pool) = pool else {
+            return Ok(());
+        };
+        let left = limit.saturating_sub(began.elapsed()).max(MOMENT);
+        pool.shutdown(left).map_err(|error| ShutdownError {
+            stragglers: vec![error.to_string()],
+        })
+    }
+}
+
+/// Jobs have ended, so their threads are about to; they get at least this long.
+const MOMENT: Duration = Duration::from_millis(100);
+
+impl Inner {
+    fn tree(&self) -> std::sync::MutexGuard<'_, Tree> {
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime")
+            .field("pool", &self.inner.pool)
+            .field("root", &self.inner.root)
+            .finish()
+    }
+}
+
+/// The paths of those jobs that wait for no child.
+fn paths_of_leaves(dump: &TreeDump) -> Vec<String> {
+    let jobs = dump.jobs();
+    let mut labels: Vec<&str> = Vec::new();
+    let mut paths = Vec::new();
+    for (index, job) in jobs.iter().enumerate() {
+        labels.truncate(job.depth);
+        labels.push(&job.label);
+        let is_leaf = jobs
+            .get(index + 1)
+            .is_none_or(|next| next.depth <= job.depth);
+        if is_leaf && job.depth > 0 && !job.state.is_terminal() {
+            paths.push(labels.join("/"));
+        }
+    }
+    paths
+}
+
+/// Describes a runtime.
+#[derive(Debug)]
+pub struct RuntimeBuilder {
+    pool: jobtree_pool::Builder,
+}
+
+impl RuntimeBuilder {
+    /// How many workers; without it as many as the pool's default.
+    pub fn workers(mut self, workers: usize) -> RuntimeBuilder {
+        self.pool = self.pool.workers(workers);
+        self
+    }
+
+    /// The pool in full: stack size, names, handlers.
+    pub fn pool(mut self, pool: jobtree_pool::Builder) -> RuntimeBuilder {
+        self.pool = pool;
+        self
+    }
+
+    /// Makes the runtime.
+    ///
+    /// # Errors
+    /// If the pool cannot be made.
+    pub fn build(self) -> Result<Runtime, BuildError> {
+        let pool = self.pool.build()?;
+        Ok(Runtime::on(PoolRef::of(&pool), Some(pool)))
+    }
+}
+
+/// Jobs were still running when the time for their end was over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShutdownError {
+    stragglers: Vec<String>,
+}
+
+impl ShutdownError {
+    /// The paths of the jobs that were still there, of those that wait for no other.
+    pub fn stragglers(&self) -> &[String] {
+        &self.stragglers
+    }
+}
+
+impl fmt::Display for ShutdownError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "still running after the time limit of the shutdown: {}; have them call `checkpoint` more often, or \
+             give them more time",
+            self.stragglers.join(", ")
+        )
+    }
+}
+
+impl std::error::Error for ShutdownError {}

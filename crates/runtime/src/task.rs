@@ -1,0 +1,155 @@
+//! A job that runs on the pool: its body and its value beside the job, in one allocation.
+
+use std::cell::UnsafeCell;
+use std::panic::{self, AssertUnwindSafe};
+use std::ptr::NonNull;
+
+use jobtree_pool::Worker;
+use jobtree_pool::raw::PoolRef;
+use jobtree_pool::raw::task::{RawContext, RawTask, RawTaskKind};
+use jobtree_tree::raw::{Attached, Beside, attach_beside};
+use jobtree_tree::{Body, BodyResult, BoxError, Job, JobOptions, ParentEnded};
+
+use crate::current::run_body;
+use crate::timers::Timer;
+
+/// Where a body leaves its value for whoever has the handle.
+///
+/// Written by the thread that runs the body, before the job ends; then it is the handle's, or the one's who
+/// ends the job if nobody wants it. The job's word says who: see `lose_interest`.
+pub(crate) struct Slot<T>(UnsafeCell<Option<T>>);
+
+impl<T> Slot<T> {
+    /// # Safety
+    /// Only whoever has the right to the value just now.
+    pub(crate) unsafe fn take(&self) -> Option<T> {
+        // SAFETY: by contract nobody else looks.
+        unsafe { (*self.0.get()).take() }
+    }
+}
+
+/// What lies beside the job.
+#[repr(C)]
+struct Task<F, T> {
+    /// First, so that the pool's pointer is a pointer to the whole.
+    raw: RawTask,
+    slot: Slot<T>,
+    /// Taken once, by the thread that runs it.
+    run: UnsafeCell<Option<Run<F>>>,
+}
+
+struct Run<F> {
+    body: F,
+    execution: Body,
+    job: Job,
+    deadline: Option<Timer>,
+}
+
+// SAFETY: values are dropped where the job ends or is freed, on any thread: bodies are `Send`, and
+// `spawn` asks the same of values. What they borrow outlives the job's end, and both are gone by then.
+unsafe impl<F: Send, T: Send> Beside for Task<F, T> {
+    fn discard_value(&self) {
+        // SAFETY: by the contract of the trait nobody else looks.
+        let value = unsafe { self.slot.take() };
+        // A destructor that panics must not keep the job from ending.
+        let _ = panic::catch_unwind(AssertUnwindSafe(move || drop(value)));
+    }
+}
+
+impl<F: FnOnce() -> Result<T, BoxError> + Send, T: Send> Task<F, T> {
+    const KIND: RawTaskKind = RawTaskKind::new(Self::run, std::any::type_name::<F>);
+
+    unsafe fn run(raw: NonNull<RawTask>, _: &Worker) {
+        // SAFETY: the pool gives back the pointer that it was given, to the first field of a task of this
+        // type. It is alive: the execution in it holds a reference to its job.
+        let task = unsafe { raw.cast::<Task<F, T>>().as_ref() };
+        // SAFETY: the pool runs a task once, and nobody else looks into this cell.
+        let Some(run) = (unsafe { (*task.run.get()).take() }) else {
+            return;
+        };
+        if !run.execution.start() {
+            drop_quietly(run.body);
+            run.execution.end(BodyResult::Cancelled);
+            return;
+        }
+        let (value, result) = run_body(&run.job, run.body);
+        // SAFETY: the job has not ended, so the value is still the body's.
+        unsafe { *task.slot.0.get() = value };
+        run.execution.end(result);
+        // The job's time may run out while its children are still at work.
+        if let Some(deadline) = run.deadline
+            && !run.job.is_ended()
+        {
+            deadline.detach();
+        }
+    }
+}
+
+fn drop_quietly<F>(body: F) {
+    let _ = panic::catch_unwind(AssertUnwindSafe(move || drop(body)));
+}
+
+/// A new job on its way to a worker.
+pub(crate) struct Spawned<T> {
+    pub(crate) job: Job,
+    pub(crate) slot: NonNull<Slot<T>>,
+}
+
+/// Makes a job under `parent` and gives it to `pool`; `deadline` makes the timer that ends its time.
+///
+/// # Safety
+/// Everything that `body` and its value borrow outlives the end of `parent`, and so do the frames of
+/// `context`.
+pub(crate) unsafe fn spawn<F, T>(
+    parent: &Job,
+    options: JobOptions,
+    pool: &PoolRef,
+    context: RawContext,
+    deadline: impl FnOnce(&Job) -> Option<Timer>,
+    body: F,
+) -> Result<Spawned<T>, ParentEnded>
+where
+    F: FnOnce() -> Result<T, BoxError> + Send,
+    T: Send,
+{
+    let task = Task {
+        raw: RawTask::new(&Task::<F, T>::KIND, parent.as_ptr()),
+        slot: Slot(UnsafeCell::new(None)),
+        run: UnsafeCell::new(None),
+    };
+    let attached = match attach_beside(parent, options, task) {
+        Ok(attached) => attached,
+        Err((ended, _)) => {
+            drop_quietly(body);
+            return Err(ended);
+        }
+    };
+    let Attached {
+        job,
+        body: execution,
+        beside,
+    } = attached;
+    // SAFETY: only the address is made; alive by `job`.
+    let slot = unsafe { NonNull::new_unchecked(&raw mut (*beside.as_ptr()).slot) };
+    if job.is_cancelled() {
+        // Born cancelled: it never runs, so no worker needs to see it.
+        drop_quietly(body);
+        execution.end(BodyResult::Cancelled);
+        return Ok(Spawned { job, slot });
+    }
+    let deadline = deadline(&job);
+    // SAFETY: the task was not submitted yet, so nobody else looks into the cell.
+    unsafe {
+        *beside.as_ref().run.get() = Some(Run {
+            body,
+            execution,
+            job: job.clone(),
+            deadline,
+        });
+    }
+    // SAFETY: the task lies in its job's memory, which the execution inside keeps until it has run; it is
+    // submitted once; the run function is the one for its type. The context and what the body borrows are
+    // there until the parent ends, which is not before this job does.
+    unsafe { pool.submit_raw(beside.cast(), context) };
+    Ok(Spawned { job, slot })
+}

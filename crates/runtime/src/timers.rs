@@ -1,0 +1,164 @@
+//! Deadlines: one wheel and one thread for all of a runtime's, which sleeps until the next one, and for ever
+//! if there is none.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use jobtree_tree::{Cause, Job, TimerKey, Wheel};
+
+/// What happens when a time has come.
+pub(crate) enum Expiry {
+    /// The job is cancelled as timed out.
+    Cancel(Job),
+    /// Somebody is woken.
+    Wake(Waker),
+}
+
+impl Expiry {
+    fn happen(self) {
+        match self {
+            Expiry::Cancel(job) => {
+                job.cancel(Cause::Timeout.into());
+            }
+            Expiry::Wake(waker) => waker.wake(),
+        }
+    }
+}
+
+/// See the module's head.
+#[derive(Clone)]
+pub(crate) struct Timers {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    origin: Instant,
+    state: Mutex<State>,
+    /// The driver has to look again.
+    changed: Condvar,
+}
+
+struct State {
+    wheel: Wheel<Expiry>,
+    has_driver: bool,
+    is_closed: bool,
+    /// The tick at which the driver wakes by itself.
+    wakes_at: u64,
+}
+
+/// A tick is a millisecond.
+const TICK: Duration = Duration::from_millis(1);
+
+impl Timers {
+    pub(crate) fn new() -> Timers {
+        Timers {
+            shared: Arc::new(Shared {
+                origin: Instant::now(),
+                state: Mutex::new(State {
+                    wheel: Wheel::new(),
+                    has_driver: false,
+                    is_closed: false,
+                    wakes_at: u64::MAX,
+                }),
+                changed: Condvar::new(),
+            }),
+        }
+    }
+
+    /// Lets `expiry` happen at `deadline`, unless what is returned is dropped before.
+    pub(crate) fn add(&self, deadline: Instant, expiry: Expiry) -> Timer {
+        let since_origin = deadline.saturating_duration_since(self.shared.origin);
+        // Rounded up: never too early.
+        let ticks = since_origin.as_nanos().div_ceil(TICK.as_nanos());
+        let tick = u64::try_from(ticks).unwrap_or(u64::MAX);
+        let mut state = self.shared.lock();
+        let key = state.wheel.insert(tick, expiry);
+        if !state.has_driver && !state.is_closed {
+            state.has_driver = true;
+            let shared = Arc::clone(&self.shared);
+            thread::Builder::new()
+                .name("jobtree-timers".to_owned())
+                .spawn(move || shared.drive())
+                .expect("the system has room for the thread that keeps deadlines");
+        }
+        if tick < state.wakes_at {
+            self.shared.changed.notify_one();
+        }
+        drop(state);
+        Timer {
+            timers: self.clone(),
+            key: Some(key),
+        }
+    }
+
+    /// Ends the thread; what is left never happens.
+    pub(crate) fn close(&self) {
+        self.shared.lock().is_closed = true;
+        self.shared.changed.notify_one();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn drive(&self) {
+        let mut state = self.lock();
+        while !state.is_closed {
+            let now = (self.origin.elapsed().as_nanos() / TICK.as_nanos()) as u64;
+            let mut expired = Vec::new();
+            while let Some((_, expiry)) = state.wheel.pop_expired(now) {
+                expired.push(expiry);
+            }
+            if !expired.is_empty() {
+                // Not under the lock: what happens may set other timers.
+                drop(state);
+                expired.into_iter().for_each(Expiry::happen);
+                state = self.lock();
+                continue;
+            }
+            let next = state.wheel.next_deadline();
+            // A time that the clock cannot tell does not come.
+            let wake = next.and_then(|tick| self.origin.checked_add(Duration::from_millis(tick)));
+            state = match wake {
+                Some(wake) => {
+                    state.wakes_at = next.unwrap_or(u64::MAX);
+                    let left = wake.saturating_duration_since(Instant::now());
+                    let waited = self.changed.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => {
+                    state.wakes_at = u64::MAX;
+                    let waited = self.changed.wait(state);
+                    waited.unwrap_or_else(PoisonError::into_inner)
+                }
+            };
+        }
+    }
+}
+
+/// Something that will happen, unless this is dropped before.
+pub(crate) struct Timer {
+    timers: Timers,
+    key: Option<TimerKey>,
+}
+
+impl Timer {
+    /// Lets it happen even if nobody keeps this.
+    pub(crate) fn detach(mut self) {
+        self.key = None;
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        if let Some(key) = self.key {
+            let cancelled = self.timers.shared.lock().wheel.cancel(key);
+            // Not under the lock: it may be the last handle of a job.
+            drop(cancelled);
+        }
+    }
+}

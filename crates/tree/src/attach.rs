@@ -1,0 +1,68 @@
+//! A child gets its parent.
+//!
+//! Attaching happens under the parent's lock, and makes the parent end under its lock from then on. So
+//! either the child is there before the parent's end is decided, and the end waits for it, or it is
+//! refused. And either the child is there when a cancellation goes through the parent's children, or it
+//! sees under the lock that the parent is cancelling, and is born cancelled.
+
+use std::ptr::NonNull;
+
+use crate::cancel;
+use crate::error::JobId;
+use crate::monitor::{Counter, EventKind};
+use crate::node::Node;
+use crate::options::ParentEnded;
+use crate::step::{Step, left_out};
+use crate::sync::Ordering;
+use crate::word::Cause;
+
+/// Puts `child` among the children of `parent`.
+///
+/// # Safety
+/// `child` is alive, known to nobody else and in no list; it stays alive until its end was told to the
+/// parent.
+#[inline]
+pub(crate) unsafe fn link(
+    parent: &Node,
+    child: NonNull<Node>,
+    shielded: bool,
+) -> Result<(), ParentEnded> {
+    let mut locked = parent.lock();
+    let mut word = parent.word.load();
+    if !word.is_involved() && !left_out(Step::AttachInvolves) {
+        word = match parent.word.change(|word| word.adopt()) {
+            Ok(changed) => changed.after,
+            Err(_) => return Err(ParentEnded),
+        };
+    } else if word.is_ending() {
+        // Cannot change while the lock is held: an involved job ends under it.
+        return Err(ParentEnded);
+    }
+    let born_cancelled = word.is_cancelling_or_was() && !shielded && !left_out(Step::BornCancelled);
+    if born_cancelled {
+        // SAFETY: by contract.
+        let child = unsafe { child.as_ref() };
+        child
+            .origin
+            .store(cancel::origin_of(parent, word).as_u64(), Ordering::Relaxed);
+        let _ = child.word.change(|word| word.cancel(Cause::Parent));
+    }
+    // SAFETY: by contract.
+    unsafe { locked.link_child(child) };
+    drop(locked);
+    // SAFETY: by contract.
+    let child = unsafe { child.as_ref() };
+    // SAFETY: the tree lives as long as a job that has not told its parent of its end; `child` has not
+    // even begun.
+    let monitor = unsafe { &(*child.tree).monitor };
+    monitor.count(Counter::Created);
+    let (child, parent) = (JobId(child.id), JobId(parent.id));
+    monitor.event(
+        child,
+        EventKind::Create {
+            parent: Some(parent),
+        },
+    );
+    monitor.event(parent, EventKind::ChildAttach { child });
+    Ok(())
+}

@@ -1,0 +1,372 @@
+//! The right and duty to run a job, and what follows when its body has returned.
+//!
+//! The end of a job may be the end of its parent, and so on up to the root: a loop, not a recursion. It
+//! touches each job only as long as it may: until the parent knows of its end, the tree and all jobs
+//! above are alive; afterwards only what one holds a reference to.
+
+use std::any::Any;
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+
+use crate::cancel;
+use crate::error::{BoxError, Failure, JobError, JobId, Panic, TimedOut, holds_cancellation_from};
+use crate::job::{Job, release};
+use crate::monitor::{Counter, EventKind};
+use crate::node::Node;
+use crate::path::path_of;
+use crate::step::{Step, left_out};
+use crate::sync::model_has_failed;
+use crate::waiters::Wake;
+use crate::word::{BodyEnd, Cause, Phase, Word};
+
+/// How a body ended.
+#[non_exhaustive]
+pub enum BodyResult {
+    /// With a value, which lies where the runner keeps it.
+    Value,
+    /// With an error. If it holds the cancellation of this very job, the job is cancelled and has not failed.
+    Failed(BoxError),
+    /// With a panic, and where, if that is known.
+    Panicked {
+        /// What was caught.
+        payload: Box<dyn Any + Send>,
+        /// `file:line:column`.
+        location: Option<String>,
+    },
+    /// It saw that its job is cancelled, or was never begun.
+    Cancelled,
+}
+
+impl fmt::Debug for BodyResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BodyResult::Value => f.write_str("Value"),
+            BodyResult::Failed(error) => f.debug_tuple("Failed").field(error).finish(),
+            BodyResult::Panicked { .. } => f.write_str("Panicked"),
+            BodyResult::Cancelled => f.write_str("Cancelled"),
+        }
+    }
+}
+
+/// The right and duty to run a job. Dropped without an end, the job is cancelled as abandoned.
+pub struct Body {
+    node: NonNull<Node>,
+}
+
+// SAFETY: a reference to a node, which may be used from any thread.
+unsafe impl Send for Body {}
+// SAFETY: as above.
+unsafe impl Sync for Body {}
+
+impl Body {
+    /// # Safety
+    /// The caller gives away one reference to `node`, the one of its execution.
+    pub(crate) unsafe fn from_reference(node: NonNull<Node>) -> Body {
+        Body { node }
+    }
+
+    fn node(&self) -> &Node {
+        // SAFETY: the reference keeps it alive.
+        unsafe { self.node.as_ref() }
+    }
+
+    /// Begins the body; `false` if it must not run because the job was cancelled first.
+    #[inline]
+    #[must_use]
+    pub fn start(&self) -> bool {
+        let node = self.node();
+        if node.word.change(Word::start).is_err() {
+            return false;
+        }
+        // SAFETY: the job has not ended, so its tree is alive.
+        let monitor = unsafe { &(*node.tree).monitor };
+        let to = node.word.load_relaxed().state();
+        monitor.event(JobId(node.id), EventKind::State { to });
+        true
+    }
+
+    /// The body has returned. The job ends now, or when its last child does.
+    #[inline]
+    pub fn end(self, result: BodyResult) {
+        let body = ManuallyDrop::new(self);
+        // SAFETY: the execution's reference is given away, once.
+        unsafe { end_body(body.node, result) };
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        if model_has_failed() {
+            return;
+        }
+        // SAFETY: the body holds a reference.
+        let job = unsafe { Job::of_node(self.node) };
+        job.cancel(Cause::Abandoned.into());
+        // SAFETY: the execution's reference is given away, once: `end` forgets the body.
+        unsafe { end_body(self.node, BodyResult::Cancelled) };
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body")
+            .field("job", &self.node().id)
+            .finish()
+    }
+}
+
+/// # Safety
+/// The caller gives away the execution's reference to `node`.
+#[inline]
+unsafe fn end_body(node: NonNull<Node>, result: BodyResult) {
+    // SAFETY: alive by the reference that is given away.
+    let this = unsafe { node.as_ref() };
+    if matches!(result, BodyResult::Value) {
+        // A leaf that nobody but its body knows: one change, and the parent.
+        let ended = this.word.change(|word| {
+            let is_simple = !word.is_involved() && !word.drops_value();
+            is_simple.then(|| word.return_body(BodyEnd::Value).begin_end().end())
+        });
+        if let Ok(changed) = ended {
+            // SAFETY: ended here, and the reference is given away.
+            return unsafe { tell_parents(node, changed.after) };
+        }
+    }
+    // SAFETY: as by contract.
+    unsafe { end_body_slowly(node, result) }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn end_body_slowly(node: NonNull<Node>, result: BodyResult) {
+    // SAFETY: alive by the reference that is given away.
+    let this = unsafe { node.as_ref() };
+    let (end, error) = judge(this, result);
+    let mut to_broadcast = None;
+    let ends_now = {
+        let mut locked = this.lock();
+        if let Some(error) = error {
+            // Before the change that lets others read it.
+            locked.side().errors.record(error);
+        }
+        let returned = |word: Word| word.return_body(end).involve();
+        let changed = this.word.change(returned);
+        debug_assert!(changed.is_ok(), "a job ended before its body");
+        let ends_now = locked.active_children == 0 || left_out(Step::EndAwaitsChildren);
+        if ends_now {
+            this.word.change_always(Word::begin_end);
+        } else if end == BodyEnd::Failed && changed.is_ok_and(|c| !c.before.is_cancelling_or_was())
+        {
+            // The last child may end the job as soon as the lock is free: a reference for what follows.
+            // SAFETY: alive.
+            to_broadcast = Some(broadcast_with(unsafe { Job::of_node(node) }));
+        }
+        ends_now
+    };
+    if let Some(broadcast) = to_broadcast {
+        broadcast();
+    }
+    if ends_now {
+        // SAFETY: its end was decided here, and the reference is given away.
+        unsafe {
+            let word = become_terminal(node);
+            tell_parents(node, word);
+        }
+    }
+}
+
+/// What a body's result means for its job.
+fn judge(node: &Node, result: BodyResult) -> (BodyEnd, Option<JobError>) {
+    match result {
+        BodyResult::Value => (BodyEnd::Value, None),
+        BodyResult::Cancelled => (BodyEnd::Cancelled, None),
+        BodyResult::Failed(error) => {
+            let word = node.word.load();
+            if word.is_cancelling_or_was()
+                && holds_cancellation_from(&*error, cancel::origin_of(node, word))
+            {
+                return (BodyEnd::Cancelled, None);
+            }
+            let failure = Failure::new(error, path_of(node));
+            (BodyEnd::Failed, Some(JobError::Failed(failure)))
+        }
+        BodyResult::Panicked { payload, location } => {
+            let panic = Panic::new(payload, location, path_of(node));
+            (BodyEnd::Failed, Some(JobError::Panicked(panic)))
+        }
+    }
+}
+
+/// What to do, after the lock of `job` was given back, when it has begun to cancel because of a failure.
+fn broadcast_with(job: Job) -> impl FnOnce() {
+    // SAFETY: called under the lock of a job whose end is not decided, so its tree is alive; what is needed
+    // of it later is taken now.
+    let hook = unsafe { (*job.node().tree).cancelled_hook() };
+    move || {
+        cancel::broadcast(job);
+        if let Some(hook) = hook {
+            hook();
+        }
+    }
+}
+
+/// The end was decided: drops a value that nobody will take, and makes the end visible.
+///
+/// # Safety
+/// Called once, by the one who decided the end, which holds the execution's reference.
+unsafe fn become_terminal(node: NonNull<Node>) -> Word {
+    // SAFETY: alive by the execution's reference.
+    let this = unsafe { node.as_ref() };
+    if this.word.load().cause() == Some(Cause::Timeout) {
+        // Made while its path is still known, and before anybody can ask for it.
+        let timed_out = JobError::TimedOut(TimedOut::new(JobId(this.id), path_of(this)));
+        let mut locked = this.lock();
+        let side = locked.side();
+        side.ended_with = Some(side.errors.after(timed_out));
+    }
+    let mut discarded = false;
+    loop {
+        if !discarded && this.word.load().drops_value() {
+            // SAFETY: the body has returned, and nobody takes a value that is to be dropped.
+            unsafe { (this.kind.discard_value)(node) };
+            discarded = true;
+        }
+        let ended = this
+            .word
+            .change(|word| (discarded || !word.drops_value()).then(|| word.end()));
+        if let Ok(changed) = ended {
+            return changed.after;
+        }
+    }
+}
+
+/// `node` has just ended with `word`: tells who waits for it and its parent, which may end by that, and so
+/// on.
+///
+/// # Safety
+/// Called once for the end of `node`; the caller gives away the execution's reference.
+#[inline]
+unsafe fn tell_parents(mut node: NonNull<Node>, mut word: Word) {
+    loop {
+        // SAFETY: alive by the execution's reference, which is given back below.
+        let this = unsafe { node.as_ref() };
+        // SAFETY: the parent does not know of the end yet, so the tree is alive.
+        let monitor = unsafe { &(*this.tree).monitor };
+        let state = word.state();
+        monitor.count(match word.phase() {
+            Phase::Failed => Counter::Failed,
+            Phase::Cancelled => Counter::Cancelled,
+            Phase::TimedOut => Counter::TimedOut,
+            _ => Counter::Completed,
+        });
+        monitor.event(JobId(this.id), EventKind::Finalize { state });
+        let error = if word.is_involved() {
+            finish_involved(this, word)
+        } else {
+            None
+        };
+        let Some(parent) = this.parent else {
+            // SAFETY: the execution's reference.
+            return unsafe { release(node) };
+        };
+        // SAFETY: a child of this parent, and this is the one time that it tells its end.
+        let parent_ends = unsafe { child_ended(parent, this, error) };
+        // SAFETY: the execution's reference; from here on `this` may be gone.
+        unsafe { release(node) };
+        if !parent_ends {
+            return;
+        }
+        node = parent;
+        // SAFETY: its end was decided in `child_ended`, which makes its execution's reference ours.
+        word = unsafe { become_terminal(node) };
+    }
+}
+
+/// Wakes who waits for the job; returns what its parent has to know of its failure.
+#[cold]
+#[inline(never)]
+fn finish_involved(node: &Node, word: Word) -> Option<JobError> {
+    let error = match word.phase() {
+        Phase::TimedOut | Phase::Failed if !word.is_contained() => error_of(node),
+        _ => None,
+    };
+    wake_waiters(node);
+    error
+}
+
+/// Why a job that has ended failed or timed out.
+pub(crate) fn error_of(node: &Node) -> Option<JobError> {
+    let locked = node.lock();
+    let side = locked.side.as_ref()?;
+    side.ended_with.clone().or_else(|| side.errors.combined())
+}
+
+fn wake_waiters(node: &Node) {
+    loop {
+        let batch = node.lock().waiters.take_batch();
+        let mut was_last = false;
+        for wake in batch {
+            match wake {
+                Some(Wake::Task(waker)) => {
+                    // SAFETY: the parent does not know of the end yet, so the tree is alive.
+                    let monitor = unsafe { &(*node.tree).monitor };
+                    monitor.count(Counter::WaitersWoken);
+                    monitor.event(JobId(node.id), EventKind::WaitWake);
+                    waker.wake();
+                }
+                // Nobody waits for an end with a function.
+                Some(Wake::Call(_)) => {}
+                None => was_last = true,
+            }
+        }
+        if was_last {
+            return;
+        }
+    }
+}
+
+/// A child has ended; `true` if the parent ends by that, and with it the right to end it comes
+/// to the caller.
+///
+/// # Safety
+/// `child` is in the list of the parent, and this is the only call for it.
+#[inline]
+unsafe fn child_ended(
+    parent_pointer: NonNull<Node>,
+    child: &Node,
+    error: Option<JobError>,
+) -> bool {
+    // SAFETY: a parent does not end, and so is not freed, before its children have told it.
+    let parent = unsafe { parent_pointer.as_ref() };
+    let mut to_broadcast = None;
+    let ends = {
+        let mut locked = parent.lock();
+        // SAFETY: by contract.
+        unsafe { locked.unlink_child(child) };
+        if let Some(error) = error
+            && !parent.word.load().is_supervisor()
+        {
+            // Before the change that lets others read it.
+            locked.side().errors.record(error);
+            let changed = parent.word.change_always(Word::child_failed);
+            let somebody_to_tell = locked.active_children > 0 || !changed.before.body_returned();
+            if somebody_to_tell && !changed.before.is_cancelling_or_was() {
+                // Others may end the parent as soon as the lock is free: a reference for what follows.
+                // SAFETY: alive, since its lock is held and a child was active just now.
+                to_broadcast = Some(broadcast_with(unsafe { Job::of_node(parent_pointer) }));
+            }
+        }
+        let word = parent.word.load();
+        let ends =
+            locked.active_children == 0 && (word.body_returned() || left_out(Step::EndAwaitsBody));
+        if ends {
+            parent.word.change_always(Word::begin_end);
+        }
+        ends
+    };
+    if let Some(broadcast) = to_broadcast {
+        broadcast();
+    }
+    ends
+}

@@ -1,0 +1,432 @@
+//! How a job ends when it does not end with a value, told so that a person can act on it.
+//!
+//! All of these are cheap to clone: a failure is told to the job's own handle and to every job above it.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::word::Cause;
+
+/// What a body returns when it fails: any error. `?` turns every error type into it.
+pub type BoxError = Box<dyn Error + Send + Sync + 'static>;
+
+/// What comes of a job.
+pub type Outcome<T> = Result<T, JobError>;
+
+/// Names a job for as long as the program runs; ids are never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct JobId(pub(crate) u64);
+
+impl JobId {
+    /// The id as a number.
+    pub fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}", self.0)
+    }
+}
+
+/// Why a job did not end with a value.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum JobError {
+    /// Its body, or a child's, returned an error.
+    Failed(Failure),
+    /// Its body, or a child's, panicked.
+    Panicked(Panic),
+    /// Its time was over.
+    TimedOut(TimedOut),
+    /// It was cancelled.
+    Cancelled(Cancelled),
+}
+
+/// An error that a body returned.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    error: Arc<BoxError>,
+    path: Arc<str>,
+    later: Later,
+}
+
+/// A panic that a body ended with.
+#[derive(Clone)]
+pub struct Panic {
+    caught: Arc<Caught>,
+    path: Arc<str>,
+    later: Later,
+}
+
+struct Caught {
+    message: String,
+    location: Option<String>,
+    /// Taken by whoever lets the panic go on first.
+    payload: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+/// A deadline that came.
+#[derive(Clone, Debug)]
+pub struct TimedOut {
+    job: JobId,
+    path: Arc<str>,
+    later: Later,
+}
+
+/// A cancellation, as the cancelled job sees it.
+///
+/// It names the job at which the cancellation was asked for. That is how a body that returns it through `?` is told
+/// from one that failed: an error that holds this job's own cancellation is no failure of the job.
+#[derive(Clone, Debug)]
+pub struct Cancelled {
+    pub(crate) job: JobId,
+    pub(crate) origin: JobId,
+    pub(crate) reason: CancelReason,
+}
+
+/// Why somebody cancelled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CancelReason {
+    cause: Cause,
+    message: Option<Cow<'static, str>>,
+}
+
+/// Errors that came after the first one: the first few, and how many there were.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Later {
+    kept: Option<Arc<[JobError]>>,
+    count: usize,
+}
+
+impl CancelReason {
+    pub(crate) fn new(cause: Cause, message: Option<Cow<'static, str>>) -> CancelReason {
+        CancelReason { cause, message }
+    }
+
+    /// The kind of reason.
+    pub fn cause(&self) -> Cause {
+        self.cause
+    }
+
+    /// What the one who cancelled said, if anything.
+    pub fn message(&self) -> Option<&str> {
+        self.message.as_deref()
+    }
+
+    pub(crate) fn into_message(self) -> Option<Cow<'static, str>> {
+        self.message
+    }
+}
+
+impl From<&'static str> for CancelReason {
+    fn from(message: &'static str) -> CancelReason {
+        CancelReason::new(Cause::Explicit, Some(Cow::Borrowed(message)))
+    }
+}
+
+impl From<String> for CancelReason {
+    fn from(message: String) -> CancelReason {
+        CancelReason::new(Cause::Explicit, Some(Cow::Owned(message)))
+    }
+}
+
+impl From<Cause> for CancelReason {
+    fn from(cause: Cause) -> CancelReason {
+        CancelReason::new(cause, None)
+    }
+}
+
+impl fmt::Display for CancelReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cause = match self.cause {
+            Cause::Explicit => "cancelled",
+            Cause::Timeout => "its time was over",
+            Cause::Parent => "a job above was cancelled",
+            Cause::Failure => "a job beside or below it failed",
+            Cause::Shutdown => "the runtime ends",
+            Cause::Abandoned => "nobody waits for it any more",
+        };
+        match &self.message {
+            Some(message) => f.write_str(message),
+            None => f.write_str(cause),
+        }
+    }
+}
+
+impl Cancelled {
+    /// The job that was cancelled.
+    pub fn job(&self) -> JobId {
+        self.job
+    }
+
+    /// The job at which the cancellation was asked for: this one, or one above it.
+    pub fn origin(&self) -> JobId {
+        self.origin
+    }
+
+    /// Why.
+    pub fn reason(&self) -> &CancelReason {
+        &self.reason
+    }
+}
+
+impl fmt::Display for Cancelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "job {} was cancelled: {}", self.job, self.reason)
+    }
+}
+
+impl Error for Cancelled {}
+
+impl Failure {
+    pub(crate) fn new(error: BoxError, path: Arc<str>) -> Failure {
+        Failure {
+            error: Arc::new(error),
+            path,
+            later: Later::default(),
+        }
+    }
+
+    /// The error.
+    pub fn error(&self) -> &(dyn Error + Send + Sync + 'static) {
+        &**self.error
+    }
+
+    /// The labels from the root to the job that failed, with slashes between them.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+}
+
+impl Panic {
+    /// A caught panic of the job at `path`; its location if the one who caught it knows it.
+    pub(crate) fn new(
+        payload: Box<dyn Any + Send>,
+        location: Option<String>,
+        path: Arc<str>,
+    ) -> Panic {
+        let message = match payload.downcast_ref::<&'static str>() {
+            Some(message) => (*message).to_owned(),
+            None => match payload.downcast_ref::<String>() {
+                Some(message) => message.clone(),
+                None => "a value that is no text".to_owned(),
+            },
+        };
+        Panic {
+            caught: Arc::new(Caught {
+                message,
+                location,
+                payload: Mutex::new(Some(payload)),
+            }),
+            path,
+            later: Later::default(),
+        }
+    }
+
+    /// What the panic said.
+    pub fn message(&self) -> &str {
+        &self.caught.message
+    }
+
+    /// The place in the source where it happened, if it is known.
+    pub fn location(&self) -> Option<&str> {
+        self.caught.location.as_deref()
+    }
+
+    /// The labels from the root to the job that panicked.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Lets the panic go on here. The payload goes to whoever asks first; others get the message.
+    pub fn resume(&self) -> ! {
+        let payload = self
+            .caught
+            .payload
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        std::panic::resume_unwind(payload.unwrap_or_else(|| Box::new(self.message().to_owned())))
+    }
+}
+
+impl fmt::Debug for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Panic")
+            .field("message", &self.message())
+            .field("location", &self.location())
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TimedOut {
+    pub(crate) fn new(job: JobId, path: Arc<str>) -> TimedOut {
+        TimedOut {
+            job,
+            path,
+            later: Later::default(),
+        }
+    }
+
+    /// The job whose deadline it was.
+    pub fn job(&self) -> JobId {
+        self.job
+    }
+
+    /// The labels from the root to the job whose deadline it was.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+}
+
+impl JobError {
+    fn later_errors(&self) -> Option<&Later> {
+        match self {
+            JobError::Failed(failure) => Some(&failure.later),
+            JobError::Panicked(panic) => Some(&panic.later),
+            JobError::TimedOut(timed_out) => Some(&timed_out.later),
+            JobError::Cancelled(_) => None,
+        }
+    }
+
+    /// The same error with what came after it.
+    pub(crate) fn with_later(mut self, kept: &[JobError], count: usize) -> JobError {
+        if count > 0 {
+            let later = Later {
+                kept: Some(kept.into()),
+                count,
+            };
+            match &mut self {
+                JobError::Failed(failure) => failure.later = later,
+                JobError::Panicked(panic) => panic.later = later,
+                JobError::TimedOut(timed_out) => timed_out.later = later,
+                JobError::Cancelled(_) => {}
+            }
+        }
+        self
+    }
+
+    /// Further errors of the job and its children, in the order in which they came. Only the first few are kept; see
+    /// [`JobError::more`].
+    pub fn secondary(&self) -> &[JobError] {
+        self.later_errors()
+            .and_then(|later| later.kept.as_deref())
+            .unwrap_or_default()
+    }
+
+    /// How many errors came after this one, kept or not.
+    pub fn more(&self) -> usize {
+        self.later_errors().map_or(0, |later| later.count)
+    }
+
+    /// The labels from the root to the job where it happened; of a cancellation nothing is known.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            JobError::Failed(failure) => Some(failure.path()),
+            JobError::Panicked(panic) => Some(panic.path()),
+            JobError::TimedOut(timed_out) => Some(timed_out.path()),
+            JobError::Cancelled(_) => None,
+        }
+    }
+
+    /// Whether it is a cancellation.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, JobError::Cancelled(_))
+    }
+
+    /// Whether it is a deadline that came.
+    pub fn is_timed_out(&self) -> bool {
+        matches!(self, JobError::TimedOut(_))
+    }
+
+    /// Several lines for a person: what happened where, because of what, and what else.
+    ///
+    /// ```
+    /// use jobtree_tree::{BodyResult, JobOptions, Tree};
+    ///
+    /// let tree = Tree::new();
+    /// let options = JobOptions::new().label("download").started();
+    /// let (job, body) = tree.root().attach(options)?;
+    /// body.end(BodyResult::Failed("no route to host".into()));
+    /// let report = job.error().unwrap().report().to_string();
+    /// assert_eq!(report, "root/download failed: no route to host");
+    /// # Ok::<(), jobtree_tree::ParentEnded>(())
+    /// ```
+    pub fn report(&self) -> impl fmt::Display {
+        Report(self)
+    }
+}
+
+impl fmt::Display for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JobError::Failed(failure) => write!(f, "{} failed: {}", failure.path, failure.error),
+            JobError::Panicked(panic) => {
+                write!(f, "{} panicked: {}", panic.path, panic.message())?;
+                match panic.location() {
+                    Some(location) => write!(f, " (at {location})"),
+                    None => Ok(()),
+                }
+            }
+            JobError::TimedOut(timed_out) => write!(f, "{} ran out of time", timed_out.path),
+            JobError::Cancelled(cancelled) => cancelled.fmt(f),
+        }
+    }
+}
+
+impl Error for JobError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            JobError::Failed(failure) => Some(&**failure.error),
+            JobError::Cancelled(cancelled) => Some(cancelled),
+            JobError::Panicked(_) | JobError::TimedOut(_) => None,
+        }
+    }
+}
+
+struct Report<'a>(&'a JobError);
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        // The error itself is part of the first line; what lies behind it gets a line each.
+        let mut source = match self.0 {
+            JobError::Failed(failure) => failure.error().source(),
+            _ => None,
+        };
+        while let Some(error) = source {
+            write!(f, "\n  because: {error}")?;
+            source = error.source();
+        }
+        for error in self.0.secondary() {
+            write!(f, "\n  then: {error}")?;
+        }
+        match self.0.more() - self.0.secondary().len() {
+            0 => Ok(()),
+            1 => write!(f, "\n  and 1 more error"),
+            more => write!(f, "\n  and {more} more errors"),
+        }
+    }
+}
+
+/// Whether `error` or what lies behind it is the cancellation that was asked for at `origin`.
+pub(crate) fn holds_cancellation_from(error: &(dyn Error + 'static), origin: JobId) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let cancelled = match error.downcast_ref::<JobError>() {
+            Some(JobError::Cancelled(cancelled)) => Some(cancelled),
+            _ => error.downcast_ref::<Cancelled>(),
+        };
+        if cancelled.is_some_and(|cancelled| cancelled.origin == origin) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}

@@ -1,0 +1,313 @@
+//! A job as everybody but its body sees it: a handle that keeps it alive, asks it and cancels it.
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::body::{Body, error_of};
+use crate::cancel;
+use crate::cell::attach_beside;
+use crate::clock;
+use crate::error::{CancelReason, Cancelled, JobError, JobId};
+use crate::locals::JobLocal;
+use crate::node::Node;
+use crate::options::{JobOptions, ParentEnded};
+use crate::path;
+use crate::sync::{Ordering, model_has_failed};
+use crate::wait::{CancelCallback, CancelRequested, Ended};
+use crate::waiting::WaitingFor;
+use crate::word::{Cause, JobState, Phase, Word};
+
+/// A handle to a job. Clones are handles to the same job; dropping one changes nothing.
+pub struct Job {
+    node: NonNull<Node>,
+}
+
+// SAFETY: a reference to a node, which may be used from any thread.
+unsafe impl Send for Job {}
+// SAFETY: as above.
+unsafe impl Sync for Job {}
+
+impl Job {
+    /// # Safety
+    /// The caller gives away one reference to `node`.
+    pub(crate) unsafe fn from_reference(node: NonNull<Node>) -> Job {
+        Job { node }
+    }
+
+    /// A handle more.
+    ///
+    /// # Safety
+    /// `node` is alive, and the pointer one that its allocation gave.
+    pub(crate) unsafe fn of_node(node: NonNull<Node>) -> Job {
+        // SAFETY: alive by contract.
+        unsafe { node.as_ref() }.word.add_reference();
+        Job { node }
+    }
+
+    #[inline]
+    pub(crate) fn pointer(&self) -> NonNull<Node> {
+        self.node
+    }
+
+    /// A handle to the job at `address`, which [`Job::as_ptr`] gave.
+    ///
+    /// # Safety
+    /// The job is alive: somebody holds a handle or its body during the call.
+    pub unsafe fn from_ptr(address: *const ()) -> Option<Job> {
+        let node = NonNull::new(address.cast::<Node>().cast_mut())?;
+        // SAFETY: alive by contract, and from `as_ptr`.
+        Some(unsafe { Job::of_node(node) })
+    }
+
+    /// The job's address, for runners that carry it along.
+    #[inline]
+    pub fn as_ptr(&self) -> *const () {
+        self.node.as_ptr().cast_const().cast()
+    }
+
+    #[inline]
+    pub(crate) fn node(&self) -> &Node {
+        // SAFETY: the reference keeps it alive.
+        unsafe { self.node.as_ref() }
+    }
+
+    /// Makes a job under this one.
+    ///
+    /// Under a job that is cancelling it is born cancelled, and must not run.
+    ///
+    /// # Errors
+    /// If this job has ended.
+    #[inline]
+    pub fn attach(&self, options: JobOptions) -> Result<(Job, Body), ParentEnded> {
+        match attach_beside(self, options, ()) {
+            Ok(attached) => Ok((attached.job, attached.body)),
+            Err((ended, ())) => Err(ended),
+        }
+    }
+
+    /// Its name for as long as the program runs.
+    pub fn id(&self) -> JobId {
+        JobId(self.node().id)
+    }
+
+    /// Where it is in its life.
+    pub fn state(&self) -> JobState {
+        self.node().word.load().state()
+    }
+
+    /// Whether it has ended; what its body has written is then visible.
+    #[inline]
+    pub fn is_ended(&self) -> bool {
+        self.node().word.load().is_terminal()
+    }
+
+    /// Whether it was asked to end.
+    #[inline]
+    pub fn is_cancelled(&self) -> bool {
+        self.node().word.load().is_cancelling_or_was()
+    }
+
+    /// Asks it, and everything below it, to end; `false` if it was asked before or has ended.
+    ///
+    /// The first reason stays the reason.
+    ///
+    /// ```
+    /// use jobtree_tree::{JobOptions, JobState, Tree};
+    ///
+    /// let tree = Tree::new();
+    /// let (parent, _body) = tree.root().attach(JobOptions::new())?;
+    /// let (child, _child_body) = parent.attach(JobOptions::new())?;
+    /// assert!(parent.cancel("nobody needs it any more".into()));
+    /// assert_eq!(child.state(), JobState::Cancelling);
+    /// let cancelled = child.cancellation().unwrap();
+    /// assert_eq!(cancelled.reason().message(), Some("nobody needs it any more"));
+    /// # Ok::<(), jobtree_tree::ParentEnded>(())
+    /// ```
+    pub fn cancel(&self, reason: CancelReason) -> bool {
+        cancel::cancel(self, reason)
+    }
+
+    /// Its cancellation as an error, if it was asked to end: what a body returns through `?`.
+    pub fn cancellation(&self) -> Option<Cancelled> {
+        cancel::cancellation(self)
+    }
+
+    pub(crate) fn cancel_reason_or_none(&self) -> CancelReason {
+        match self.cancellation() {
+            Some(cancelled) => cancelled.reason,
+            None => Cause::Parent.into(),
+        }
+    }
+
+    /// Why it did not end with a value; `None` if it did, or has not ended.
+    pub fn error(&self) -> Option<JobError> {
+        match self.node().word.load().phase() {
+            Phase::Failed | Phase::TimedOut => error_of(self.node()),
+            Phase::Cancelled => self.cancellation().map(JobError::Cancelled),
+            Phase::Pending | Phase::Active | Phase::Cancelling | Phase::Completed => None,
+        }
+    }
+
+    /// The job above it; `None` for a root, and when the job has ended.
+    pub fn parent(&self) -> Option<Job> {
+        let node = self.node();
+        let _locked = node.lock();
+        // From here on the end would have to be decided under the lock; if it was not yet, the parent is
+        // alive as long as we hold it.
+        let word = node.word.change(Word::involve).ok()?.after;
+        if word.is_ending() {
+            return None;
+        }
+        // SAFETY: alive, see above.
+        node.parent.map(|parent| unsafe { Job::of_node(parent) })
+    }
+
+    /// What reports and dumps call it.
+    pub fn label(&self) -> String {
+        path::label_of(self.node())
+    }
+
+    /// The labels from the root to this job, with slashes between them. Of a job that has ended only its own is
+    /// known.
+    pub fn path(&self) -> String {
+        let mut labels = vec![self.label()];
+        let mut above = self.parent();
+        while let Some(job) = above {
+            labels.push(job.label());
+            above = job.parent();
+        }
+        labels.reverse();
+        path::join(&labels)
+    }
+
+    /// How long ago it was made, to the nearest few milliseconds.
+    pub fn age(&self) -> Duration {
+        clock::since(self.node().created)
+    }
+
+    /// The nearest deadline: its own, or one of a job above it.
+    pub fn deadline(&self) -> Option<Instant> {
+        let own = |job: &Job| {
+            job.node()
+                .lock()
+                .side
+                .as_ref()
+                .and_then(|side| side.deadline)
+        };
+        let mut nearest = own(self);
+        let mut above = self.parent();
+        while let Some(job) = above {
+            nearest = match (nearest, own(&job)) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+            above = job.parent();
+        }
+        nearest
+    }
+
+    /// The value under `key` that it inherits or was made with.
+    pub fn local<T: Send + Sync + 'static>(&self, key: &'static JobLocal<T>) -> Option<Arc<T>> {
+        self.node().locals.get(key)
+    }
+
+    /// A future that is ready when the job has ended. Any number may wait; giving up costs as much as
+    /// waiting.
+    pub fn ended(&self) -> Ended {
+        Ended::new(self.clone())
+    }
+
+    /// A future that is ready when the job is asked to end.
+    pub fn cancel_requested(&self) -> CancelRequested {
+        CancelRequested::new(self.clone())
+    }
+
+    /// Calls `callback` when the job is asked to end: at once, if it was already. On whatever thread asks; so it
+    /// should be short, and must not wait.
+    ///
+    /// Dropping what is returned takes the callback back, unless it is being called at that moment.
+    pub fn on_cancel(
+        &self,
+        callback: impl FnOnce(&CancelReason) + Send + 'static,
+    ) -> CancelCallback {
+        CancelCallback::new(self.clone(), Box::new(callback))
+    }
+
+    /// What its body waits for, if it said so.
+    pub fn waiting_for(&self) -> Option<WaitingFor> {
+        WaitingFor::decode(self.node().waiting.load(Ordering::Relaxed))
+    }
+
+    /// For runners: the body waits for something, or not any more. Returns what it was before.
+    pub fn set_waiting_for(&self, waiting: Option<WaitingFor>) -> Option<WaitingFor> {
+        let node = self.node();
+        let before = node.waiting.load(Ordering::Relaxed);
+        node.waiting
+            .store(WaitingFor::encode(waiting), Ordering::Relaxed);
+        WaitingFor::decode(before)
+    }
+
+    /// The jobs directly below it that have not ended.
+    pub fn children(&self) -> Vec<Job> {
+        let mut children = Vec::new();
+        let locked = self.node().lock();
+        // SAFETY: a child in the list is alive.
+        locked.for_each_child(|child| children.push(unsafe { Job::of_node(child) }));
+        drop(locked);
+        // Ids grow on each thread, and mostly over all.
+        children.sort_by_key(Job::id);
+        children
+    }
+}
+
+/// Gives back a reference to `node`, and frees it with the last one.
+///
+/// # Safety
+/// The caller gives away one reference.
+#[inline]
+pub(crate) unsafe fn release(node: NonNull<Node>) {
+    // SAFETY: alive by the reference that is given away.
+    let this = unsafe { node.as_ref() };
+    if this.word.drop_reference() {
+        // SAFETY: the last reference. A job with references has a body or has ended; after the end, the
+        // value was discarded, or taken or dropped by the handle that wanted it.
+        unsafe { (this.kind.free)(node) };
+    }
+}
+
+impl Clone for Job {
+    fn clone(&self) -> Job {
+        // SAFETY: alive by our own reference.
+        unsafe { Job::of_node(self.node) }
+    }
+}
+
+impl Drop for Job {
+    #[inline]
+    fn drop(&mut self) {
+        if model_has_failed() {
+            return;
+        }
+        // SAFETY: our own reference, once.
+        unsafe { release(self.node) };
+    }
+}
+
+impl PartialEq for Job {
+    fn eq(&self, other: &Job) -> bool {
+        self.node == other.node
+    }
+}
+
+impl Eq for Job {}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job")
+            .field("id", &self.node().id)
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,100 @@
+//! What a job inherits from the jobs above it beside cancellation: values under typed keys, such as a
+//! trace id.
+//!
+//! The values of a job are a list that begins with its own and goes on with its parent's. Nothing is ever
+//! changed in it, so children share it.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::job::Job;
+
+/// A key under which jobs inherit a value of type `T`. Its address is its identity: make it a `static`.
+///
+/// The value is set where a job is made ([`JobOptions::local`](crate::JobOptions::local)), and is there for it and all
+/// jobs below it.
+pub struct JobLocal<T: 'static> {
+    /// Not zero-sized, so that two keys never have the same address.
+    _identity: u8,
+    _value: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: Send + Sync + 'static> JobLocal<T> {
+    /// A new key.
+    pub const fn new() -> JobLocal<T> {
+        JobLocal {
+            _identity: 0,
+            _value: std::marker::PhantomData,
+        }
+    }
+
+    /// The value that the current job inherits or was made with.
+    pub fn get(&'static self) -> Option<Arc<T>> {
+        Job::current()?.local(self)
+    }
+
+    fn identity(&'static self) -> usize {
+        (&raw const self._identity).addr()
+    }
+}
+
+impl<T: Send + Sync + 'static> Default for JobLocal<T> {
+    fn default() -> JobLocal<T> {
+        JobLocal::new()
+    }
+}
+
+impl<T> std::fmt::Debug for JobLocal<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JobLocal").finish_non_exhaustive()
+    }
+}
+
+/// The values of one job.
+#[derive(Clone, Default)]
+pub(crate) struct Locals(Option<Arc<Entry>>);
+
+struct Entry {
+    key: usize,
+    value: Arc<dyn Any + Send + Sync>,
+    outer: Locals,
+}
+
+impl Locals {
+    /// These values and one more, which hides an older one of the same key.
+    pub(crate) fn with<T: Send + Sync + 'static>(
+        &self,
+        key: &'static JobLocal<T>,
+        value: T,
+    ) -> Locals {
+        Locals(Some(Arc::new(Entry {
+            key: key.identity(),
+            value: Arc::new(value),
+            outer: self.clone(),
+        })))
+    }
+
+    pub(crate) fn get<T: Send + Sync + 'static>(
+        &self,
+        key: &'static JobLocal<T>,
+    ) -> Option<Arc<T>> {
+        let mut entry = self.0.as_ref();
+        while let Some(current) = entry {
+            if current.key == key.identity() {
+                return Arc::clone(&current.value).downcast().ok();
+            }
+            entry = current.outer.0.as_ref();
+        }
+        None
+    }
+}
+
+impl Drop for Locals {
+    fn drop(&mut self) {
+        // One after the other: a long list must not be freed by as deep a recursion.
+        let mut next = self.0.take();
+        while let Some(mut entry) = next.and_then(Arc::into_inner) {
+            next = entry.outer.0.take();
+        }
+    }
+}

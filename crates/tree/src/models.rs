@@ -1,0 +1,210 @@
+//! Loom models of the tree's protocol: every interleaving of a few threads, within a bound on
+//! interruptions.
+//!
+//! Each model must hold, and must fail when any of the steps that it names is left out: a model that
+//! passes without them looks at nothing.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+
+use crate::body::{Body, BodyResult};
+use crate::job::Job;
+use crate::options::JobOptions;
+use crate::step::{Step, leave_out};
+use crate::tree::Tree;
+use crate::word::JobState;
+
+/// Models share what is left out, so they run one after the other.
+static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+/// Checks that `model` holds, and that it does not without each of `steps`.
+fn check(preemptions: usize, steps: &[Step], model: fn()) {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
+    let explore = || {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(preemptions);
+        builder.max_branches = 20_000;
+        builder.check(model);
+    };
+    explore();
+    for step in steps {
+        leave_out(Some(*step));
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(|_| {}));
+        let result = panic::catch_unwind(AssertUnwindSafe(explore));
+        panic::set_hook(hook);
+        leave_out(None);
+        assert!(
+            result.is_err(),
+            "the model does not notice that {step:?} is missing"
+        );
+    }
+}
+
+fn child(parent: &Job) -> (Job, Body) {
+    parent
+        .attach(JobOptions::new().started())
+        .expect("the parent has not ended")
+}
+
+#[test]
+fn loom_complete_against_cancel_against_attach() {
+    check(
+        2,
+        &[Step::AttachInvolves, Step::BornCancelled, Step::Broadcast],
+        || {
+            let tree = Tree::new();
+            let (job, body) = child(tree.root());
+            let canceller = {
+                let job = job.clone();
+                thread::spawn(move || job.cancel("stop".into()))
+            };
+            let attacher = {
+                let job = job.clone();
+                thread::spawn(move || match job.attach(JobOptions::new()) {
+                    Ok((child, child_body)) => {
+                        assert!(!job.is_ended(), "a job ended before its child");
+                        // Level-triggered: once the parent's cancellation is seen, so is the child's,
+                        // as soon as the one who cancels has returned.
+                        Some((child, child_body))
+                    }
+                    Err(_) => {
+                        assert!(
+                            job.state() != JobState::Active,
+                            "refused by a job that runs"
+                        );
+                        None
+                    }
+                })
+            };
+            body.end(BodyResult::Value);
+            let cancelled = canceller.join().expect("no panic");
+            if let Some((child, child_body)) = attacher.join().expect("no panic") {
+                assert!(!job.is_ended(), "a job ended before its child");
+                assert_eq!(child.is_cancelled(), cancelled, "the child was not told");
+                assert_eq!(child_body.start(), !cancelled);
+                child_body.end(BodyResult::Value);
+            }
+            let expected = if cancelled {
+                JobState::Cancelled
+            } else {
+                JobState::Completed
+            };
+            assert_eq!(job.state(), expected);
+        },
+    );
+}
+
+#[test]
+fn loom_last_child_against_body_return() {
+    check(
+        2,
+        &[Step::Lock, Step::EndAwaitsBody, Step::EndAwaitsChildren],
+        || {
+            let tree = Tree::new();
+            let (job, body) = child(tree.root());
+            let (last, last_body) = child(&job);
+            let ender = {
+                let job = job.clone();
+                thread::spawn(move || {
+                    assert!(!job.is_ended(), "a job ended before its child");
+                    last_body.end(BodyResult::Failed("no".into()));
+                })
+            };
+            assert!(!job.is_ended(), "a job ended before its body");
+            body.end(BodyResult::Value);
+            ender.join().expect("no panic");
+            assert_eq!(
+                job.state(),
+                JobState::Failed,
+                "nobody ended the job, or too early"
+            );
+            assert!(last.is_ended());
+            assert_eq!(tree.counters().failed, 2, "each job ends once");
+        },
+    );
+}
+
+/// Counts, and wakes the thread that waits, if it sleeps.
+struct Parked {
+    thread: Option<thread::Thread>,
+    rings: AtomicUsize,
+}
+
+impl Wake for Parked {
+    fn wake(self: Arc<Self>) {
+        self.rings.fetch_add(1, Ordering::AcqRel);
+        if let Some(thread) = &self.thread {
+            thread.unpark();
+        }
+    }
+}
+
+/// A waiter whose entry is known to the job; `None` if it has ended.
+fn wait(
+    job: &Job,
+    thread: Option<thread::Thread>,
+) -> (Arc<Parked>, Option<Pin<Box<crate::wait::Ended>>>) {
+    let parked = Arc::new(Parked {
+        thread,
+        rings: AtomicUsize::new(0),
+    });
+    let mut ended = Box::pin(job.ended());
+    let waker = Waker::from(parked.clone());
+    match ended.as_mut().poll(&mut Context::from_waker(&waker)) {
+        Poll::Ready(()) => (parked, None),
+        Poll::Pending => (parked, Some(ended)),
+    }
+}
+
+#[test]
+fn loom_waiter_against_completion() {
+    // Without the step the waiter sleeps for ever, which loom reports as a deadlock.
+    check(2, &[Step::WaiterInvolves, Step::Lock], || {
+        let tree = Tree::new();
+        let (job, body) = child(tree.root());
+        let worker = thread::spawn(move || body.end(BodyResult::Value));
+        let (parked, entry) = wait(&job, Some(thread::current()));
+        if entry.is_some() {
+            while parked.rings.load(Ordering::Acquire) == 0 {
+                thread::park();
+            }
+        }
+        assert_eq!(job.state(), JobState::Completed);
+        worker.join().expect("no panic");
+        let counters = tree.counters();
+        assert_eq!(counters.waiters_woken, counters.waiters_registered);
+    });
+}
+
+#[test]
+fn loom_cancel_against_waiter_removal() {
+    check(2, &[Step::RemovalLooks, Step::Lock], || {
+        let tree = Tree::new();
+        let (job, body) = child(tree.root());
+        let (stays, entry) = wait(&job, None);
+        let (stays_too, entry_too) = wait(&job, None);
+        let (goes, going) = wait(&job, None);
+        let ender = {
+            let job = job.clone();
+            thread::spawn(move || {
+                job.cancel("stop".into());
+                body.end(BodyResult::Cancelled);
+            })
+        };
+        drop(going);
+        // The entry is gone: whoever wakes must not touch it any more, and must not have lost the others.
+        ender.join().expect("no panic");
+        drop((entry, entry_too));
+        for stays in [stays, stays_too] {
+            assert_eq!(stays.rings.load(Ordering::Acquire), 1, "woken once");
+        }
+        assert!(goes.rings.load(Ordering::Acquire) <= 1);
+        assert_eq!(job.state(), JobState::Cancelled);
+    });
+}

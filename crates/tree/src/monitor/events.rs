@@ -1,0 +1,230 @@
+//! What happens to jobs, one by one, for whoever wants to see it: the newest in a ring, and with the
+//! feature `tracing` each of them there.
+//!
+//! Mostly nobody wants to, so the question whether somebody does is one load; the rest may be slow.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::error::JobId;
+use crate::word::{Cause, JobState};
+
+/// Something that happened to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Event {
+    /// Its place among all events that this tree has recorded, from 0; a gap means that some were lost.
+    pub sequence: u64,
+    /// The job that it happened to.
+    pub job: JobId,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// What can happen to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// It was made.
+    Create {
+        /// The job under which it was made; none for a root.
+        parent: Option<JobId>,
+    },
+    /// It went into another state that is not an end.
+    State {
+        /// The new state.
+        to: JobState,
+    },
+    /// It was asked to end.
+    CancelRequest {
+        /// Why.
+        cause: Cause,
+    },
+    /// It ended.
+    Finalize {
+        /// How.
+        state: JobState,
+    },
+    /// It got a child.
+    ChildAttach {
+        /// The child.
+        child: JobId,
+    },
+    /// Somebody began to wait for it.
+    WaitRegister,
+    /// Somebody who waited for it was woken.
+    WaitWake,
+}
+
+impl EventKind {
+    /// The name under which logs show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            EventKind::Create { .. } => "JOB_CREATE",
+            EventKind::State { .. } => "JOB_STATE",
+            EventKind::CancelRequest { .. } => "JOB_CANCEL_REQ",
+            EventKind::Finalize { .. } => "JOB_FINALIZE",
+            EventKind::ChildAttach { .. } => "JOB_CHILD_ATTACH",
+            EventKind::WaitRegister => "JOB_WAIT_REGISTER",
+            EventKind::WaitWake => "JOB_WAIT_WAKE",
+        }
+    }
+}
+
+/// Events as they were recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Recorded {
+    /// The newest ones, in the order in which they were recorded. Of what one thread did, that is the order
+    /// in which it happened; what several threads did at the same time may be told in any order.
+    pub events: Vec<Event>,
+    /// How many there were before them that found no room.
+    pub lost: u64,
+}
+
+/// Keeps the newest events while somebody wants them.
+pub(super) struct Recorder {
+    /// Whether the ring's capacity is more than 0, to be asked without its lock.
+    records: AtomicBool,
+    ring: Mutex<Ring>,
+}
+
+struct Ring {
+    events: VecDeque<Event>,
+    capacity: usize,
+    next_sequence: u64,
+    lost: u64,
+}
+
+impl Ring {
+    fn shrink_to(&mut self, len: usize) {
+        let excess = self.events.len().saturating_sub(len);
+        self.events.drain(..excess);
+        self.lost += excess as u64;
+    }
+}
+
+impl Recorder {
+    pub(super) fn new() -> Recorder {
+        Recorder {
+            records: AtomicBool::new(false),
+            ring: Mutex::new(Ring {
+                events: VecDeque::new(),
+                capacity: 0,
+                next_sequence: 0,
+                lost: 0,
+            }),
+        }
+    }
+
+    fn ring(&self) -> MutexGuard<'_, Ring> {
+        // Whoever panicked in there ran out of memory at worst, and left the ring whole.
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    pub(super) fn record(&self, job: JobId, kind: EventKind) {
+        // Relaxed: an event at the same time as the beginning of recording may be in or out. One that
+        // follows it is in: what makes it follow makes the load see it.
+        if self.records.load(Ordering::Relaxed) {
+            self.push(job, kind);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn push(&self, job: JobId, kind: EventKind) {
+        let mut ring = self.ring();
+        if ring.capacity == 0 {
+            // Recording ended between the question and the lock.
+            return;
+        }
+        let sequence = ring.next_sequence;
+        ring.next_sequence += 1;
+        let room = ring.capacity - 1;
+        ring.shrink_to(room);
+        ring.events.push_back(Event {
+            sequence,
+            job,
+            kind,
+        });
+    }
+
+    /// 0 ends recording; the events so far can still be taken.
+    pub(super) fn set_capacity(&self, capacity: usize) {
+        let mut ring = self.ring();
+        ring.capacity = capacity;
+        if capacity > 0 {
+            ring.shrink_to(capacity);
+        }
+        // Under the lock, so that of two calls at once both take the same one as the last.
+        self.records.store(capacity > 0, Ordering::Relaxed);
+    }
+
+    pub(super) fn take(&self) -> Recorded {
+        let mut ring = self.ring();
+        Recorded {
+            events: std::mem::take(&mut ring.events).into(),
+            lost: std::mem::take(&mut ring.lost),
+        }
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+#[inline(always)]
+pub(crate) fn trace(_: JobId, _: EventKind) {}
+
+/// Sends the event to `tracing`, if anything there listens that closely.
+#[cfg(feature = "tracing")]
+#[inline]
+pub(crate) fn trace(job: JobId, kind: EventKind) {
+    use tracing::Level;
+    use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
+
+    if Level::TRACE <= STATIC_MAX_LEVEL && Level::TRACE <= LevelFilter::current() {
+        emit(job, kind);
+    }
+}
+
+#[cfg(feature = "tracing")]
+#[cold]
+#[inline(never)]
+fn emit(job: JobId, kind: EventKind) {
+    // The details differ in names, and `tracing` wants the names of fields when it compiles.
+    macro_rules! emit {
+        ($($details:tt)*) => {
+            tracing::trace!(
+                target: "jobtree",
+                event = kind.name(),
+                job = job.as_u64(),
+                $($details)*
+            )
+        };
+    }
+    match kind {
+        EventKind::Create { parent } => emit!(parent = parent.map(JobId::as_u64)),
+        EventKind::State { to } => emit!(to = to.name()),
+        EventKind::CancelRequest { cause } => emit!(cause = ?cause),
+        EventKind::Finalize { state } => emit!(state = state.name()),
+        EventKind::ChildAttach { child } => emit!(child = child.as_u64()),
+        EventKind::WaitRegister | EventKind::WaitWake => emit!(),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_that_comes_to_the_ring_after_the_end_of_recording_is_left_out() {
+        let recorder = Recorder::new();
+        recorder.set_capacity(2);
+        recorder.push(JobId(1), EventKind::WaitWake);
+        recorder.set_capacity(0);
+        // As by a thread that had asked before.
+        recorder.push(JobId(2), EventKind::WaitWake);
+        let Recorded { events, lost } = recorder.take();
+        assert_eq!((events.len(), events[0].job, lost), (1, JobId(1), 0));
+    }
+}

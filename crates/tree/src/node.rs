@@ -1,0 +1,238 @@
+//! A job in memory: what it consists of, who may touch which part, and how long it lives.
+//!
+//! # Who may touch what
+//!
+//! * `word`: anybody, through the transitions of [`word`](crate::word).
+//! * `guarded`: whoever holds `lock`. No lock is taken while another one is held, except a child's word,
+//!   which is not a lock.
+//! * `links`: whoever holds the *parent's* lock.
+//! * `parent`, `tree`, `kind`, `id`, `created`, `locals`: written once, before anybody else knows the job.
+//! * `origin`: whoever makes the job cancel because of a job above, before that, under the parent's lock.
+//! * `waiting`: the thread that runs the body; anybody may look.
+//!
+//! # How long it lives
+//!
+//! Pointers to a job are never made from a reference to it, but copied from the one that its allocation
+//! gave: whoever drops the last reference frees the whole cell through it.
+//!
+//! A job is freed with its last reference. Each handle is one, and its execution is one, which is given
+//! back when the job has ended and its parent knows. A parent cannot end before its children, so a child
+//! that has not ended may use `parent` without a reference; one that has, may not.
+
+use std::ptr::NonNull;
+
+use crate::locals::Locals;
+use crate::side::Side;
+use crate::sync::{AtomicU64, SpinLock, UnsafeCell};
+use crate::tree::TreeShared;
+use crate::waiters::WaitList;
+use crate::word::{AtomicWord, Beginning, Word};
+
+/// What all jobs of one type have in common.
+pub(crate) struct Kind {
+    /// Frees the memory that the job lies in, and drops what else is in it.
+    ///
+    /// # Safety
+    /// Nobody else has a reference, and the value was discarded or taken.
+    pub(crate) free: unsafe fn(NonNull<Node>),
+    /// Drops the value that the body left, if it left one.
+    ///
+    /// # Safety
+    /// The body has returned, and nobody else looks at the value.
+    pub(crate) discard_value: unsafe fn(NonNull<Node>),
+}
+
+/// What the parent's lock guards of its children.
+pub(crate) struct Links {
+    pub(crate) previous: Option<NonNull<Node>>,
+    pub(crate) next: Option<NonNull<Node>>,
+}
+
+/// What a job's own lock guards.
+pub(crate) struct Guarded {
+    pub(crate) first_child: Option<NonNull<Node>>,
+    pub(crate) active_children: u32,
+    /// Who waits for the end.
+    pub(crate) waiters: WaitList,
+    /// Who waits for cancellation.
+    pub(crate) cancel_waiters: WaitList,
+    pub(crate) side: Option<Box<Side>>,
+}
+
+/// See the module's head.
+pub(crate) struct Node {
+    pub(crate) word: AtomicWord,
+    lock: SpinLock,
+    pub(crate) created: u32,
+    guarded: UnsafeCell<Guarded>,
+    pub(crate) parent: Option<NonNull<Node>>,
+    links: UnsafeCell<Links>,
+    pub(crate) kind: &'static Kind,
+    pub(crate) tree: *const TreeShared,
+    pub(crate) id: u64,
+    pub(crate) locals: Locals,
+    /// The id of the job at which the cancellation began that reached this one from above.
+    pub(crate) origin: AtomicU64,
+    /// What the body waits for; see [`waiting`](crate::waiting).
+    pub(crate) waiting: AtomicU64,
+}
+
+// A job is two cache lines and nothing more: programs have millions of them.
+#[cfg(all(target_pointer_width = "64", not(loom)))]
+const _: () = assert!(size_of::<Node>() <= 128);
+
+// SAFETY: see "Who may touch what": every field is atomic, written before sharing, or behind a lock. What
+// the side block holds is `Send`.
+unsafe impl Send for Node {}
+// SAFETY: as above.
+unsafe impl Sync for Node {}
+
+/// What a new job is made of.
+pub(crate) struct Origin {
+    pub(crate) beginning: Beginning,
+    pub(crate) parent: Option<NonNull<Node>>,
+    pub(crate) tree: *const TreeShared,
+    pub(crate) id: u64,
+    pub(crate) created: u32,
+    pub(crate) locals: Locals,
+    pub(crate) side: Option<Box<Side>>,
+}
+
+impl Node {
+    #[inline]
+    pub(crate) fn new(origin: Origin, kind: &'static Kind) -> Node {
+        Node {
+            word: AtomicWord::new(Word::new(origin.beginning)),
+            lock: SpinLock::new(),
+            created: origin.created,
+            guarded: UnsafeCell::new(Guarded {
+                first_child: None,
+                active_children: 0,
+                waiters: WaitList::new(),
+                cancel_waiters: WaitList::new(),
+                side: origin.side,
+            }),
+            parent: origin.parent,
+            links: UnsafeCell::new(Links {
+                previous: None,
+                next: None,
+            }),
+            kind,
+            tree: origin.tree,
+            id: origin.id,
+            locals: origin.locals,
+            origin: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes the job's lock.
+    #[inline]
+    pub(crate) fn lock(&self) -> Locked<'_> {
+        self.lock.acquire();
+        Locked {
+            node: self,
+            // Asked for now: under loom this is where the access is looked at.
+            guarded: self.guarded.get(),
+        }
+    }
+
+    /// The links among the parent's children.
+    ///
+    /// # Safety
+    /// The caller holds the parent's lock, and uses the reference only as long.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "the parent's lock makes it unique")]
+    pub(crate) unsafe fn links(&self) -> &mut Links {
+        // SAFETY: the parent's lock is held, and every other access is made under it.
+        unsafe { &mut *self.links.get() }
+    }
+}
+
+/// A job whose lock is held.
+pub(crate) struct Locked<'a> {
+    pub(crate) node: &'a Node,
+    guarded: *mut Guarded,
+}
+
+impl std::ops::Deref for Locked<'_> {
+    type Target = Guarded;
+
+    #[inline]
+    fn deref(&self) -> &Guarded {
+        // SAFETY: the lock is held, so nobody else has a reference.
+        unsafe { &*self.guarded }
+    }
+}
+
+impl std::ops::DerefMut for Locked<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Guarded {
+        // SAFETY: the lock is held, so nobody else has a reference; `self` is borrowed uniquely.
+        unsafe { &mut *self.guarded }
+    }
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.node.lock.release();
+    }
+}
+
+impl Locked<'_> {
+    /// Adds a child at the head of the list.
+    ///
+    /// # Safety
+    /// `child` is alive, in no list, and stays alive until [`Locked::unlink_child`].
+    #[inline]
+    pub(crate) unsafe fn link_child(&mut self, child: NonNull<Node>) {
+        let first = self.first_child;
+        // SAFETY: this lock is the one that guards the links of all children of this job; those in the
+        // list are alive.
+        unsafe {
+            child.as_ref().links().next = first;
+            if let Some(first) = first {
+                first.as_ref().links().previous = Some(child);
+            }
+        }
+        self.first_child = Some(child);
+        self.active_children += 1;
+    }
+
+    /// Takes a child out of the list.
+    ///
+    /// # Safety
+    /// `child` is in this job's list.
+    #[inline]
+    pub(crate) unsafe fn unlink_child(&mut self, child: &Node) {
+        // SAFETY: as in `link_child`; the neighbours are in the list, so alive.
+        unsafe {
+            let Links { previous, next } = *child.links();
+            match previous {
+                Some(previous) => previous.as_ref().links().next = next,
+                None => self.first_child = next,
+            }
+            if let Some(next) = next {
+                next.as_ref().links().previous = previous;
+            }
+        }
+        self.active_children -= 1;
+    }
+
+    /// The side block, made if there is none.
+    pub(crate) fn side(&mut self) -> &mut Side {
+        self.side.get_or_insert_default()
+    }
+
+    /// Calls `visit` with each active child, which is alive. `visit` must take no lock.
+    pub(crate) fn for_each_child(&self, mut visit: impl FnMut(NonNull<Node>)) {
+        let mut next = self.first_child;
+        while let Some(child) = next {
+            visit(child);
+            // SAFETY: a child is in the list only while it is alive, and the lock keeps it there; it is the
+            // lock that guards these links.
+            next = unsafe { child.as_ref().links().next };
+        }
+    }
+}

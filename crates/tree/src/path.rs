@@ -1,0 +1,58 @@
+//! Where a job is in its tree, for people: the labels from the root down.
+
+use std::sync::Arc;
+
+use crate::node::Node;
+
+/// Labels shown at most; of a deeper path the middle is left out.
+const MOST_LABELS: usize = 24;
+
+/// The path of a job whose parent does not know of its end.
+pub(crate) fn path_of(node: &Node) -> Arc<str> {
+    let mut labels = Vec::new();
+    let mut next = Some(node);
+    while let Some(node) = next {
+        labels.push(label_of(node));
+        // SAFETY: a job is alive until all its children have told it of their ends, and so on upwards.
+        next = node.parent.map(|parent| unsafe { parent.as_ref() });
+    }
+    labels.reverse();
+    join(&labels).into()
+}
+
+/// What to call a job: its label, or its id.
+pub(crate) fn label_of(node: &Node) -> String {
+    let locked = node.lock();
+    match locked.side.as_ref().and_then(|side| side.label.as_deref()) {
+        Some(label) => label.to_owned(),
+        None => format!("#{}", node.id),
+    }
+}
+
+/// A path of labels, the root's first.
+pub(crate) fn join(labels: &[String]) -> String {
+    if labels.len() <= MOST_LABELS {
+        return labels.join("/");
+    }
+    let half = MOST_LABELS / 2;
+    let left_out = labels.len() - 2 * half;
+    format!(
+        "{}/({left_out} jobs)/{}",
+        labels[..half].join("/"),
+        labels[labels.len() - half..].join("/")
+    )
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deep_path_keeps_its_ends() {
+        let labels: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
+        let path = join(&labels);
+        assert!(path.starts_with("0/1/") && path.ends_with("/998/999"));
+        assert!(path.contains("(976 jobs)"), "{path}");
+        assert_eq!(join(&labels[..2]), "0/1");
+    }
+}

@@ -1,0 +1,61 @@
+//! What a runner needs beside the public interface: memory next to a job, and the word that forks look at.
+//!
+//! This is no public interface; it changes with what `jobtree-runtime` needs.
+
+use std::any::Any;
+use std::sync::OnceLock;
+
+pub use crate::cell::{Attached, Beside, attach_beside};
+use crate::job::Job;
+use crate::sync::AtomicU64;
+pub use crate::word::STOP;
+
+/// The word in which [`STOP`] is set when the job is asked to end.
+pub fn stop_word(job: &Job) -> &AtomicU64 {
+    job.node().word.as_atomic()
+}
+
+/// Nobody will take the value of `job` any more; `true` if the caller has to drop it, because the job has
+/// ended with one. Otherwise it is dropped when the job ends.
+#[must_use]
+pub fn lose_interest(job: &Job) -> bool {
+    let changed = job.node().word.change_always(|word| word.lose_interest());
+    changed.before.is_terminal() && !changed.before.drops_value()
+}
+
+/// Calls `use_it` with what the runner attached to the tree of `job`; `None` if there is nothing, or the job has
+/// ended.
+pub fn with_extension<T: Any, R>(job: &Job, use_it: impl FnOnce(&T) -> R) -> Option<R> {
+    let node = job.node();
+    // Under the lock an involved job cannot end, so its tree is alive.
+    let _locked = node.lock();
+    let word = node.word.change(crate::word::Word::involve).ok()?.after;
+    if word.is_ending() {
+        return None;
+    }
+    // SAFETY: alive, see above.
+    let extension = unsafe { (*node.tree).extension() }?;
+    extension.downcast_ref().map(use_it)
+}
+
+static CURRENT: OnceLock<fn() -> *const ()> = OnceLock::new();
+
+/// Tells [`Job::current`] how to find the address of the job that the calling code runs in; null is none. The first
+/// one stays.
+///
+/// # Safety
+/// What it returns is null or a job ([`Job::as_ptr`]) that stays alive while the calling code runs.
+pub unsafe fn set_current_source(source: fn() -> *const ()) {
+    let _ = CURRENT.set(source);
+}
+
+impl Job {
+    /// The job that the calling code runs in; `None` outside of any.
+    ///
+    /// It is known to forks, loops and the tasks of scopes that belong to the job, on whatever thread they run.
+    pub fn current() -> Option<Job> {
+        let source = CURRENT.get()?;
+        // SAFETY: by the contract of `set_current_source`.
+        unsafe { Job::from_ptr(source()) }
+    }
+}

@@ -1,0 +1,92 @@
+//! What most jobs never need, in a block of its own that is made when the first of it comes.
+
+use std::borrow::Cow;
+use std::time::Instant;
+
+use crate::error::JobError;
+
+/// Errors kept beside the first one; of more only the number is known. A server that fails for months
+/// must not fill the memory with it.
+const MOST_LATER_ERRORS: usize = 8;
+
+/// See the module's head. Guarded by the job's lock.
+#[derive(Default)]
+pub(crate) struct Side {
+    pub(crate) label: Option<Cow<'static, str>>,
+    /// What the one who cancelled said; written before the job begins to cancel.
+    pub(crate) cancel_message: Option<Cow<'static, str>>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) errors: Errors,
+    /// The error of a job that timed out, made when it ended.
+    pub(crate) ended_with: Option<JobError>,
+}
+
+/// What failed: the first error, some more, and how many.
+#[derive(Default)]
+pub(crate) struct Errors {
+    first: Option<JobError>,
+    later: Vec<JobError>,
+    later_count: usize,
+}
+
+impl Errors {
+    pub(crate) fn record(&mut self, error: JobError) {
+        if self.first.is_none() {
+            self.first = Some(error);
+            return;
+        }
+        self.later_count += 1;
+        if self.later.len() < MOST_LATER_ERRORS {
+            self.later.push(error);
+        }
+    }
+
+    /// The first error with what came after it.
+    pub(crate) fn combined(&self) -> Option<JobError> {
+        let first = self.first.clone()?;
+        Some(first.with_later(&self.later, self.later_count))
+    }
+
+    /// `head` with all errors attached as what came after it.
+    pub(crate) fn after(&self, head: JobError) -> JobError {
+        let Some(first) = &self.first else {
+            return head;
+        };
+        let kept: Vec<JobError> = std::iter::once(first)
+            .chain(&self.later)
+            .take(MOST_LATER_ERRORS)
+            .cloned()
+            .collect();
+        head.with_later(&kept, self.later_count + 1)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::error::Failure;
+
+    fn error(number: usize) -> JobError {
+        JobError::Failed(Failure::new(number.to_string().into(), "root".into()))
+    }
+
+    #[test]
+    fn the_first_error_leads_and_later_ones_are_bounded() {
+        let mut errors = Errors::default();
+        assert!(errors.combined().is_none());
+        for number in 0..100 {
+            errors.record(error(number));
+        }
+        let combined = errors.combined().unwrap();
+        assert_eq!(combined.to_string(), "root failed: 0");
+        assert_eq!(combined.secondary().len(), MOST_LATER_ERRORS);
+        assert_eq!(combined.more(), 99);
+        assert!(
+            combined
+                .report()
+                .to_string()
+                .ends_with("and 91 more errors")
+        );
+        assert_eq!(errors.after(error(1000)).more(), 100);
+    }
+}

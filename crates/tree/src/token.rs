@@ -1,0 +1,183 @@
+//! Cancellation without a job: something to hand to code that wants to be stopped but is no job itself.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use crate::body::{Body, BodyResult};
+use crate::error::{CancelReason, Cancelled};
+use crate::job::Job;
+use crate::options::JobOptions;
+use crate::tree::Tree;
+use crate::wait::{CancelCallback, CancelRequested};
+use crate::word::Cause;
+
+/// Says whether something should stop. Clones are the same token.
+///
+/// ```
+/// use jobtree_tree::CancelToken;
+///
+/// let program = CancelToken::new();
+/// let request = program.child();
+/// let both = CancelToken::any_of([&request, &CancelToken::new()]);
+/// program.cancel("the user closed the window".into());
+/// assert!(request.is_cancelled() && both.is_cancelled());
+/// assert_eq!(request.reason().unwrap().message(), Some("the user closed the window"));
+/// ```
+#[derive(Clone)]
+pub struct CancelToken(Arc<Inner>);
+
+struct Inner {
+    job: Job,
+    /// Of a token that is nobody's job: it ends with the token.
+    body: Option<Body>,
+    /// What the tokens that it follows call.
+    _follows: Vec<CancelCallback>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(body) = self.body.take() {
+            body.end(BodyResult::Value);
+        }
+    }
+}
+
+/// Tokens that are nobody's jobs hang on a tree of their own.
+fn nobodys_tree() -> &'static Tree {
+    static TREE: OnceLock<Tree> = OnceLock::new();
+    TREE.get_or_init(Tree::new)
+}
+
+impl CancelToken {
+    /// A token that only its own `cancel` cancels.
+    pub fn new() -> CancelToken {
+        CancelToken::following(&[])
+    }
+
+    /// The token of a job: cancelled with it.
+    pub fn of_job(job: &Job) -> CancelToken {
+        CancelToken(Arc::new(Inner {
+            job: job.clone(),
+            body: None,
+            _follows: Vec::new(),
+        }))
+    }
+
+    /// A token that is cancelled with this one, and can be cancelled alone.
+    pub fn child(&self) -> CancelToken {
+        CancelToken::following(&[self])
+    }
+
+    /// A token that is cancelled as soon as one of `tokens` is, and can be cancelled alone.
+    pub fn any_of<'a>(tokens: impl IntoIterator<Item = &'a CancelToken>) -> CancelToken {
+        let tokens: Vec<&CancelToken> = tokens.into_iter().collect();
+        CancelToken::following(&tokens)
+    }
+
+    fn following(tokens: &[&CancelToken]) -> CancelToken {
+        let options = JobOptions::new().contained().started();
+        let (job, body) = match nobodys_tree().root().attach(options) {
+            Ok(attached) => attached,
+            Err(ended) => unreachable!("this tree is never closed, but {ended}"),
+        };
+        let follows = tokens
+            .iter()
+            .map(|token| {
+                let job = job.clone();
+                token.0.job.on_cancel(move |reason| {
+                    job.cancel(reason.clone());
+                })
+            })
+            .collect();
+        CancelToken(Arc::new(Inner {
+            job,
+            body: Some(body),
+            _follows: follows,
+        }))
+    }
+
+    /// Cancels it and what follows it; `false` if it was cancelled before. The token of a job cancels the job.
+    pub fn cancel(&self, reason: CancelReason) -> bool {
+        self.0.job.cancel(reason)
+    }
+
+    /// Whether it was cancelled.
+    #[inline]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.job.is_cancelled()
+    }
+
+    /// Why it was cancelled, if it was.
+    pub fn reason(&self) -> Option<CancelReason> {
+        self.0
+            .job
+            .cancellation()
+            .map(|cancelled| cancelled.reason().clone())
+    }
+
+    /// Its cancellation as an error.
+    ///
+    /// # Errors
+    /// If it was cancelled.
+    pub fn check(&self) -> Result<(), Cancelled> {
+        match self.is_cancelled().then(|| self.0.job.cancellation()) {
+            Some(Some(cancelled)) => Err(cancelled),
+            _ => Ok(()),
+        }
+    }
+
+    /// A future that is ready when it is cancelled.
+    pub fn cancelled(&self) -> CancelRequested {
+        self.0.job.cancel_requested()
+    }
+
+    /// Calls `callback` when it is cancelled; see [`Job::on_cancel`].
+    pub fn on_cancel(
+        &self,
+        callback: impl FnOnce(&CancelReason) + Send + 'static,
+    ) -> CancelCallback {
+        self.0.job.on_cancel(callback)
+    }
+
+    /// Cancels it when what is returned is dropped: for code that may end by an early return, an error or a panic.
+    pub fn drop_guard(self) -> DropGuard {
+        DropGuard(Some(self))
+    }
+}
+
+impl Default for CancelToken {
+    fn default() -> CancelToken {
+        CancelToken::new()
+    }
+}
+
+impl fmt::Debug for CancelToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelToken")
+            .field("is_cancelled", &self.is_cancelled())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Cancels a token when it is dropped; see [`CancelToken::drop_guard`].
+#[derive(Debug)]
+#[must_use = "dropping it cancels the token"]
+pub struct DropGuard(Option<CancelToken>);
+
+impl DropGuard {
+    /// Gives the token back, and cancels nothing.
+    pub fn disarm(mut self) -> CancelToken {
+        match self.0.take() {
+            Some(token) => token,
+            None => unreachable!("the token is there until the guard is gone"),
+        }
+    }
+}
+
+impl Drop for DropGuard {
+    fn drop(&mut self) {
+        if let Some(token) = self.0.take() {
+            token.cancel(Cause::Abandoned.into());
+        }
+    }
+}

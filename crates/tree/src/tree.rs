@@ -1,0 +1,199 @@
+//! A tree of jobs: its root, and what all of its jobs share.
+
+use std::any::Any;
+use std::borrow::Cow;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::{Arc, OnceLock};
+
+use crate::body::{Body, BodyResult};
+use crate::clock;
+use crate::error::CancelReason;
+use crate::job::Job;
+use crate::locals::Locals;
+use crate::monitor::{Counters, Monitor, Recorded, next_id};
+use crate::node::{Kind, Node, Origin};
+use crate::side::Side;
+use crate::sync::model_has_failed;
+use crate::word::{Beginning, Cause};
+
+/// What all jobs of a tree share. It lives until the root is freed, and may be used by any job that has
+/// not told its parent of its end.
+pub(crate) struct TreeShared {
+    pub(crate) monitor: Monitor,
+    hooks: Hooks,
+    extension: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+/// What the layer that runs the jobs wants to be told.
+#[derive(Clone, Default)]
+pub struct Hooks {
+    /// Called after jobs were cancelled: their bodies may be in the middle of forks and loops that look for it only
+    /// when they are told to.
+    pub cancelled: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hooks").finish_non_exhaustive()
+    }
+}
+
+impl TreeShared {
+    /// What to call after a cancellation, if anything.
+    pub(crate) fn cancelled_hook(&self) -> Option<Arc<dyn Fn() + Send + Sync>> {
+        self.hooks.cancelled.clone()
+    }
+
+    pub(crate) fn extension(&self) -> Option<&(dyn Any + Send + Sync)> {
+        self.extension.get().map(|extension| &**extension)
+    }
+}
+
+/// A root, with what its tree shares.
+#[repr(C)]
+struct RootCell {
+    node: Node,
+    shared: Arc<TreeShared>,
+}
+
+const ROOT: Kind = Kind {
+    free: free_root,
+    discard_value: |_| {},
+};
+
+unsafe fn free_root(node: NonNull<Node>) {
+    // SAFETY: made by `Box::into_raw` of this type in `Tree::with_hooks`; nobody else has a reference.
+    drop(unsafe { Box::from_raw(node.cast::<RootCell>().as_ptr()) });
+}
+
+/// A tree of jobs. Dropping it cancels what is left, and ends the root when that has ended.
+///
+/// ```
+/// use jobtree_tree::{BodyResult, JobOptions, JobState, Tree};
+///
+/// let tree = Tree::new();
+/// let (job, body) = tree.root().attach(JobOptions::new().label("index"))?;
+/// assert!(body.start());
+/// body.end(BodyResult::Value);
+/// assert_eq!(job.state(), JobState::Completed);
+/// # Ok::<(), jobtree_tree::ParentEnded>(())
+/// ```
+pub struct Tree {
+    root: Job,
+    body: Option<Body>,
+    shared: Arc<TreeShared>,
+}
+
+impl Tree {
+    /// A tree that has only a root, which is a supervisor: what fails below it fails alone.
+    pub fn new() -> Tree {
+        Tree::with_hooks(Hooks::default())
+    }
+
+    /// A tree whose runner is told of what `hooks` name.
+    pub fn with_hooks(hooks: Hooks) -> Tree {
+        let shared = Arc::new(TreeShared {
+            monitor: Monitor::new(),
+            hooks,
+            extension: OnceLock::new(),
+        });
+        let side = Side {
+            label: Some(Cow::Borrowed("root")),
+            ..Side::default()
+        };
+        let node = Node::new(
+            Origin {
+                beginning: Beginning {
+                    supervisor: true,
+                    started: true,
+                    unwanted: true,
+                    ..Beginning::default()
+                },
+                parent: None,
+                tree: Arc::as_ptr(&shared),
+                id: next_id(),
+                created: clock::coarse_millis(),
+                locals: Locals::default(),
+                side: Some(Box::new(side)),
+            },
+            &ROOT,
+        );
+        let cell = Box::into_raw(Box::new(RootCell {
+            node,
+            shared: Arc::clone(&shared),
+        }));
+        // SAFETY: never null; a new node has two references, one for each of these.
+        let (root, body) = unsafe {
+            let node = NonNull::new_unchecked(cell).cast::<Node>();
+            (Job::from_reference(node), Body::from_reference(node))
+        };
+        Tree {
+            root,
+            body: Some(body),
+            shared,
+        }
+    }
+
+    /// The job above all others.
+    pub fn root(&self) -> &Job {
+        &self.root
+    }
+
+    /// What happened so far, counted.
+    pub fn counters(&self) -> Counters {
+        self.shared.monitor.counters()
+    }
+
+    /// Keeps the newest `capacity` events from now on; 0 stops it.
+    pub fn record_events(&self, capacity: usize) {
+        self.shared.monitor.record_events(capacity);
+    }
+
+    /// The events kept since the last call.
+    pub fn take_events(&self) -> Recorded {
+        self.shared.monitor.take_events()
+    }
+
+    /// Attaches something of the runner's to the tree, to be found from each of its jobs; once.
+    ///
+    /// # Errors
+    /// If it was done before: the value comes back.
+    pub fn set_extension<T: Any + Send + Sync>(&self, extension: T) -> Result<(), Box<dyn Any>> {
+        self.shared
+            .extension
+            .set(Box::new(extension))
+            .map_err(|extension| extension as Box<dyn Any>)
+    }
+
+    /// Cancels everything, and lets the root end as soon as everything else has.
+    pub fn close(&mut self) {
+        self.root.cancel(CancelReason::from(Cause::Shutdown));
+        if let Some(body) = self.body.take() {
+            body.end(BodyResult::Cancelled);
+        }
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        if model_has_failed() {
+            return;
+        }
+        self.close();
+    }
+}
+
+impl Default for Tree {
+    fn default() -> Tree {
+        Tree::new()
+    }
+}
+
+impl fmt::Debug for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tree")
+            .field("root", &self.root)
+            .finish_non_exhaustive()
+    }
+}

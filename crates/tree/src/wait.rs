@@ -1,0 +1,195 @@
+//! Waiting for a job's end or for its cancellation: as a future, or with a function to call.
+//!
+//! Threads wait with these, too, by a waker that lets them go on; so there is one way to wait.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::error::{CancelReason, JobId};
+use crate::job::Job;
+use crate::monitor::{Counter, EventKind, trace};
+use crate::node::Guarded;
+use crate::step::{Step, left_out};
+use crate::sync::model_has_failed;
+use crate::waiters::{WaitList, WaitNode, Wake};
+use crate::word::Word;
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    End,
+    Cancellation,
+}
+
+impl What {
+    fn has_come(self, word: Word) -> bool {
+        match self {
+            What::End => word.is_terminal(),
+            What::Cancellation => word.is_cancelling_or_was(),
+        }
+    }
+
+    fn list(self, guarded: &mut Guarded) -> &mut WaitList {
+        match self {
+            What::End => &mut guarded.waiters,
+            What::Cancellation => &mut guarded.cancel_waiters,
+        }
+    }
+}
+
+/// An entry in one of a job's lists, taken out when this is dropped.
+struct Registration {
+    job: Job,
+    what: What,
+    waiter: WaitNode,
+    may_be_linked: bool,
+}
+
+impl Registration {
+    fn new(job: Job, what: What) -> Registration {
+        Registration {
+            job,
+            what,
+            waiter: WaitNode::new(),
+            may_be_linked: false,
+        }
+    }
+
+    fn has_come(&self) -> bool {
+        self.what.has_come(self.job.node().word.load())
+    }
+
+    /// Enters or renews the entry; `wake` comes back if there is nothing to wait for: it has come, or,
+    /// for a cancellation, never will.
+    fn enter(self: Pin<&mut Self>, wake: Wake) -> Result<(), Wake> {
+        // SAFETY: nothing is moved out of the place.
+        let this = unsafe { self.get_unchecked_mut() };
+        let node = this.job.node();
+        let mut locked = node.lock();
+        // Under the lock: whoever makes it come takes the list under it afterwards.
+        let word = if left_out(Step::WaiterInvolves) {
+            Ok(node.word.load())
+        } else {
+            node.word.change(Word::involve).map(|changed| changed.after)
+        };
+        match word {
+            Ok(word) if !this.what.has_come(word) => {}
+            Ok(_) | Err(_) => return Err(wake),
+        }
+        this.may_be_linked = true;
+        // SAFETY: the entry is pinned, in no other list, and taken out before it goes (`drop`).
+        let is_new = unsafe { this.what.list(&mut locked).enter(&this.waiter, wake) };
+        if is_new && this.what == What::End {
+            // SAFETY: the job cannot have told its parent of its end: that is not yet visible, and an
+            // involved job takes its lock before it does. So the tree is alive.
+            let monitor = unsafe { &(*node.tree).monitor };
+            monitor.count(Counter::WaitersRegistered);
+            monitor.record(JobId(node.id), EventKind::WaitRegister);
+            drop(locked);
+            trace(JobId(node.id), EventKind::WaitRegister);
+        }
+        Ok(())
+    }
+
+    fn poll(mut self: Pin<&mut Self>, context: &Context<'_>) -> Poll<()> {
+        if self.has_come() {
+            return Poll::Ready(());
+        }
+        match self.as_mut().enter(Wake::Task(context.waker().clone())) {
+            Ok(()) => Poll::Pending,
+            // A job that ended uncancelled will never be cancelled.
+            Err(_) if self.has_come() => Poll::Ready(()),
+            Err(_) => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        if self.may_be_linked && !model_has_failed() {
+            let mut locked = self.job.node().lock();
+            // SAFETY: the entry is in this list or in none.
+            unsafe { self.what.list(&mut locked).remove(&self.waiter) };
+        }
+    }
+}
+
+/// A future that is ready when a job has ended; see [`Job::ended`].
+pub struct Ended(Registration);
+
+impl Ended {
+    pub(crate) fn new(job: Job) -> Ended {
+        Ended(Registration::new(job, What::End))
+    }
+}
+
+impl Future for Ended {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // SAFETY: the field is pinned with the whole.
+        unsafe { self.map_unchecked_mut(|this| &mut this.0) }.poll(context)
+    }
+}
+
+impl fmt::Debug for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Ended").field(&self.0.job).finish()
+    }
+}
+
+/// A future that is ready when a job is asked to end; see [`Job::cancel_requested`]. Of a job that ends otherwise, it
+/// is never ready.
+pub struct CancelRequested(Registration);
+
+impl CancelRequested {
+    pub(crate) fn new(job: Job) -> CancelRequested {
+        CancelRequested(Registration::new(job, What::Cancellation))
+    }
+}
+
+impl Future for CancelRequested {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // SAFETY: the field is pinned with the whole.
+        unsafe { self.map_unchecked_mut(|this| &mut this.0) }.poll(context)
+    }
+}
+
+impl fmt::Debug for CancelRequested {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CancelRequested").field(&self.0.job).finish()
+    }
+}
+
+/// A callback that waits for a job's cancellation, taken back when this is dropped; see [`Job::on_cancel`].
+#[must_use = "dropping it takes the callback back"]
+pub struct CancelCallback {
+    _entered: Option<Pin<Box<Registration>>>,
+}
+
+impl CancelCallback {
+    pub(crate) fn new(job: Job, callback: Box<dyn FnOnce(&CancelReason) + Send>) -> CancelCallback {
+        let mut registration = Box::pin(Registration::new(job, What::Cancellation));
+        match registration.as_mut().enter(Wake::Call(callback)) {
+            Ok(()) => CancelCallback {
+                _entered: Some(registration),
+            },
+            Err(wake) => {
+                // It has come, or it never will.
+                if let (true, Wake::Call(callback)) = (registration.has_come(), wake) {
+                    callback(&registration.job.cancel_reason_or_none());
+                }
+                CancelCallback { _entered: None }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for CancelCallback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelCallback").finish_non_exhaustive()
+    }
+}
