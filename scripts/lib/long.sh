@@ -52,7 +52,10 @@ stage_miri() {
   # Isolation off: the pool reads the CPU limit from /sys and its variables from the environment.
   # Leaks are errors here, and a thread that outlives its test is one: the pool's tests use pools that end.
   MIRIFLAGS="-Zmiri-disable-isolation ${MIRIFLAGS:-}" limited 7200 \
-    cargo +nightly miri test --locked -p jobtree-pool -p jobtree-tree --lib --tests
+    cargo +nightly miri test --locked -p jobtree-pool --lib --tests
+  # The rest of the tree's tests is about modules without unsafe code, and has many threads.
+  MIRIFLAGS="-Zmiri-disable-isolation ${MIRIFLAGS:-}" limited 3600 \
+    cargo +nightly miri test --locked -p jobtree-tree --test lifecycle
   # par's tests keep their pools until the process ends.
   MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks ${MIRIFLAGS:-}" limited 3600 \
     cargo +nightly miri test --locked -p jobtree-par --lib
@@ -84,7 +87,9 @@ stage_address_sanitizer() {
   # The feature (corosensei's) tells the sanitizer of each switch of stacks; without it every second frame is an error.
   JOBTREE_STRESS="${JOBTREE_STRESS:-5}" ASAN_OPTIONS="$options" \
     sanitized address -p jobtree-pool --features sanitizer
-  ASAN_OPTIONS="$options" sanitized address -p jobtree-par --features jobtree-pool/sanitizer
+  ASAN_OPTIONS="$options" sanitized address -p jobtree-par -p jobtree-tree --features jobtree-pool/sanitizer
+  JOBTREE_PROPERTY_TREES=1000 ASAN_OPTIONS="$options" \
+    sanitized address -p jobtree-runtime --features jobtree-pool/sanitizer
 }
 
 stage_thread_sanitizer() {

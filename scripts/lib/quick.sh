@@ -62,7 +62,7 @@ stage_format() {
 }
 
 # What users can switch on. Not --all-features: the pool's `sanitizer` links only under a sanitizer.
-features=(--features jobtree/iter)
+features=(--features jobtree/iter,jobtree/tracing)
 
 stage_lint() {
   local manifest switched_on
@@ -83,6 +83,11 @@ stage_tests() {
 
 stage_doctests() {
   limited 900 cargo test --locked --workspace "${features[@]}" --doc
+}
+
+stage_planted() {
+  # The property test must find bugs: some are planted, one after the other, and it has to notice each.
+  limited 900 cargo test --locked -p jobtree-runtime --features planted-bugs --test property planted::
 }
 
 # run_loom SECONDS: runs every loom model with the limits in the environment.

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alone;
 mod harness;
 mod sides;
 mod suites;
@@ -27,6 +28,9 @@ fn main() -> ExitCode {
     let Some((name, arguments)) = matches.subcommand() else {
         unreachable!("clap asks for a suite");
     };
+    if name == alone::COMMAND {
+        return alone::run_in_this_process(suites::PROBES, arguments);
+    }
     let Some(suite) = ALL.iter().find(|suite| suite.name == name) else {
         unreachable!("clap knows the suites from the same list");
     };
@@ -64,6 +68,7 @@ fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands(suites)
+        .subcommand(alone::command(suites::PROBES))
 }
 
 fn suite_arguments() -> [Arg; 6] {
@@ -148,6 +153,8 @@ mod tests {
             "bench nosuchsuite",
             "bench forkjoin --workers 0",
             "bench forkjoin --workers many",
+            "bench alone nosuchprobe 1",
+            "bench alone",
         ] {
             assert!(
                 command().try_get_matches_from(line.split(' ')).is_err(),

@@ -5,7 +5,7 @@
 //! between the items of a block, so that the compiler can do with it what it does with any loop. After each block it
 //! looks whether somebody has asked for work ([`Worker::wants_work`], one load), and if so halves what is left. So
 //! the number of pieces depends on what the workers need and not on the number of items, and on one worker the
-//! loop is a plain loop, but for a look every few thousand items.
+//! loop is a plain loop, unless it can be stopped.
 //!
 //! Who stops what runs in a context (`jobtree_pool::with_user_context`) makes himself noticed by the same question. A
 //! loop that is asked therefore looks first whether it shall end; then it unwinds as a fork does, and each worker
@@ -14,6 +14,7 @@
 use jobtree_pool::{Worker, raw};
 
 use crate::grain::Grain;
+use crate::pace::Pace;
 
 /// Something that can be cut in two.
 pub(crate) trait Splittable: Sized + Send {
@@ -136,10 +137,11 @@ impl<B> Drive<'_, B> {
         P: Splittable,
         B: Body<P>,
     {
-        let block_len = if self.alone {
-            self.grain.block_alone()
+        let mut pace = if self.alone && !raw::can_be_stopped() {
+            // Nobody asks for anything.
+            Pace::fixed(items.item_count())
         } else {
-            self.grain.block(items.item_count(), B::LONGEST_BLOCK)
+            self.grain.pace(items.item_count(), B::LONGEST_BLOCK)
         };
         let mut state = self.body.start();
         let mut position = position;
@@ -159,9 +161,10 @@ impl<B> Drive<'_, B> {
                     return self.body.combine(state, right);
                 }
             }
-            let len = block_len.min(rest.item_count());
+            let len = pace.begin().min(rest.item_count());
             let (block, later) = rest.cut_at(len);
             state = self.body.feed(state, position, block);
+            pace.end();
             position += len;
             rest = later;
         }

@@ -2,6 +2,8 @@
 
 use std::num::NonZero;
 
+use crate::pace::Pace;
+
 /// How many items a loop handles before it looks whether another worker wants some of the rest, and how few it
 /// hands over.
 ///
@@ -38,23 +40,15 @@ impl Grain {
         self.0.map_or(1, NonZero::get)
     }
 
-    /// How many items of a piece of `len` a worker goes through between two looks for somebody who wants work.
-    ///
-    /// The cost of an item is not known, so this is a fraction of the piece: whoever asks waits for an eighth of it at
-    /// most. It is not smaller, because in a short loop of cheap items that would be nothing but looking; and not larger
-    /// than `longest`, where looking costs nothing any more.
+    /// How a worker goes through a piece of `len` items: between two looks for somebody who wants work it handles what
+    /// takes some tens of microseconds, but no more than `longest`, where looking costs nothing any more, and no more
+    /// than an eighth of the piece.
     #[inline]
-    pub(crate) fn block(self, len: usize, longest: usize) -> usize {
-        self.0
-            .map_or_else(|| (len / 8).clamp(1, longest), NonZero::get)
-    }
-
-    /// How many items the only worker of a pool goes through between two looks whether it shall stop.
-    #[inline]
-    pub(crate) fn block_alone(self) -> usize {
-        /// So many that looking costs nothing, and a short loop is done without a look.
-        const ITEMS: usize = 4096;
-        self.0.map_or(ITEMS, NonZero::get)
+    pub(crate) fn pace(self, len: usize, longest: usize) -> Pace {
+        match self.0 {
+            Some(items) => Pace::fixed(items.get()),
+            None => Pace::up_to((len / 8).clamp(1, longest)),
+        }
     }
 }
 
@@ -64,13 +58,14 @@ mod tests {
 
     #[test]
     fn blocks_are_an_eighth_of_the_piece_within_limits() {
-        let blocks = [0, 1, 15, 16, 1000, 1_000_000].map(|len| Grain::AUTO.block(len, 4096));
+        let lens = [0, 1, 15, 16, 1000, 1_000_000];
+        let blocks = lens.map(|len| Grain::AUTO.pace(len, 4096).longest());
         assert_eq!(blocks, [1, 1, 1, 2, 125, 4096]);
     }
 
     #[test]
     fn a_given_grain_is_kept() {
-        assert_eq!(Grain::of(3).block(1000, 2), 3);
+        assert_eq!(Grain::of(3).pace(1000, 2).longest(), 3);
         assert_eq!(Grain::of(3).least(), 3);
         assert_eq!(Grain::of(0), Grain::of(1));
     }

@@ -36,6 +36,7 @@ mod grain;
 pub mod iter;
 mod looping;
 mod ops;
+mod pace;
 mod sort;
 mod source;
 mod together;

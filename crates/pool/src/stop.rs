@@ -151,6 +151,11 @@ pub fn stop_requested() -> bool {
     context::with_current(|context| context.is_some_and(Context::is_stopped))
 }
 
+/// Whether the current context can ever be told to stop.
+pub fn can_be_stopped() -> bool {
+    context::with_current(|context| context.is_some_and(Context::has_stop))
+}
+
 /// Unwinds with [`Stopped`] if the current context was told to stop: what a fork does, for code between
 /// forks, such as loops. Does nothing while the thread is panicking.
 pub fn unwind_if_stopped() {

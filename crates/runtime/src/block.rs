@@ -80,9 +80,9 @@ pub(crate) fn unless_cancelled<F: Future>(
     let Some(job) = Job::current() else {
         return Ok(until_ready(pin!(future), None));
     };
-    let outer = job.set_waiting_for(Some(waiting_for));
+    job.begin_waiting(waiting_for);
     let result = until_ready(pin!(FirstOf(future, job.cancel_requested())), None);
-    job.set_waiting_for(outer);
+    job.end_waiting(waiting_for);
     match result {
         Either::First(output) => Ok(output),
         Either::Second(()) => match job.cancellation() {

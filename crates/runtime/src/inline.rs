@@ -42,15 +42,15 @@ pub(crate) fn run<T>(
 
 #[cold]
 fn wait_for_children(job: &Job) {
-    let waiter = Job::current();
-    let waiting = Some(WaitingFor::Job(job.id()));
-    let outer = waiter
-        .as_ref()
-        .and_then(|waiter| waiter.set_waiting_for(waiting));
-    job.set_waiting_for(Some(WaitingFor::Children));
+    let caller = Job::current();
+    let waiting_for = WaitingFor::Job(job.id());
+    if let Some(caller) = &caller {
+        caller.begin_waiting(waiting_for);
+    }
+    job.begin_waiting(WaitingFor::Children);
     until_ready(pin!(job.ended()), Some(job.as_ptr()));
-    if let Some(waiter) = waiter {
-        waiter.set_waiting_for(outer);
+    if let Some(caller) = &caller {
+        caller.end_waiting(waiting_for);
     }
 }
 

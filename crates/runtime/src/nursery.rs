@@ -1,6 +1,7 @@
 //! Scopes whose children have ended when the scope has.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -85,15 +86,17 @@ where
     F: for<'scope> FnOnce(&'scope Nursery<'scope, 'env>) -> Result<T, BoxError>,
 {
     let Place { parent, runtime } = place;
+    // Both outlive the call below, and so all jobs in the scope; the body's frame does not.
+    let context = RawContext::current();
+    let nursery = OnceCell::new();
     inline::run(&parent, options, |job| {
-        let nursery = Nursery {
+        body(nursery.get_or_init(|| Nursery {
             job: job.clone(),
             runtime,
-            context: RawContext::current(),
+            context,
             scope: PhantomData,
             env: PhantomData,
-        };
-        body(&nursery)
+        }))
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use jobtree_pool::raw::PoolRef;
@@ -12,7 +12,7 @@ use jobtree_tree::{
     BoxError, Cause, Counters, Hooks, Job, JobOptions, Outcome, Recorded, Tree, TreeDump, raw,
 };
 
-use crate::block::{Either, FirstOf, until_ready};
+use crate::block::{FirstOf, until_ready};
 use crate::current;
 use crate::deadline::Sleep;
 use crate::handle::JobHandle;
@@ -37,15 +37,21 @@ use crate::timers::Timers;
 /// ```
 #[derive(Clone)]
 pub struct Runtime {
-    inner: Arc<Inner>,
+    owner: Arc<Owner>,
 }
 
-pub(crate) struct Inner {
-    pool: PoolRef,
+/// What the handles to a runtime share; with the last one its jobs are cancelled.
+struct Owner {
+    inner: Arc<Inner>,
     /// The handle that keeps the pool's threads; none for the global pool.
     own_pool: Mutex<Option<Pool>>,
     tree: Mutex<Tree>,
     root: Job,
+}
+
+/// What jobs need of their runtime. The tree has it, so it is there as long as any of its jobs.
+pub(crate) struct Inner {
+    pool: PoolRef,
     pub(crate) timers: Timers,
 }
 
@@ -57,7 +63,7 @@ pub(crate) struct Place {
 
 pub(crate) fn current() -> Place {
     if let Some(job) = Job::current()
-        && let Some(Some(runtime)) = raw::with_extension(&job, Weak::<Inner>::upgrade)
+        && let Some(runtime) = runtime_of(&job)
     {
         return Place {
             parent: job,
@@ -65,6 +71,20 @@ pub(crate) fn current() -> Place {
         };
     }
     Runtime::global().place()
+}
+
+/// The runtime of a job that has not ended.
+fn runtime_of(job: &Job) -> Option<Arc<Inner>> {
+    raw::with_extension(job, Arc::<Inner>::clone)
+}
+
+/// Has the forks of cancelled jobs look. A body that runs on a thread of the program's own forks in the global pool, even
+/// if its children run in another.
+fn interrupt(own: &PoolRef) {
+    own.interrupt_forks();
+    if let Some(global) = PoolRef::global_if_made().filter(|global| global != own) {
+        global.interrupt_forks();
+    }
 }
 
 impl Inner {
@@ -98,33 +118,35 @@ impl Runtime {
 
     fn on(pool: PoolRef, own_pool: Option<Pool>) -> Runtime {
         current::install();
-        let interrupted = pool.clone();
+        let own = pool.clone();
         let tree = Tree::with_hooks(Hooks {
-            cancelled: Some(Arc::new(move || interrupted.interrupt_forks())),
+            cancelled: Some(Arc::new(move || interrupt(&own))),
         });
         let inner = Arc::new(Inner {
             pool,
+            timers: Timers::new(),
+        });
+        let is_first = tree.set_extension(Arc::clone(&inner)).is_ok();
+        debug_assert!(is_first, "a tree belongs to one runtime");
+        let owner = Arc::new(Owner {
+            inner,
             own_pool: Mutex::new(own_pool),
             root: tree.root().clone(),
             tree: Mutex::new(tree),
-            timers: Timers::new(),
         });
-        let link = Arc::downgrade(&inner);
-        let is_first = inner.tree().set_extension(link).is_ok();
-        debug_assert!(is_first, "a tree belongs to one runtime");
-        Runtime { inner }
+        Runtime { owner }
     }
 
     fn place(&self) -> Place {
         Place {
-            parent: self.inner.root.clone(),
-            runtime: Arc::clone(&self.inner),
+            parent: self.owner.root.clone(),
+            runtime: Arc::clone(&self.owner.inner),
         }
     }
 
     /// The job above all others of this runtime.
     pub fn root(&self) -> &Job {
-        &self.inner.root
+        &self.owner.root
     }
 
     /// Starts a job that belongs to nobody: it is under the root, is not waited for by its creator, and ends by
@@ -136,7 +158,7 @@ impl Runtime {
         F: FnOnce() -> Result<T, BoxError> + Send + 'static,
         T: Send + 'static,
     {
-        let inner = &self.inner;
+        let Owner { inner, root, .. } = &*self.owner;
         let spawn_under = |parent: &Job, body: F| {
             // SAFETY: the body borrows nothing, and the outermost context is always there.
             unsafe {
@@ -152,11 +174,11 @@ impl Runtime {
         };
         // A root that has ended can have no more children: then the job gets a tree that was cancelled.
         let after_the_end = Tree::new();
-        let parent = if inner.root.is_ended() {
+        let parent = if root.is_ended() {
             after_the_end.root().cancel(Cause::Shutdown.into());
             after_the_end.root()
         } else {
-            &inner.root
+            root
         };
         match spawn_under(parent, body) {
             Ok(spawned) => JobHandle::new(spawned),
@@ -188,43 +210,48 @@ impl Runtime {
 
     /// A picture of all jobs that have not ended.
     pub fn dump_tree(&self) -> TreeDump {
-        self.inner.root.dump_tree()
+        self.owner.root.dump_tree()
     }
 
     /// What the jobs of this runtime did so far, counted.
     pub fn counters(&self) -> Counters {
-        self.inner.tree().counters()
+        self.owner.tree().counters()
     }
 
     /// Keeps the newest `capacity` events of jobs from now on; 0 stops it.
     pub fn record_events(&self, capacity: usize) {
-        self.inner.tree().record_events(capacity);
+        self.owner.tree().record_events(capacity);
     }
 
     /// The events kept since the last call.
     pub fn take_events(&self) -> Recorded {
-        self.inner.tree().take_events()
+        self.owner.tree().take_events()
     }
 
     /// Cancels all jobs, waits until they have ended, and ends the threads, all within `limit`. What runs longer is left
     /// alone: it goes on on its thread, and keeps what it uses.
     ///
     /// # Errors
-    /// If `limit` was over first: with the paths of the jobs that were still there. Also if it is called from inside a
-    /// job of this runtime, which cannot end while it waits.
+    /// If `limit` was over first: with the paths of the jobs that were still there. Always if it is called
+    /// from inside a job of this runtime, which is then one of them; the others are waited for.
     pub fn shutdown(&self, limit: Duration) -> Result<(), ShutdownError> {
-        let inner = &self.inner;
+        let owner = &self.owner;
         let began = Instant::now();
-        inner.tree().close();
-        let patience = Sleep::new(inner.timers.clone(), limit);
-        let ended = until_ready(pin!(FirstOf(inner.root.ended(), patience)), None);
-        if let Either::Second(()) = ended {
-            let stragglers = paths_of_leaves(&inner.root.dump_tree());
+        owner.tree().close();
+        let inside = Job::current().filter(|job| {
+            runtime_of(job).is_some_and(|runtime| Arc::ptr_eq(&runtime, &owner.inner))
+        });
+        match inside {
+            None => self.wait_for(&owner.root, limit),
+            Some(job) => self.wait_for_others(&job, began, limit),
+        }
+        if !owner.root.is_ended() {
+            let stragglers = paths_of_leaves(&owner.root.dump_tree());
             if !stragglers.is_empty() {
                 return Err(ShutdownError { stragglers });
             }
         }
-        let pool = inner
+        let pool = owner
             .own_pool
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -237,12 +264,32 @@ impl Runtime {
             stragglers: vec![error.to_string()],
         })
     }
+
+    fn wait_for(&self, job: &Job, limit: Duration) {
+        let patience = Sleep::new(self.owner.inner.timers.clone(), limit);
+        until_ready(pin!(FirstOf(job.ended(), patience)), None);
+    }
+
+    /// Waits for all jobs but the one that calls, and those that wait for it.
+    fn wait_for_others(&self, caller: &Job, began: Instant, limit: Duration) {
+        let mut above = vec![caller.clone()];
+        while let Some(parent) = above.last().and_then(Job::parent) {
+            above.push(parent);
+        }
+        for job in &above {
+            for other in job.children() {
+                if !above.contains(&other) {
+                    self.wait_for(&other, limit.saturating_sub(began.elapsed()));
+                }
+            }
+        }
+    }
 }
 
 /// Jobs have ended, so their threads are about to; they get at least this long.
 const MOMENT: Duration = Duration::from_millis(100);
 
-impl Inner {
+impl Owner {
     fn tree(&self) -> std::sync::MutexGuard<'_, Tree> {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -251,8 +298,8 @@ impl Inner {
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Runtime")
-            .field("pool", &self.inner.pool)
-            .field("root", &self.inner.root)
+            .field("pool", &self.owner.inner.pool)
+            .field("root", &self.owner.root)
             .finish()
     }
 }

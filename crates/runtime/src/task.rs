@@ -41,8 +41,8 @@ struct Task<F, T> {
 struct Run<F> {
     body: F,
     execution: Body,
-    job: Job,
-    deadline: Option<Timer>,
+    /// Of a job that has a limit, with a handle to see afterwards whether it has ended.
+    deadline: Option<(Timer, Job)>,
 }
 
 // SAFETY: values are dropped where the job ends or is freed, on any thread: bodies are `Send`, and
@@ -72,15 +72,15 @@ impl<F: FnOnce() -> Result<T, BoxError> + Send, T: Send> Task<F, T> {
             run.execution.end(BodyResult::Cancelled);
             return;
         }
-        let (value, result) = run_body(&run.job, run.body);
+        let (value, result) = run_body(run.execution.job(), run.body);
         // SAFETY: the job has not ended, so the value is still the body's.
         unsafe { *task.slot.0.get() = value };
         run.execution.end(result);
         // The job's time may run out while its children are still at work.
-        if let Some(deadline) = run.deadline
-            && !run.job.is_ended()
+        if let Some((timer, job)) = run.deadline
+            && !job.is_ended()
         {
-            deadline.detach();
+            timer.detach();
         }
     }
 }
@@ -137,13 +137,12 @@ where
         execution.end(BodyResult::Cancelled);
         return Ok(Spawned { job, slot });
     }
-    let deadline = deadline(&job);
+    let deadline = deadline(&job).map(|timer| (timer, job.clone()));
     // SAFETY: the task was not submitted yet, so nobody else looks into the cell.
     unsafe {
         *beside.as_ref().run.get() = Some(Run {
             body,
             execution,
-            job: job.clone(),
             deadline,
         });
     }

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use crate::cancel;
 use crate::error::JobId;
-use crate::monitor::{Counter, EventKind};
+use crate::monitor::{Counter, EventKind, Monitor};
 use crate::node::Node;
 use crate::options::ParentEnded;
 use crate::step::{Step, left_out};
@@ -56,13 +56,15 @@ pub(crate) unsafe fn link(
     // even begun.
     let monitor = unsafe { &(*child.tree).monitor };
     monitor.count(Counter::Created);
-    let (child, parent) = (JobId(child.id), JobId(parent.id));
-    monitor.event(
-        child,
-        EventKind::Create {
-            parent: Some(parent),
-        },
-    );
-    monitor.event(parent, EventKind::ChildAttach { child });
+    if monitor.is_watched() {
+        tell_of(monitor, JobId(child.id), JobId(parent.id));
+    }
     Ok(())
+}
+
+#[cold]
+fn tell_of(monitor: &Monitor, child: JobId, parent: JobId) {
+    let above = Some(parent);
+    monitor.event(child, EventKind::Create { parent: above });
+    monitor.event(parent, EventKind::ChildAttach { child });
 }

@@ -10,15 +10,15 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use crate::cancel;
-use crate::error::{BoxError, Failure, JobError, JobId, Panic, TimedOut, holds_cancellation_from};
+use crate::error::{BoxError, Failure, JobError, JobId, Panic, TimedOut, cancellations_in};
 use crate::job::{Job, release};
-use crate::monitor::{Counter, EventKind};
-use crate::node::Node;
+use crate::monitor::{Counter, EventKind, trace};
+use crate::node::{Locked, Node};
 use crate::path::path_of;
 use crate::step::{Step, left_out};
 use crate::sync::model_has_failed;
 use crate::waiters::Wake;
-use crate::word::{BodyEnd, Cause, Phase, Word};
+use crate::word::{BodyEnd, Cause, JobState, Phase, Word};
 
 /// How a body ended.
 #[non_exhaustive]
@@ -51,31 +51,32 @@ impl fmt::Debug for BodyResult {
 
 /// The right and duty to run a job. Dropped without an end, the job is cancelled as abandoned.
 pub struct Body {
-    node: NonNull<Node>,
+    /// The execution's reference: given back by the end, not by a destructor.
+    job: ManuallyDrop<Job>,
 }
-
-// SAFETY: a reference to a node, which may be used from any thread.
-unsafe impl Send for Body {}
-// SAFETY: as above.
-unsafe impl Sync for Body {}
 
 impl Body {
     /// # Safety
     /// The caller gives away one reference to `node`, the one of its execution.
     pub(crate) unsafe fn from_reference(node: NonNull<Node>) -> Body {
-        Body { node }
+        // SAFETY: by contract.
+        let job = unsafe { Job::from_reference(node) };
+        Body {
+            job: ManuallyDrop::new(job),
+        }
     }
 
-    fn node(&self) -> &Node {
-        // SAFETY: the reference keeps it alive.
-        unsafe { self.node.as_ref() }
+    /// The job.
+    #[inline]
+    pub fn job(&self) -> &Job {
+        &self.job
     }
 
     /// Begins the body; `false` if it must not run because the job was cancelled first.
     #[inline]
     #[must_use]
     pub fn start(&self) -> bool {
-        let node = self.node();
+        let node = self.job.node();
         if node.word.change(Word::start).is_err() {
             return false;
         }
@@ -91,7 +92,7 @@ impl Body {
     pub fn end(self, result: BodyResult) {
         let body = ManuallyDrop::new(self);
         // SAFETY: the execution's reference is given away, once.
-        unsafe { end_body(body.node, result) };
+        unsafe { end_body(body.job.pointer(), result) };
     }
 }
 
@@ -100,19 +101,15 @@ impl Drop for Body {
         if model_has_failed() {
             return;
         }
-        // SAFETY: the body holds a reference.
-        let job = unsafe { Job::of_node(self.node) };
-        job.cancel(Cause::Abandoned.into());
+        self.job.cancel(Cause::Abandoned.into());
         // SAFETY: the execution's reference is given away, once: `end` forgets the body.
-        unsafe { end_body(self.node, BodyResult::Cancelled) };
+        unsafe { end_body(self.job.pointer(), BodyResult::Cancelled) };
     }
 }
 
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Body")
-            .field("job", &self.node().id)
-            .finish()
+        f.debug_tuple("Body").field(&*self.job).finish()
     }
 }
 
@@ -120,21 +117,75 @@ impl fmt::Debug for Body {
 /// The caller gives away the execution's reference to `node`.
 #[inline]
 unsafe fn end_body(node: NonNull<Node>, result: BodyResult) {
+    match result {
+        // SAFETY: as by contract.
+        BodyResult::Value if unsafe { end_leaf(node) } => {}
+        // SAFETY: as by contract.
+        result => unsafe { end_body_slowly(node, result) },
+    }
+}
+
+/// Ends a job that nobody but its body knows, by one change under its parent's lock; `false`, and nothing has happened,
+/// if it is not one.
+///
+/// # Safety
+/// The caller gives away the execution's reference, if this returns `true`.
+#[inline]
+unsafe fn end_leaf(node: NonNull<Node>) -> bool {
     // SAFETY: alive by the reference that is given away.
     let this = unsafe { node.as_ref() };
-    if matches!(result, BodyResult::Value) {
-        // A leaf that nobody but its body knows: one change, and the parent.
-        let ended = this.word.change(|word| {
-            let is_simple = !word.is_involved() && !word.drops_value();
-            is_simple.then(|| word.return_body(BodyEnd::Value).begin_end().end())
-        });
-        if let Ok(changed) = ended {
-            // SAFETY: ended here, and the reference is given away.
-            return unsafe { tell_parents(node, changed.after) };
+    let Some(parent_pointer) = this.parent else {
+        return false;
+    };
+    if this.word.load_relaxed().end_as_leaf().is_none() {
+        return false;
+    }
+    // SAFETY: a parent does not end, and so is not freed, before its children have told it.
+    let parent = unsafe { parent_pointer.as_ref() };
+    let id = JobId(this.id);
+    let state = JobState::Completed;
+    let mut locked = parent.lock();
+    // Read first: the change gives back the reference, and a handle may free the job the moment after.
+    // SAFETY: the parent's lock is held.
+    let links = unsafe { *this.links() };
+    let ended = this.word.change(Word::end_as_leaf);
+    let Ok(changed) = ended else {
+        return false;
+    };
+    // SAFETY: a job with an active child has not ended, so its tree is alive.
+    let monitor = unsafe { &(*parent.tree).monitor };
+    monitor.count(Counter::Completed);
+    monitor.record(id, EventKind::Finalize { state });
+    // SAFETY: read above under the same hold of the lock.
+    unsafe { locked.unlink_child(links) };
+    let parent_ends = ends_with_last_child(&locked);
+    drop(locked);
+    trace(id, EventKind::Finalize { state });
+    if changed.after.references() == 0 {
+        // SAFETY: nobody has a reference. There was no handle, or it was dropped, and its value with it: else the value
+        // would not be wanted.
+        unsafe { (this.kind.free)(node) };
+    }
+    if parent_ends {
+        // SAFETY: its end was decided here, which makes its execution's reference ours.
+        unsafe {
+            let word = become_terminal(parent_pointer);
+            tell_parents(parent_pointer, word);
         }
     }
-    // SAFETY: as by contract.
-    unsafe { end_body_slowly(node, result) }
+    true
+}
+
+/// Under the lock, after a child has left: whether the job ends by that, which is then decided.
+#[inline]
+fn ends_with_last_child(locked: &Locked<'_>) -> bool {
+    let word = &locked.node.word;
+    let ends = locked.active_children == 0
+        && (word.load().body_returned() || left_out(Step::EndAwaitsBody));
+    if ends {
+        word.change_always(Word::begin_end);
+    }
+    ends
 }
 
 #[cold]
@@ -142,7 +193,7 @@ unsafe fn end_body(node: NonNull<Node>, result: BodyResult) {
 unsafe fn end_body_slowly(node: NonNull<Node>, result: BodyResult) {
     // SAFETY: alive by the reference that is given away.
     let this = unsafe { node.as_ref() };
-    let (end, error) = judge(this, result);
+    let (end, error) = judge(node, result);
     let mut to_broadcast = None;
     let ends_now = {
         let mut locked = this.lock();
@@ -156,7 +207,11 @@ unsafe fn end_body_slowly(node: NonNull<Node>, result: BodyResult) {
         let ends_now = locked.active_children == 0 || left_out(Step::EndAwaitsChildren);
         if ends_now {
             this.word.change_always(Word::begin_end);
-        } else if end == BodyEnd::Failed && changed.is_ok_and(|c| !c.before.is_cancelling_or_was())
+        }
+        let somebody_to_tell = !ends_now || !locked.cancel_waiters.is_empty();
+        if end == BodyEnd::Failed
+            && somebody_to_tell
+            && changed.is_ok_and(|c| !c.before.is_cancelling_or_was())
         {
             // The last child may end the job as soon as the lock is free: a reference for what follows.
             // SAFETY: alive.
@@ -177,24 +232,38 @@ unsafe fn end_body_slowly(node: NonNull<Node>, result: BodyResult) {
 }
 
 /// What a body's result means for its job.
-fn judge(node: &Node, result: BodyResult) -> (BodyEnd, Option<JobError>) {
+fn judge(node: NonNull<Node>, result: BodyResult) -> (BodyEnd, Option<JobError>) {
+    // SAFETY: alive by the execution's reference, which the caller holds.
+    let this = unsafe { node.as_ref() };
     match result {
         BodyResult::Value => (BodyEnd::Value, None),
         BodyResult::Cancelled => (BodyEnd::Cancelled, None),
         BodyResult::Failed(error) => {
-            let word = node.word.load();
+            cancel::hasten(node, &*error);
+            let word = this.word.load();
             if word.is_cancelling_or_was()
-                && holds_cancellation_from(&*error, cancel::origin_of(node, word))
+                && !left_out(Step::OwnCancellationIsNoFailure)
+                && cancellations_in(&*error)
+                    .any(|cancelled| cancelled.origin() == cancel::origin_of(this, word))
             {
                 return (BodyEnd::Cancelled, None);
             }
-            let failure = Failure::new(error, path_of(node));
-            (BodyEnd::Failed, Some(JobError::Failed(failure)))
+            (BodyEnd::Failed, Some(passed_on_or_own(this, error)))
         }
         BodyResult::Panicked { payload, location } => {
-            let panic = Panic::new(payload, location, path_of(node));
+            let panic = Panic::new(payload, location, path_of(this));
             (BodyEnd::Failed, Some(JobError::Panicked(panic)))
         }
+    }
+}
+
+/// The error of another job that the body passes on is its own, and tells where it came from; others are told with the
+/// path of this job. The cancellation of another job is no error of this one, but that it was passed on is.
+fn passed_on_or_own(node: &Node, error: BoxError) -> JobError {
+    match error.downcast::<JobError>() {
+        Ok(passed_on) if !passed_on.is_cancelled() => *passed_on,
+        Ok(cancelled) => JobError::Failed(Failure::new(cancelled, path_of(node))),
+        Err(own) => JobError::Failed(Failure::new(own, path_of(node))),
     }
 }
 
@@ -224,6 +293,12 @@ unsafe fn become_terminal(node: NonNull<Node>) -> Word {
         let mut locked = this.lock();
         let side = locked.side();
         side.ended_with = Some(side.errors.after(timed_out));
+    }
+    // Before anybody can see the end: who joins the job and passes its error on must not be heard first.
+    if let (Some(parent), Some(error)) =
+        (this.parent, error_for_parent(this, this.word.load().end()))
+    {
+        fail_parent(parent, error);
     }
     let mut discarded = false;
     loop {
@@ -261,17 +336,15 @@ unsafe fn tell_parents(mut node: NonNull<Node>, mut word: Word) {
             _ => Counter::Completed,
         });
         monitor.event(JobId(this.id), EventKind::Finalize { state });
-        let error = if word.is_involved() {
-            finish_involved(this, word)
-        } else {
-            None
-        };
+        if word.is_involved() {
+            wake_waiters(this);
+        }
         let Some(parent) = this.parent else {
             // SAFETY: the execution's reference.
             return unsafe { release(node) };
         };
         // SAFETY: a child of this parent, and this is the one time that it tells its end.
-        let parent_ends = unsafe { child_ended(parent, this, error) };
+        let parent_ends = unsafe { child_ended(parent, this) };
         // SAFETY: the execution's reference; from here on `this` may be gone.
         unsafe { release(node) };
         if !parent_ends {
@@ -283,16 +356,16 @@ unsafe fn tell_parents(mut node: NonNull<Node>, mut word: Word) {
     }
 }
 
-/// Wakes who waits for the job; returns what its parent has to know of its failure.
-#[cold]
-#[inline(never)]
-fn finish_involved(node: &Node, word: Word) -> Option<JobError> {
-    let error = match word.phase() {
-        Phase::TimedOut | Phase::Failed if !word.is_contained() => error_of(node),
+/// What the parent has to know of the failure of a job that will end as `ended`.
+fn error_for_parent(node: &Node, ended: Word) -> Option<JobError> {
+    match ended.phase() {
+        Phase::TimedOut | Phase::Failed
+            if !ended.is_contained() || left_out(Step::ContainedFailsAlone) =>
+        {
+            error_of(node)
+        }
         _ => None,
-    };
-    wake_waiters(node);
-    error
+    }
 }
 
 /// Why a job that has ended failed or timed out.
@@ -314,6 +387,9 @@ fn wake_waiters(node: &Node) {
                     monitor.count(Counter::WaitersWoken);
                     monitor.event(JobId(node.id), EventKind::WaitWake);
                     waker.wake();
+                    if left_out(Step::EveryWaiterIsWoken) {
+                        return;
+                    }
                 }
                 // Nobody waits for an end with a function.
                 Some(Wake::Call(_)) => {}
@@ -332,41 +408,36 @@ fn wake_waiters(node: &Node) {
 /// # Safety
 /// `child` is in the list of the parent, and this is the only call for it.
 #[inline]
-unsafe fn child_ended(
-    parent_pointer: NonNull<Node>,
-    child: &Node,
-    error: Option<JobError>,
-) -> bool {
+unsafe fn child_ended(parent: NonNull<Node>, child: &Node) -> bool {
+    // SAFETY: a parent does not end, and so is not freed, before its children have told it.
+    let mut locked = unsafe { parent.as_ref() }.lock();
+    // SAFETY: by contract.
+    unsafe { locked.unlink_child(*child.links()) };
+    ends_with_last_child(&locked)
+}
+
+/// A child will end with `error`: fails the parent, unless that does not mind.
+fn fail_parent(parent_pointer: NonNull<Node>, error: JobError) {
     // SAFETY: a parent does not end, and so is not freed, before its children have told it.
     let parent = unsafe { parent_pointer.as_ref() };
     let mut to_broadcast = None;
-    let ends = {
+    {
         let mut locked = parent.lock();
-        // SAFETY: by contract.
-        unsafe { locked.unlink_child(child) };
-        if let Some(error) = error
-            && !parent.word.load().is_supervisor()
-        {
-            // Before the change that lets others read it.
-            locked.side().errors.record(error);
-            let changed = parent.word.change_always(Word::child_failed);
-            let somebody_to_tell = locked.active_children > 0 || !changed.before.body_returned();
-            if somebody_to_tell && !changed.before.is_cancelling_or_was() {
-                // Others may end the parent as soon as the lock is free: a reference for what follows.
-                // SAFETY: alive, since its lock is held and a child was active just now.
-                to_broadcast = Some(broadcast_with(unsafe { Job::of_node(parent_pointer) }));
-            }
+        if parent.word.load().is_supervisor() && !left_out(Step::SupervisorShrugs) {
+            return;
         }
-        let word = parent.word.load();
-        let ends =
-            locked.active_children == 0 && (word.body_returned() || left_out(Step::EndAwaitsBody));
-        if ends {
-            parent.word.change_always(Word::begin_end);
+        // Before the change that lets others read it.
+        locked.side().errors.record(error);
+        let changed = parent.word.change_always(Word::child_failed);
+        let somebody_to_tell = locked.active_children > 1
+            || !changed.before.body_returned()
+            || !locked.cancel_waiters.is_empty();
+        if somebody_to_tell && !changed.before.is_cancelling_or_was() {
+            // SAFETY: alive, since the child has not told it of its end.
+            to_broadcast = Some(broadcast_with(unsafe { Job::of_node(parent_pointer) }));
         }
-        ends
-    };
+    }
     if let Some(broadcast) = to_broadcast {
         broadcast();
     }
-    ends
 }

@@ -6,7 +6,10 @@
 //! attaches a child or enters a callback does so under the same lock, and looks at the word there: it is
 //! either found by the cancellation or sees it.
 
-use crate::error::{CancelReason, Cancelled, JobId};
+use std::error::Error;
+use std::ptr::NonNull;
+
+use crate::error::{CancelReason, Cancelled, JobId, cancellations_in};
 use crate::job::Job;
 use crate::monitor::{Counter, EventKind, trace};
 use crate::node::Node;
@@ -79,7 +82,7 @@ pub(crate) fn broadcast(job: Job) {
                 let Some(word) = tell_child(node, origin) else {
                     return;
                 };
-                if word.is_involved() {
+                if word.is_involved() && !left_out(Step::BroadcastGoesDeep) {
                     // SAFETY: a child in the list is alive.
                     to_tell.push(unsafe { Job::of_node(child) });
                 }
@@ -99,7 +102,8 @@ pub(crate) fn broadcast(job: Job) {
 /// Under the parent's lock: makes the child cancel, unless it does already or has ended.
 fn tell_child(child: &Node, origin: u64) -> Option<Word> {
     let word = child.word.load();
-    if word.is_shielded() || word.cancel(Cause::Parent).is_none() {
+    let is_shielded = word.is_shielded() && !left_out(Step::ShieldHolds);
+    if is_shielded || word.cancel(Cause::Parent).is_none() {
         return None;
     }
     // Before the change that lets others read it. Nobody else writes it: only a parent's cancellation
@@ -110,6 +114,37 @@ fn tell_child(child: &Node, origin: u64) -> Option<Word> {
     let monitor = unsafe { &(*child.tree).monitor };
     monitor.record(JobId(child.id), BEGINS);
     Some(changed.after)
+}
+
+/// An error of a body may tell of a request at a job above that is still on its way down to `job`: then it arrives now,
+/// so that the body counts as cancelled.
+pub(crate) fn hasten(job: NonNull<Node>, error: &(dyn Error + 'static)) {
+    // SAFETY: the caller holds the execution's reference, so it has not ended, and all jobs above are alive.
+    let node = unsafe { job.as_ref() };
+    let Some(parent) = node.parent else { return };
+    if node.word.load().is_cancelling_or_was() || cancellations_in(error).next().is_none() {
+        return;
+    }
+    let mut below = node;
+    while !below.word.load().is_shielded() {
+        // SAFETY: as above.
+        let Some(above) = below.parent.map(|above| unsafe { above.as_ref() }) else {
+            return;
+        };
+        if cancellations_in(error).any(|cancelled| cancelled.origin() == JobId(above.id)) {
+            let told = {
+                // SAFETY: as above.
+                let _locked = unsafe { parent.as_ref() }.lock();
+                tell_child(node, above.id)
+            };
+            if told.is_some() {
+                // SAFETY: as above.
+                broadcast(unsafe { Job::of_node(job) });
+            }
+            return;
+        }
+        below = above;
+    }
 }
 
 /// Calls those who wait for the cancellation of `job`.

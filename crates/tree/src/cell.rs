@@ -1,10 +1,12 @@
 //! Where jobs lie: a job together with what the layer that runs it keeps beside it, in one allocation.
 
+use std::alloc::Layout;
 use std::ptr::NonNull;
 
 use crate::attach;
 use crate::body::Body;
 use crate::job::Job;
+use crate::memory;
 use crate::node::{Kind, Node, Origin};
 use crate::options::{JobOptions, ParentEnded};
 
@@ -38,8 +40,12 @@ impl<X: Beside> JobCell<X> {
     };
 
     unsafe fn free(node: NonNull<Node>) {
-        // SAFETY: made by `Box::into_raw` of this type in `attach_beside`; nobody else has a reference.
-        drop(unsafe { Box::from_raw(node.cast::<JobCell<X>>().as_ptr()) });
+        let cell = node.cast::<JobCell<X>>();
+        // SAFETY: made in `attach_beside` of this type and with its layout; nobody else has a reference.
+        unsafe {
+            cell.drop_in_place();
+            memory::free(cell.cast(), Layout::new::<JobCell<X>>());
+        }
     }
 
     unsafe fn discard_value(node: NonNull<Node>) {
@@ -74,21 +80,23 @@ pub fn attach_beside<X: Beside>(
     let parent = parent.node();
     let (beginning, side, locals) = options.into_parts(parent);
     let shielded = beginning.shielded;
-    let node = Node::new(
-        Origin {
-            beginning,
-            parent: Some(parent_pointer),
-            tree: parent.tree,
-            id: crate::monitor::next_id(),
-            created: crate::clock::coarse_millis(),
-            locals,
-            side,
-        },
-        &JobCell::<X>::KIND,
-    );
-    let cell = Box::into_raw(Box::new(JobCell { node, beside }));
-    // SAFETY: never null, and the node is the first field.
-    let node = unsafe { NonNull::new_unchecked(cell) }.cast::<Node>();
+    let cell = memory::allocate(Layout::new::<JobCell<X>>()).cast::<JobCell<X>>();
+    // The first field.
+    let node = cell.cast::<Node>();
+    let origin = Origin {
+        beginning,
+        parent: Some(parent_pointer),
+        tree: parent.tree,
+        id: crate::monitor::next_id(),
+        created: crate::clock::coarse_millis(),
+        locals,
+        side,
+    };
+    // SAFETY: just allocated with the layout of this type; each field is written once.
+    unsafe {
+        Node::write(node, origin, &JobCell::<X>::KIND);
+        (&raw mut (*cell.as_ptr()).beside).write(beside);
+    }
     // SAFETY: just made, so alive and known to nobody else; in no list.
     match unsafe { attach::link(parent, node, shielded) } {
         Ok(()) => {
@@ -97,14 +105,20 @@ pub fn attach_beside<X: Beside>(
                 Ok(Attached {
                     job: Job::from_reference(node),
                     body: Body::from_reference(node),
-                    beside: NonNull::new_unchecked(&raw mut (*cell).beside),
+                    beside: NonNull::new_unchecked(&raw mut (*cell.as_ptr()).beside),
                 })
             }
         }
         Err(ended) => {
-            // SAFETY: made by `Box::into_raw` above, and not linked, so nobody else knows it.
-            let cell = unsafe { Box::from_raw(cell) };
-            Err((ended, cell.beside))
+            // SAFETY: made above, and not linked, so nobody else knows it; each field is read once, and the memory
+            // given back with the layout that it has.
+            let JobCell { node, beside } = unsafe {
+                let contents = cell.read();
+                memory::free(cell.cast(), Layout::new::<JobCell<X>>());
+                contents
+            };
+            drop(node);
+            Err((ended, beside))
         }
     }
 }

@@ -6,6 +6,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::word::Cause;
@@ -295,6 +296,16 @@ impl JobError {
         }
     }
 
+    /// Whether both tell of the same event.
+    pub(crate) fn is_same_event(&self, other: &JobError) -> bool {
+        match (self, other) {
+            (JobError::Failed(a), JobError::Failed(b)) => Arc::ptr_eq(&a.error, &b.error),
+            (JobError::Panicked(a), JobError::Panicked(b)) => Arc::ptr_eq(&a.caught, &b.caught),
+            (JobError::TimedOut(a), JobError::TimedOut(b)) => a.job == b.job,
+            _ => false,
+        }
+    }
+
     /// The same error with what came after it.
     pub(crate) fn with_later(mut self, kept: &[JobError], count: usize) -> JobError {
         if count > 0 {
@@ -415,18 +426,26 @@ impl fmt::Display for Report<'_> {
     }
 }
 
-/// Whether `error` or what lies behind it is the cancellation that was asked for at `origin`.
-pub(crate) fn holds_cancellation_from(error: &(dyn Error + 'static), origin: JobId) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let cancelled = match error.downcast_ref::<JobError>() {
-            Some(JobError::Cancelled(cancelled)) => Some(cancelled),
-            _ => error.downcast_ref::<Cancelled>(),
-        };
-        if cancelled.is_some_and(|cancelled| cancelled.origin == origin) {
-            return true;
-        }
-        next = error.source();
+/// The cancellations that `error` is or that lie behind it.
+pub(crate) fn cancellations_in<'e>(
+    error: &'e (dyn Error + 'static),
+) -> impl Iterator<Item = &'e Cancelled> {
+    let chain = std::iter::successors(Some(error), |error: &&'e (dyn Error + 'static)| {
+        behind(*error)
+    });
+    chain.filter_map(|error| match error.downcast_ref::<JobError>() {
+        Some(JobError::Cancelled(cancelled)) => Some(cancelled),
+        _ => error.downcast_ref::<Cancelled>(),
+    })
+}
+
+/// What lies behind an error. An `io::Error` that wraps another one names only that one's source as its own.
+fn behind<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'static)> {
+    match error
+        .downcast_ref::<io::Error>()
+        .and_then(io::Error::get_ref)
+    {
+        Some(wrapped) => Some(wrapped),
+        None => error.source(),
     }
-    false
 }

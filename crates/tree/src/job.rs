@@ -187,7 +187,7 @@ impl Job {
         clock::since(self.node().created)
     }
 
-    /// The nearest deadline: its own, or one of a job above it.
+    /// The nearest deadline: its own, or one of a job above it, as far as a cancellation comes down from there.
     pub fn deadline(&self) -> Option<Instant> {
         let own = |job: &Job| {
             job.node()
@@ -196,14 +196,18 @@ impl Job {
                 .as_ref()
                 .and_then(|side| side.deadline)
         };
+        let above = |job: &Job| match job.node().word.load().is_shielded() {
+            true => None,
+            false => job.parent(),
+        };
         let mut nearest = own(self);
-        let mut above = self.parent();
-        while let Some(job) = above {
+        let mut next = above(self);
+        while let Some(job) = next {
             nearest = match (nearest, own(&job)) {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             };
-            above = job.parent();
+            next = above(&job);
         }
         nearest
     }
@@ -240,13 +244,21 @@ impl Job {
         WaitingFor::decode(self.node().waiting.load(Ordering::Relaxed))
     }
 
-    /// For runners: the body waits for something, or not any more. Returns what it was before.
-    pub fn set_waiting_for(&self, waiting: Option<WaitingFor>) -> Option<WaitingFor> {
-        let node = self.node();
-        let before = node.waiting.load(Ordering::Relaxed);
-        node.waiting
-            .store(WaitingFor::encode(waiting), Ordering::Relaxed);
-        WaitingFor::decode(before)
+    /// For runners: the body, or a fork of it, begins to wait for something.
+    pub fn begin_waiting(&self, waiting: WaitingFor) {
+        let word = WaitingFor::encode(Some(waiting));
+        self.node().waiting.store(word, Ordering::Relaxed);
+    }
+
+    /// For runners: what was waited for has come, or is not waited for any more. If another fork of the body has begun
+    /// to wait meanwhile, that is what is shown.
+    pub fn end_waiting(&self, waiting: WaitingFor) {
+        let word = WaitingFor::encode(Some(waiting));
+        let relaxed = Ordering::Relaxed;
+        let _ = self
+            .node()
+            .waiting
+            .compare_exchange(word, 0, relaxed, relaxed);
     }
 
     /// The jobs directly below it that have not ended.

@@ -17,6 +17,7 @@ mod dump;
 mod error;
 mod job;
 mod locals;
+mod memory;
 #[cfg(all(test, loom))]
 mod models;
 mod monitor;

@@ -90,7 +90,17 @@ impl Locals {
 }
 
 impl Drop for Locals {
+    #[inline]
     fn drop(&mut self) {
+        if self.0.is_some() {
+            self.drop_list();
+        }
+    }
+}
+
+impl Locals {
+    #[cold]
+    fn drop_list(&mut self) {
         // One after the other: a long list must not be freed by as deep a recursion.
         let mut next = self.0.take();
         while let Some(mut entry) = next.and_then(Arc::into_inner) {

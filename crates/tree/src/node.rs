@@ -43,6 +43,7 @@ pub(crate) struct Kind {
 }
 
 /// What the parent's lock guards of its children.
+#[derive(Clone, Copy)]
 pub(crate) struct Links {
     pub(crate) previous: Option<NonNull<Node>>,
     pub(crate) next: Option<NonNull<Node>>,
@@ -99,30 +100,37 @@ pub(crate) struct Origin {
 }
 
 impl Node {
-    #[inline]
-    pub(crate) fn new(origin: Origin, kind: &'static Kind) -> Node {
-        Node {
-            word: AtomicWord::new(Word::new(origin.beginning)),
-            lock: SpinLock::new(),
-            created: origin.created,
-            guarded: UnsafeCell::new(Guarded {
+    /// Writes a new job to `place`, field by field: a job that is put together elsewhere and then copied costs a
+    /// tenth more.
+    ///
+    /// # Safety
+    /// There is room for one at `place`, and nobody else looks.
+    #[inline(always)]
+    pub(crate) unsafe fn write(place: NonNull<Node>, origin: Origin, kind: &'static Kind) {
+        let place = place.as_ptr();
+        // SAFETY: by contract; each field is written once.
+        unsafe {
+            (&raw mut (*place).word).write(AtomicWord::new(Word::new(origin.beginning)));
+            (&raw mut (*place).lock).write(SpinLock::new());
+            (&raw mut (*place).created).write(origin.created);
+            (&raw mut (*place).guarded).write(UnsafeCell::new(Guarded {
                 first_child: None,
                 active_children: 0,
                 waiters: WaitList::new(),
                 cancel_waiters: WaitList::new(),
                 side: origin.side,
-            }),
-            parent: origin.parent,
-            links: UnsafeCell::new(Links {
+            }));
+            (&raw mut (*place).parent).write(origin.parent);
+            (&raw mut (*place).links).write(UnsafeCell::new(Links {
                 previous: None,
                 next: None,
-            }),
-            kind,
-            tree: origin.tree,
-            id: origin.id,
-            locals: origin.locals,
-            origin: AtomicU64::new(0),
-            waiting: AtomicU64::new(0),
+            }));
+            (&raw mut (*place).kind).write(kind);
+            (&raw mut (*place).tree).write(origin.tree);
+            (&raw mut (*place).id).write(origin.id);
+            (&raw mut (*place).locals).write(origin.locals);
+            (&raw mut (*place).origin).write(AtomicU64::new(0));
+            (&raw mut (*place).waiting).write(AtomicU64::new(0));
         }
     }
 
@@ -184,7 +192,8 @@ impl Locked<'_> {
     /// Adds a child at the head of the list.
     ///
     /// # Safety
-    /// `child` is alive, in no list, and stays alive until [`Locked::unlink_child`].
+    /// `child` is alive, in no list, and stays alive until the call of [`Locked::unlink_child`] or shortly before, under the
+    /// same hold of the lock.
     #[inline]
     pub(crate) unsafe fn link_child(&mut self, child: NonNull<Node>) {
         let first = self.first_child;
@@ -200,15 +209,14 @@ impl Locked<'_> {
         self.active_children += 1;
     }
 
-    /// Takes a child out of the list.
+    /// Takes the child with these links out of the list; the child itself is not touched.
     ///
     /// # Safety
-    /// `child` is in this job's list.
+    /// The links are those of a child that was in this job's list when the lock was taken, and have not changed since.
     #[inline]
-    pub(crate) unsafe fn unlink_child(&mut self, child: &Node) {
+    pub(crate) unsafe fn unlink_child(&mut self, Links { previous, next }: Links) {
         // SAFETY: as in `link_child`; the neighbours are in the list, so alive.
         unsafe {
-            let Links { previous, next } = *child.links();
             match previous {
                 Some(previous) => previous.as_ref().links().next = next,
                 None => self.first_child = next,

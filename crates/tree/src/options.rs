@@ -90,7 +90,7 @@ impl JobOptions {
         self
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn into_parts(self, parent: &Node) -> (Beginning, Option<Box<Side>>, Locals) {
         let side = if self.label.is_some() || self.deadline.is_some() {
             Some(Box::new(Side {

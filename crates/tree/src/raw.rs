@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 
 pub use crate::cell::{Attached, Beside, attach_beside};
 use crate::job::Job;
+#[cfg(all(feature = "planted-bugs", not(all(loom, test))))]
+pub use crate::step::plant_bug;
 use crate::sync::AtomicU64;
 pub use crate::word::STOP;
 

@@ -30,7 +30,13 @@ pub(crate) struct Errors {
 }
 
 impl Errors {
+    /// Takes note of an error, unless it is there already: a body that passes on the error of its child tells nothing
+    /// new.
     pub(crate) fn record(&mut self, error: JobError) {
+        let mut known = self.first.iter().chain(&self.later);
+        if known.any(|known| known.is_same_event(&error)) {
+            return;
+        }
         if self.first.is_none() {
             self.first = Some(error);
             return;

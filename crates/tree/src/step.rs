@@ -1,10 +1,25 @@
-//! The steps of the protocol that models leave out one at a time, to see that they are needed.
+//! The steps of the protocol that tests leave out one at a time, to see that the tests notice.
 //!
-//! Outside of models nothing is ever left out, and the question costs nothing.
+//! Models leave out steps that order threads; the property test of the runtime (feature `planted-bugs`) leaves
+//! out rules, too. Otherwise nothing is ever left out, and the question costs nothing.
 
-/// A step that a model can leave out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+/// Makes the list of all steps beside the steps.
+macro_rules! steps {
+    ($($(#[$doc:meta])* $step:ident,)*) => {
+        /// A step that a test can leave out.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Step {
+            $($(#[$doc])* $step,)*
+        }
+
+        #[cfg(feature = "planted-bugs")]
+        impl Step {
+            const ALL: &'static [Step] = &[$(Step::$step),*];
+        }
+    };
+}
+
+steps! {
     /// Taking a job's lock at all.
     Lock,
     /// Attaching a child makes the parent end under its lock from then on.
@@ -21,9 +36,27 @@ pub(crate) enum Step {
     RemovalLooks,
     /// A cancellation goes on to the children.
     Broadcast,
+    /// A cancellation goes on to the children's children.
+    BroadcastGoesDeep,
+    /// A shielded job is not told of a cancellation above it.
+    ShieldHolds,
+    /// A job that was asked to end stays asked for the first reason.
+    FirstCauseStays,
+    /// A job that was cancelled and has failed is Failed.
+    FailureBeatsCancellation,
+    /// A job that timed out and failed later is TimedOut.
+    TimeoutStays,
+    /// A body that returns its own job's cancellation has not failed.
+    OwnCancellationIsNoFailure,
+    /// A supervisor does not mind a child's failure.
+    SupervisorShrugs,
+    /// The parent does not hear of the failure of a job that is contained.
+    ContainedFailsAlone,
+    /// All who wait are woken, and not only the one who came last.
+    EveryWaiterIsWoken,
 }
 
-#[cfg(not(all(loom, test)))]
+#[cfg(not(any(all(loom, test), feature = "planted-bugs")))]
 #[inline(always)]
 pub(crate) fn left_out(_: Step) -> bool {
     false
@@ -49,3 +82,34 @@ mod left_out {
 
 #[cfg(all(loom, test))]
 pub(crate) use left_out::{leave_out, left_out};
+
+#[cfg(all(feature = "planted-bugs", not(all(loom, test))))]
+mod planted {
+    use super::Step;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    const NOTHING: usize = usize::MAX;
+
+    static LEFT_OUT: AtomicUsize = AtomicUsize::new(NOTHING);
+
+    pub(crate) fn left_out(step: Step) -> bool {
+        LEFT_OUT.load(Ordering::Relaxed) == step as usize
+    }
+
+    /// Leaves out the step of that name from now on; `false` if there is none.
+    pub fn plant_bug(step: &str) -> bool {
+        let mut all = Step::ALL.iter();
+        match all.find(|known| format!("{known:?}") == step) {
+            Some(known) => {
+                LEFT_OUT.store(*known as usize, Ordering::Relaxed);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+#[cfg(all(feature = "planted-bugs", not(all(loom, test))))]
+pub(crate) use planted::left_out;
+#[cfg(all(feature = "planted-bugs", not(all(loom, test))))]
+pub use planted::plant_bug;

@@ -102,30 +102,29 @@ impl Tree {
             label: Some(Cow::Borrowed("root")),
             ..Side::default()
         };
-        let node = Node::new(
-            Origin {
-                beginning: Beginning {
-                    supervisor: true,
-                    started: true,
-                    unwanted: true,
-                    ..Beginning::default()
-                },
-                parent: None,
-                tree: Arc::as_ptr(&shared),
-                id: next_id(),
-                created: clock::coarse_millis(),
-                locals: Locals::default(),
-                side: Some(Box::new(side)),
+        let cell = Box::into_raw(Box::new(std::mem::MaybeUninit::<RootCell>::uninit()));
+        // SAFETY: never null.
+        let cell = unsafe { NonNull::new_unchecked(cell) }.cast::<RootCell>();
+        let node = cell.cast::<Node>();
+        let origin = Origin {
+            beginning: Beginning {
+                supervisor: true,
+                started: true,
+                unwanted: true,
+                ..Beginning::default()
             },
-            &ROOT,
-        );
-        let cell = Box::into_raw(Box::new(RootCell {
-            node,
-            shared: Arc::clone(&shared),
-        }));
-        // SAFETY: never null; a new node has two references, one for each of these.
+            parent: None,
+            tree: Arc::as_ptr(&shared),
+            id: next_id(),
+            created: clock::coarse_millis(),
+            locals: Locals::default(),
+            side: Some(Box::new(side)),
+        };
+        // SAFETY: there is room for a cell, whose first field is the node, and nobody else knows it. A new node has two
+        // references, one for each handle made here.
         let (root, body) = unsafe {
-            let node = NonNull::new_unchecked(cell).cast::<Node>();
+            Node::write(node, origin, &ROOT);
+            (&raw mut (*cell.as_ptr()).shared).write(Arc::clone(&shared));
             (Job::from_reference(node), Body::from_reference(node))
         };
         Tree {

@@ -124,6 +124,11 @@ impl WaitList {
         true
     }
 
+    /// Whether nobody is in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_null()
+    }
+
     /// Takes out up to [`BATCH`] waiters to be woken; after the last one, none.
     pub(crate) fn take_batch(&mut self) -> [Option<Wake>; BATCH] {
         std::array::from_fn(|_| {

@@ -57,6 +57,7 @@
 
 use std::fmt;
 
+use crate::step::{Step, left_out};
 use crate::sync::{AtomicU64, Ordering};
 
 const PHASE: u64 = 0b111;
@@ -291,6 +292,7 @@ impl Word {
     }
 
     /// Why it was asked to end, if it was.
+    #[inline]
     pub(crate) fn cause(self) -> Option<Cause> {
         let stored = ((self.0 & CAUSE) >> CAUSE_SHIFT) as usize;
         (stored > 0).then(|| Cause::ALL[(stored - 1).min(Cause::ALL.len() - 1)])
@@ -333,8 +335,8 @@ impl Word {
     /// Asked to end; `None` if it was asked before or has ended.
     #[inline]
     pub(crate) fn cancel(self, cause: Cause) -> Option<Word> {
-        (self.may_change() && self.phase() != Phase::Cancelling)
-            .then(|| self.begin_cancelling(cause))
+        let was_asked = self.phase() == Phase::Cancelling && !left_out(Step::FirstCauseStays);
+        (self.may_change() && !was_asked).then(|| self.begin_cancelling(cause))
     }
 
     #[inline]
@@ -375,9 +377,11 @@ impl Word {
     pub(crate) fn end(self) -> Word {
         debug_assert!(self.is_ending() && !self.is_terminal());
         let timed_out = self.cause() == Some(Cause::Timeout);
+        let has_failed = self.0 & FAILED != 0;
         let phase = match self.phase() {
-            _ if timed_out => Phase::TimedOut,
-            _ if self.0 & FAILED != 0 => Phase::Failed,
+            _ if timed_out && !(has_failed && left_out(Step::TimeoutStays)) => Phase::TimedOut,
+            Phase::Cancelling if left_out(Step::FailureBeatsCancellation) => Phase::Cancelled,
+            _ if has_failed => Phase::Failed,
             Phase::Cancelling => Phase::Cancelled,
             _ => Phase::Completed,
         };
@@ -394,6 +398,20 @@ impl Word {
     #[inline]
     pub(crate) fn adopt(self) -> Option<Word> {
         (!self.is_ending()).then_some(Word(self.0 | INVOLVED))
+    }
+
+    /// A job that nobody but its body knows ends with a value that is wanted: the body returns, the end is decided and
+    /// visible, and the execution gives back its reference, all at once. `None` if somebody knows it, or it was
+    /// cancelled, or nobody wants the value.
+    #[inline]
+    pub(crate) fn end_as_leaf(self) -> Option<Word> {
+        if self.0 & (INVOLVED | STOP | UNWANTED) != 0 {
+            return None;
+        }
+        let returned = Word(self.0 | BODY_RETURNED | ENDING);
+        let ended = returned.with_phase(Phase::Completed);
+        debug_assert!(ended == self.return_body(BodyEnd::Value).begin_end().end());
+        Some(Word(ended.0 - ONE_REFERENCE))
     }
 
     /// Nobody will ask for the value any more.

@@ -362,6 +362,13 @@ fn the_nearest_deadline_is_the_one_that_counts() {
     assert_eq!(tree.root().deadline(), None);
     assert_eq!(inner.deadline(), Some(now + Duration::from_secs(10)));
     assert_eq!(nearer.deadline(), Some(now + Duration::from_secs(5)));
+    // What is shielded is not reached by a deadline outside.
+    let (shielded, _d) = nearer
+        .attach(JobOptions::new().started().shielded())
+        .unwrap();
+    let (inside, _e) = shielded.attach(with(60)).unwrap();
+    assert_eq!(shielded.deadline(), None);
+    assert_eq!(inside.deadline(), Some(now + Duration::from_secs(60)));
 }
 
 #[test]
@@ -371,7 +378,7 @@ fn a_dump_shows_the_tree_for_people_and_for_programs() {
     let (server, _a) = tree.root().attach(labelled("server")).unwrap();
     let (_first, _b) = server.attach(labelled("re\"quest")).unwrap();
     let (second, _c) = server.attach(JobOptions::new()).unwrap();
-    second.set_waiting_for(Some(jobtree_tree::WaitingFor::Job(server.id())));
+    second.begin_waiting(jobtree_tree::WaitingFor::Job(server.id()));
     let (_other, _d) = tree.root().attach(labelled("other")).unwrap();
     let dump = tree.root().dump_tree();
     let lines: Vec<String> = dump.to_string().lines().map(str::to_owned).collect();

@@ -194,6 +194,26 @@ pub fn timed_with_preparation<I>(
     (total, result)
 }
 
+/// Like [`timed_with_preparation`], for what an iteration uses up altogether: `prepare` makes it, and `settle` looks at
+/// what is left of it and gives the result, both off the clock.
+pub fn timed_between<S>(
+    iterations: u64,
+    mut prepare: impl FnMut() -> S,
+    mut body: impl FnMut(&mut S),
+    mut settle: impl FnMut(S) -> u64,
+) -> (Duration, u64) {
+    let mut result = 0;
+    let mut total = Duration::ZERO;
+    for _ in 0..iterations {
+        let mut state = prepare();
+        let start = Instant::now();
+        body(black_box(&mut state));
+        total += start.elapsed();
+        result = settle(state);
+    }
+    (total, result)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,5 +277,36 @@ mod tests {
         );
         assert_eq!(result, 4);
         assert_eq!(order, ['p', 'b', 'p', 'b']);
+    }
+
+    #[test]
+    fn each_iteration_gets_a_state_of_its_own_and_its_last_word_counts() {
+        let mut made = 0;
+        let (_, result) = timed_between(
+            3,
+            || {
+                made += 1;
+                vec![made]
+            },
+            |state| state.push(10),
+            |state| state.into_iter().sum(),
+        );
+        assert_eq!(result, 13);
+    }
+
+    #[test]
+    fn making_and_settling_are_off_the_clock() {
+        let nap = || std::thread::sleep(Duration::from_millis(20));
+        let start = Instant::now();
+        let (time, _) = timed_between(
+            2,
+            nap,
+            |()| (),
+            |()| {
+                nap();
+                0
+            },
+        );
+        assert!(time < start.elapsed() / 2, "{time:?}");
     }
 }

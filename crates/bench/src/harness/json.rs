@@ -38,6 +38,7 @@ fn row(row: &Row) -> Value {
                 Reference::Sequential => "sequential",
                 Reference::BetterPeer => "better peer",
                 Reference::Side(name) => name,
+                Reference::Clock => "ns",
             },
         })),
         "judged": row.judged().map(|ratio| ratio.against),

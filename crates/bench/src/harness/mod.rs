@@ -13,7 +13,7 @@ mod rounds;
 mod stats;
 mod table;
 
-pub use contest::{Contender, Contest, Role, timed, timed_with_preparation};
+pub use contest::{Contender, Contest, Role, timed, timed_between, timed_with_preparation};
 pub use report::{Fact, Goal, Report, Row, Standing, Tolerance};
 pub use rng::SplitMix64;
 pub use rounds::{Plan, Rounds};

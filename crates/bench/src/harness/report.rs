@@ -13,9 +13,12 @@ pub enum Reference {
     BetterPeer,
     /// One side by its name.
     Side(&'static str),
+    /// Nobody: the goal is a time in nanoseconds. It says something on the machines it was set for only; a ratio is
+    /// better wherever there is somebody to compare with.
+    Clock,
 }
 
-/// A ratio that ours should not exceed.
+/// A ratio, or a time, that ours should not exceed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goal {
     pub at_most: f64,
@@ -41,6 +44,13 @@ impl Goal {
         Some(Self {
             at_most,
             reference: Reference::Side(name),
+        })
+    }
+
+    pub fn nanoseconds(at_most: f64) -> Option<Self> {
+        Some(Self {
+            at_most,
+            reference: Reference::Clock,
         })
     }
 }
@@ -174,12 +184,12 @@ impl Row {
             .max_by(|one, other| one.estimate.median.total_cmp(&other.estimate.median))
     }
 
-    /// The ratio that the goal is about; without a goal the one to the better peer.
+    /// The ratio that the goal is about; without one the one to the better peer.
     pub fn judged(&self) -> Option<Ratio> {
         match self.goal.map(|goal| goal.reference) {
             Some(Reference::Sequential) => self.ratio_to(self.side_with(Role::Sequential)?.name),
             Some(Reference::Side(name)) => self.ratio_to(name),
-            Some(Reference::BetterPeer) | None => self.better_peer(),
+            Some(Reference::BetterPeer | Reference::Clock) | None => self.better_peer(),
         }
     }
 
@@ -197,9 +207,13 @@ impl Row {
                 Verdict::Shown
             };
         };
-        match self.judged() {
+        let reached = match goal.reference {
+            Reference::Clock => self.side_with(Role::Ours).map(|ours| ours.typical),
+            _ => self.judged().map(|ratio| ratio.estimate.median),
+        };
+        match reached {
             _ if self.is_void() => Verdict::Void,
-            Some(ratio) if ratio.estimate.median <= goal.at_most => Verdict::Pass,
+            Some(reached) if reached <= goal.at_most => Verdict::Pass,
             _ => Verdict::Miss,
         }
     }
@@ -333,6 +347,18 @@ mod tests {
             row(Goal::sequential(1.3), figures, Tolerance::Strict).verdict(),
             Verdict::Pass
         );
+    }
+
+    #[test]
+    fn a_goal_in_nanoseconds_looks_at_ours_alone() {
+        let figures = [1.0, 10.0, 10.0, 1.0, 1.0];
+        let verdict =
+            |at_most| row(Goal::nanoseconds(at_most), figures, Tolerance::Strict).verdict();
+        assert_eq!(verdict(9.9), Verdict::Miss);
+        assert_eq!(verdict(10.0), Verdict::Pass);
+        let off = [1.0, 10.0, 11.0, 1.0, 1.0];
+        let row = row(Goal::nanoseconds(20.0), off, Tolerance::Strict);
+        assert_eq!(row.verdict(), Verdict::Void);
     }
 
     #[test]

@@ -119,6 +119,7 @@ fn goal_text(goal: &Goal) -> String {
         Reference::Sequential => "sequential",
         Reference::BetterPeer => "better peer",
         Reference::Side(name) => name,
+        Reference::Clock => return format!("<= {} ns", goal.at_most),
     };
     format!("<= {} x {against}", goal.at_most)
 }
@@ -242,6 +243,14 @@ mod tests {
         assert!(
             text.contains("VOID: fib, 2 worker(s): ours against ours is off by +25.0 %"),
             "{text}"
+        );
+    }
+
+    #[test]
+    fn a_goal_in_nanoseconds_names_nobody() {
+        assert_eq!(
+            Goal::nanoseconds(10.0).as_ref().map(goal_text),
+            Some("<= 10 ns".into())
         );
     }
 

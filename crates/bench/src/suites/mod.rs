@@ -1,9 +1,11 @@
 //! The suites, one file each. A new one needs a module here and a line in [`ALL`].
 
 mod forkjoin;
+mod jobs;
 mod loops;
 mod primitives;
 
+pub use self::jobs::PROBES;
 use crate::harness::{Plan, Report};
 
 /// What the command line asked for.
@@ -50,6 +52,11 @@ pub const ALL: &[Suite] = &[
         name: "forkjoin",
         about: "what a fork costs, against rayon, chili and no fork at all",
         run: forkjoin::run,
+    },
+    Suite {
+        name: "jobs",
+        about: "structured jobs, against tokio's: create, join, cancel, wake, bytes, timers",
+        run: jobs::run,
     },
     Suite {
         name: "loops",

@@ -92,6 +92,10 @@ impl Pool {
         }
     }
 
+    pub(crate) fn global_if_made() -> Option<&'static Pool> {
+        GLOBAL.get()
+    }
+
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }

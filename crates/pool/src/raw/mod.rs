@@ -21,10 +21,12 @@ mod slots;
 pub mod task;
 #[cfg(all(test, not(loom)))]
 mod tests;
+mod ticks;
 
-pub use crate::stop::unwind_if_stopped;
+pub use crate::stop::{can_be_stopped, unwind_if_stopped};
 pub use claims::{ClaimError, Claims};
 pub use merge_sort::merge_sort;
 pub use permute::permute;
 pub use pool_ref::PoolRef;
 pub use slots::{Filled, FilledItems, Slots, fill_vec};
+pub use ticks::ticks;

@@ -35,6 +35,11 @@ impl PoolRef {
         }
     }
 
+    /// The global pool, if there is one already.
+    pub fn global_if_made() -> Option<PoolRef> {
+        Pool::global_if_made().map(PoolRef::of)
+    }
+
     /// The pool behind a handle.
     ///
     /// ```

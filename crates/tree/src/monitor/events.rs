@@ -124,6 +124,11 @@ impl Recorder {
     }
 
     #[inline]
+    pub(super) fn records(&self) -> bool {
+        self.records.load(Ordering::Relaxed)
+    }
+
+    #[inline]
     pub(super) fn record(&self, job: JobId, kind: EventKind) {
         // Relaxed: an event at the same time as the beginning of recording may be in or out. One that
         // follows it is in: what makes it follow makes the load see it.

@@ -155,6 +155,12 @@ impl Monitor {
         self.record(job, kind);
     }
 
+    /// Whether anybody wants to know of events.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        cfg!(feature = "tracing") || self.recorder.records()
+    }
+
     /// The half of [`Monitor::event`] that may be done while a job's lock is held; [`trace`] must follow when it
     /// is not.
     #[inline]

@@ -1,0 +1,241 @@
+//! Values and bodies are dropped exactly once, whoever is the last to know of them.
+
+mod support;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::task::Context;
+use std::time::Duration;
+
+use jobtree_pool::OnceLatch;
+use jobtree_runtime::{JobError, JobHandle, JobState, nursery};
+use support::{Bell, Census, Counted, end, rounds, runtime, until, watch};
+
+#[test]
+fn the_value_of_a_handle_that_is_dropped_is_dropped_with_the_end_or_with_the_handle() {
+    let _watch = watch();
+    let runtime = runtime(2);
+    let census = Census::default();
+    runtime
+        .nursery(|n| {
+            let go = Arc::new(OnceLatch::new());
+            let spawn = || {
+                let (go, census) = (go.clone(), census.clone());
+                n.spawn(move || {
+                    go.wait();
+                    Ok(census.value())
+                })
+            };
+            let (early, late) = (spawn(), spawn());
+            let early_job = early.job().clone();
+            drop(early);
+            go.set();
+            until(|| early_job.is_ended() && late.is_finished());
+            // The one that nobody wants is gone before the end is visible, the other one waits.
+            assert_eq!((census.made(), census.dropped()), (2, 1));
+            drop(late);
+            census.assert_all_gone(2);
+            Ok(())
+        })
+        .unwrap();
+    end(&runtime);
+}
+
+#[test]
+fn a_handle_that_is_dropped_while_the_job_ends_loses_nothing() {
+    let _watch = watch();
+    let runtime = runtime(2);
+    let census = Census::default();
+    let start = Barrier::new(2);
+    let start = &start;
+    let total = rounds(300);
+    for round in 0..total {
+        let census = &census;
+        runtime
+            .nursery(|n| {
+                let handle = n.spawn(move || {
+                    let value = census.value();
+                    start.wait();
+                    for _ in 0..round % 8 * 30 {
+                        std::hint::spin_loop();
+                    }
+                    Ok(value)
+                });
+                start.wait();
+                for _ in 0..round % 5 * 40 {
+                    std::hint::spin_loop();
+                }
+                drop(handle);
+                Ok(())
+            })
+            .unwrap();
+        census.assert_all_gone(round + 1);
+    }
+    end(&runtime);
+}
+
+#[test]
+fn a_handle_that_is_dropped_while_its_job_is_cancelled_and_ends_loses_nothing() {
+    let _watch = watch();
+    let runtime = runtime(2);
+    let census = Census::default();
+    for round in 0..rounds(300) {
+        let body = census.value();
+        let made = census.clone();
+        let job = runtime.spawn(move || {
+            drop(body);
+            Ok(made.value())
+        });
+        let known = job.job().clone();
+        std::thread::scope(|threads| {
+            threads.spawn(|| job.job().cancel("race".into()));
+            if round % 2 == 0 {
+                until(|| job.job().is_cancelled() || job.is_finished());
+            }
+        });
+        if round % 3 == 0 {
+            drop(job.join());
+        } else {
+            drop(job);
+        }
+        until(|| known.is_ended());
+        drop(known);
+        until(|| census.made() == census.dropped());
+    }
+    end(&runtime);
+}
+
+#[test]
+fn the_value_of_a_job_that_did_not_complete_is_dropped() {
+    let _watch = watch();
+    let census = Census::default();
+    let outcome = nursery(|n| {
+        n.cancel("after all");
+        Ok(census.value())
+    });
+    assert!(outcome.unwrap_err().is_cancelled());
+    census.assert_all_gone(1);
+    let outcome = nursery(|n| {
+        n.launch(|| Err("a child".into()));
+        Ok(census.value())
+    });
+    assert!(matches!(outcome, Err(JobError::Failed(_))));
+    census.assert_all_gone(2);
+    let outcome = jobtree_runtime::with_timeout(Duration::ZERO, || Ok(census.value()));
+    assert!(outcome.unwrap_err().is_timed_out());
+    census.assert_all_gone(3);
+    nursery(|n| {
+        let census = &census;
+        let child = n.spawn(move || {
+            let own = jobtree_runtime::Job::current();
+            own.unwrap().cancel("of its own".into());
+            Ok(census.value())
+        });
+        until(|| child.is_finished());
+        census.assert_all_gone(4);
+        assert_eq!(child.job().state(), JobState::Cancelled);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn values_are_moved_out_once_by_join_and_by_await() {
+    let _watch = watch();
+    let census = Census::default();
+    nursery(|n| {
+        let census = &census;
+        let joined: Counted = n.spawn(move || Ok(census.value())).join()?;
+        let awaited = jobtree_runtime::block_on(n.spawn(move || Ok(census.value())))??;
+        assert_eq!((census.made(), census.dropped()), (2, 0));
+        drop((joined, awaited));
+        census.assert_all_gone(2);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_future_that_was_polled_and_given_up_loses_nothing() {
+    let _watch = watch();
+    let census = Census::default();
+    nursery(|n| {
+        let go = OnceLatch::new();
+        let go = Arc::new(go);
+        let (wait, census_inside) = (go.clone(), census.clone());
+        let mut handle: JobHandle<Counted> = n.spawn(move || {
+            wait.wait();
+            Ok(census_inside.value())
+        });
+        let bell: Arc<Bell> = Arc::default();
+        let waker = bell.waker();
+        let polled = Pin::new(&mut handle).poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        drop(handle);
+        go.set();
+        until(|| census.dropped() == 1);
+        assert_eq!(bell.rings(), 0);
+        Ok(())
+    })
+    .unwrap();
+    census.assert_all_gone(1);
+}
+
+#[test]
+fn a_handle_may_outlive_its_scope_and_still_has_the_value() {
+    let _watch = watch();
+    let census = Census::default();
+    let inside = census.clone();
+    let handle = nursery(|n| {
+        let inside = inside.clone();
+        Ok(n.spawn(move || Ok(inside.value())))
+    });
+    let handle = handle.unwrap();
+    assert!(handle.is_finished());
+    assert_eq!(census.dropped(), 0);
+    drop(handle.join().unwrap());
+    census.assert_all_gone(1);
+}
+
+/// A destructor that panics is the program's mistake; it must not take the worker or the job with it.
+#[test]
+fn a_value_whose_destructor_panics_ends_its_job_all_the_same() {
+    struct Bomb(Arc<AtomicUsize>);
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            panic!("in a destructor, on purpose");
+        }
+    }
+    let _watch = watch();
+    let runtime = runtime(1);
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let bomb = || Bomb(dropped.clone());
+    runtime
+        .supervisor(|n| {
+            let (unwanted, cancelled) = (bomb(), bomb());
+            let go = Arc::new(OnceLatch::new());
+            let wait = go.clone();
+            // Nobody wants its value when it ends, so it is dropped there and not here.
+            drop(n.spawn(move || {
+                wait.wait();
+                Ok(unwanted)
+            }));
+            let wait = go.clone();
+            let handle = n.spawn(move || {
+                wait.wait();
+                Ok(cancelled)
+            });
+            handle.cancel("not needed");
+            go.set();
+            assert!(handle.join().is_err());
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(dropped.load(Ordering::Relaxed), 2);
+    // The worker is still there.
+    assert_eq!(runtime.spawn(|| Ok(42)).join().unwrap(), 42);
+    end(&runtime);
+}
