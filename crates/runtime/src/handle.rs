@@ -69,37 +69,42 @@ impl<T> JobHandle<T> {
     /// # Errors
     /// If the job failed, panicked, timed out or was cancelled. And if the *calling* job is cancelled while it waits:
     /// with its own cancellation, so that `?` ends it as cancelled.
-    #[inline]
+    #[inline(always)]
     pub fn join(self) -> Outcome<T> {
-        if !self.job.is_ended() {
-            self.wait()?;
+        if !self.job.is_ended()
+            && let Err(cancelled) = self.wait()
+        {
+            return Err(cancelled);
         }
         self.into_outcome()
     }
 
     #[cold]
+    #[inline(never)]
     fn wait(&self) -> Result<(), JobError> {
         let waiting_for = WaitingFor::Job(self.job.id());
         unless_cancelled(self.job.ended(), waiting_for).map_err(JobError::Cancelled)
     }
 
     /// What came of a job that has ended.
-    #[inline]
+    #[inline(always)]
     fn into_outcome(self) -> Outcome<T> {
-        let mut this = ManuallyDrop::new(self);
         // SAFETY: it has ended, and this handle is the only one that may take the value, which was written
         // before the end. A job that did not complete has none.
-        let value = unsafe { this.slot.as_ref().take() };
-        let outcome = match value {
-            Some(value) => Ok(value),
-            None => Err(outcome_error(&this.job)),
-        };
-        // SAFETY: each field is dropped once: `this` is forgotten.
-        unsafe {
-            std::ptr::drop_in_place(&mut this.job);
-            std::ptr::drop_in_place(&mut this.ended);
+        match unsafe { self.slot.as_ref().take() } {
+            Some(value) => {
+                // Not `drop`: there is no value left to lose interest in.
+                let mut this = ManuallyDrop::new(self);
+                // SAFETY: each field is dropped once: `this` is forgotten.
+                unsafe {
+                    std::ptr::drop_in_place(&mut this.job);
+                    std::ptr::drop_in_place(&mut this.ended);
+                }
+                // The value goes straight to where the caller wants it.
+                Ok(value)
+            }
+            None => Err(outcome_error(&self.job)),
         }
-        outcome
     }
 
     /// Cancels the job when what is returned is dropped before the job has ended: for an executor that drops the

@@ -159,31 +159,18 @@ impl Runtime {
         T: Send + 'static,
     {
         let Owner { inner, root, .. } = &*self.owner;
-        let spawn_under = |parent: &Job, body: F| {
-            // SAFETY: the body borrows nothing, and the outermost context is always there.
-            unsafe {
-                task::spawn(
-                    parent,
-                    JobOptions::new(),
-                    &inner.pool,
-                    RawContext::outermost(),
-                    |_| None,
-                    body,
-                )
-            }
+        // SAFETY: the body borrows nothing, and the outermost context is always there.
+        let spawned = unsafe {
+            task::spawn(
+                root,
+                JobOptions::new(),
+                &inner.pool,
+                RawContext::outermost(),
+                |_| None,
+                body,
+            )
         };
-        // A root that has ended can have no more children: then the job gets a tree that was cancelled.
-        let after_the_end = Tree::new();
-        let parent = if root.is_ended() {
-            after_the_end.root().cancel(Cause::Shutdown.into());
-            after_the_end.root()
-        } else {
-            root
-        };
-        match spawn_under(parent, body) {
-            Ok(spawned) => JobHandle::new(spawned),
-            Err(ended) => unreachable!("{ended}"),
-        }
+        JobHandle::new(spawned.unwrap_or_else(|_| born_cancelled(&inner.pool)))
     }
 
     /// Opens a scope under this runtime's root; see [`nursery`](crate::nursery()).
@@ -283,6 +270,29 @@ impl Runtime {
                 }
             }
         }
+    }
+}
+
+/// A job in a tree that was cancelled: what one gets of a root that has ended, and can have no more children.
+fn born_cancelled<T: Send>(pool: &PoolRef) -> task::Spawned<T> {
+    let tree = Tree::new();
+    tree.root().cancel(Cause::Shutdown.into());
+    let never = || unreachable!("a job that is born cancelled never runs");
+    // SAFETY: the body borrows nothing, and the outermost context is always there.
+    let spawned = unsafe {
+        let context = RawContext::outermost();
+        task::spawn(
+            tree.root(),
+            JobOptions::new(),
+            pool,
+            context,
+            |_| None,
+            never,
+        )
+    };
+    match spawned {
+        Ok(spawned) => spawned,
+        Err(ended) => unreachable!("the root of a new tree: {ended}"),
     }
 }
 

@@ -82,7 +82,7 @@ impl Body {
         }
         // SAFETY: the job has not ended, so its tree is alive.
         let monitor = unsafe { &(*node.tree).monitor };
-        let to = node.word.load_relaxed().state();
+        let to = JobState::Active;
         monitor.event(JobId(node.id), EventKind::State { to });
         true
     }
@@ -117,11 +117,16 @@ impl fmt::Debug for Body {
 /// The caller gives away the execution's reference to `node`.
 #[inline]
 unsafe fn end_body(node: NonNull<Node>, result: BodyResult) {
-    match result {
-        // SAFETY: as by contract.
-        BodyResult::Value if unsafe { end_leaf(node) } => {}
-        // SAFETY: as by contract.
-        result => unsafe { end_body_slowly(node, result) },
+    // SAFETY: as by contract, in all of them.
+    unsafe {
+        match result {
+            BodyResult::Value => {
+                if !end_leaf(node) {
+                    end_body_slowly(node, BodyResult::Value);
+                }
+            }
+            result => end_body_slowly(node, result),
+        }
     }
 }
 

@@ -68,6 +68,8 @@ pub(crate) fn broadcast(job: Job) {
     if left_out(Step::Broadcast) {
         return;
     }
+    // As the first one sees it now: those below may have ended, and know nothing any more, when they are called.
+    let reason = job.cancel_reason_or_none();
     let mut told = Some(job);
     let mut to_tell: Vec<Job> = Vec::new();
     while let Some(job) = told {
@@ -94,7 +96,7 @@ pub(crate) fn broadcast(job: Job) {
         for child in begun {
             trace(child, BEGINS);
         }
-        call_waiters(&job);
+        call_waiters(&job, &reason);
         told = to_tell.pop();
     }
 }
@@ -148,17 +150,14 @@ pub(crate) fn hasten(job: NonNull<Node>, error: &(dyn Error + 'static)) {
 }
 
 /// Calls those who wait for the cancellation of `job`.
-fn call_waiters(job: &Job) {
+fn call_waiters(job: &Job, reason: &CancelReason) {
     loop {
         let batch = job.node().lock().cancel_waiters.take_batch();
-        let mut reason = None;
         let mut was_last = false;
         for wake in batch {
             match wake {
                 Some(Wake::Task(waker)) => waker.wake(),
-                Some(Wake::Call(call)) => {
-                    call(reason.get_or_insert_with(|| job.cancel_reason_or_none()));
-                }
+                Some(Wake::Call(call)) => call(reason),
                 None => was_last = true,
             }
         }

@@ -79,7 +79,7 @@ pub fn attach_beside<X: Beside>(
     let parent_pointer = parent.pointer();
     let parent = parent.node();
     let (beginning, side, locals) = options.into_parts(parent);
-    let shielded = beginning.shielded;
+    let shielded = beginning.is_shielded();
     let cell = memory::allocate(Layout::new::<JobCell<X>>()).cast::<JobCell<X>>();
     // The first field.
     let node = cell.cast::<Node>();

@@ -12,8 +12,8 @@ use std::ptr::NonNull;
 const STEP: usize = 64;
 /// The largest block that is kept, in steps: larger ones are rare, and the system's allocator is good enough.
 const MOST_STEPS: usize = 8;
-/// The alignment of all blocks that are kept.
-const ALIGN: usize = 16;
+/// The alignment of all blocks that are kept: a cache line, so that a job is two of them and not parts of three.
+const ALIGN: usize = 64;
 /// What a thread keeps of one size at most, in bytes.
 const MOST_KEPT: usize = 32 * 1024;
 

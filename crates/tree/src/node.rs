@@ -61,21 +61,25 @@ pub(crate) struct Guarded {
 }
 
 /// See the module's head.
+///
+/// In this order what a job needs from its beginning to its end, if nothing special happens to it, is in one cache
+/// line, and what others need to find it is in the other.
+#[repr(C)]
 pub(crate) struct Node {
+    pub(crate) kind: &'static Kind,
     pub(crate) word: AtomicWord,
-    lock: SpinLock,
-    pub(crate) created: u32,
     guarded: UnsafeCell<Guarded>,
+    pub(crate) locals: Locals,
     pub(crate) parent: Option<NonNull<Node>>,
     links: UnsafeCell<Links>,
-    pub(crate) kind: &'static Kind,
     pub(crate) tree: *const TreeShared,
     pub(crate) id: u64,
-    pub(crate) locals: Locals,
     /// The id of the job at which the cancellation began that reached this one from above.
     pub(crate) origin: AtomicU64,
     /// What the body waits for; see [`waiting`](crate::waiting).
     pub(crate) waiting: AtomicU64,
+    lock: SpinLock,
+    pub(crate) created: u32,
 }
 
 // A job is two cache lines and nothing more: programs have millions of them.

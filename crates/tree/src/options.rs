@@ -42,31 +42,31 @@ impl JobOptions {
 
     /// A child that fails does not fail this job, nor cancel its other children.
     pub fn supervisor(mut self) -> JobOptions {
-        self.beginning.supervisor = true;
+        self.beginning = self.beginning.and(Beginning::SUPERVISOR);
         self
     }
 
     /// Cancelling a job above does not cancel this one.
     pub fn shielded(mut self) -> JobOptions {
-        self.beginning.shielded = true;
+        self.beginning = self.beginning.and(Beginning::SHIELDED);
         self
     }
 
     /// The code that makes the job waits for it and gets its outcome; the parent is not told of a failure.
     pub fn contained(mut self) -> JobOptions {
-        self.beginning.contained = true;
+        self.beginning = self.beginning.and(Beginning::CONTAINED);
         self
     }
 
     /// Its body is running already.
     pub fn started(mut self) -> JobOptions {
-        self.beginning.started = true;
+        self.beginning = self.beginning.and(Beginning::STARTED);
         self
     }
 
     /// Nobody will ask for its value.
     pub fn unwanted(mut self) -> JobOptions {
-        self.beginning.unwanted = true;
+        self.beginning = self.beginning.and(Beginning::UNWANTED);
         self
     }
 

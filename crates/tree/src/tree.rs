@@ -107,12 +107,9 @@ impl Tree {
         let cell = unsafe { NonNull::new_unchecked(cell) }.cast::<RootCell>();
         let node = cell.cast::<Node>();
         let origin = Origin {
-            beginning: Beginning {
-                supervisor: true,
-                started: true,
-                unwanted: true,
-                ..Beginning::default()
-            },
+            beginning: Beginning::SUPERVISOR
+                .and(Beginning::STARTED)
+                .and(Beginning::UNWANTED),
             parent: None,
             tree: Arc::as_ptr(&shared),
             id: next_id(),

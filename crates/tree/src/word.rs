@@ -202,17 +202,31 @@ pub(crate) enum BodyEnd {
     Failed,
 }
 
-/// How a job begins.
+/// How a job begins: bits of its first word.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Beginning {
-    pub(crate) supervisor: bool,
-    pub(crate) shielded: bool,
+pub(crate) struct Beginning(u64);
+
+impl Beginning {
+    /// A child's failure is none of its.
+    pub(crate) const SUPERVISOR: Beginning = Beginning(SUPERVISOR);
+    /// A parent's cancellation does not reach it.
+    pub(crate) const SHIELDED: Beginning = Beginning(SHIELDED);
     /// Its outcome is none of the parent's.
-    pub(crate) contained: bool,
+    pub(crate) const CONTAINED: Beginning = Beginning(CONTAINED);
     /// Nobody will ask for the value.
-    pub(crate) unwanted: bool,
+    pub(crate) const UNWANTED: Beginning = Beginning(UNWANTED);
     /// Active at once: the body is running already.
-    pub(crate) started: bool,
+    pub(crate) const STARTED: Beginning = Beginning(Phase::Active as u64);
+
+    #[inline]
+    pub(crate) fn and(self, other: Beginning) -> Beginning {
+        Beginning(self.0 | other.0)
+    }
+
+    #[inline]
+    pub(crate) fn is_shielded(self) -> bool {
+        self.0 & SHIELDED != 0
+    }
 }
 
 /// A job's state at one moment.
@@ -223,19 +237,7 @@ impl Word {
     /// A new job's word, with one reference for its execution and one for its handle.
     #[inline]
     pub(crate) fn new(beginning: Beginning) -> Word {
-        let flag = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
-        let word = Word(
-            (2 * ONE_REFERENCE)
-                | flag(beginning.supervisor, SUPERVISOR)
-                | flag(beginning.shielded, SHIELDED)
-                | flag(beginning.contained, CONTAINED)
-                | flag(beginning.unwanted, UNWANTED),
-        );
-        word.with_phase(if beginning.started {
-            Phase::Active
-        } else {
-            Phase::Pending
-        })
+        Word((2 * ONE_REFERENCE) | beginning.0)
     }
 
     #[inline]
@@ -529,10 +531,7 @@ mod tests {
     use super::*;
 
     fn active() -> Word {
-        Word::new(Beginning {
-            started: true,
-            ..Beginning::default()
-        })
+        Word::new(Beginning::STARTED)
     }
 
     #[test]
