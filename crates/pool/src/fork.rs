@@ -364,7 +364,7 @@ fn drop_quietly<T>(value: T) {
 /// # Panics
 /// If a closure panics, so does `join`, after both have ended. If both do, the panic of `a` wins. In a context
 /// that was told to stop ([`with_user_context`](crate::with_user_context)) it may unwind with
-/// [`Stopped`](crate::Stopped). Panics if the global pool is needed and cannot be made (see [`Pool::try_global`]).
+/// [`Stopped`]. Panics if the global pool is needed and cannot be made (see [`Pool::try_global`]).
 #[inline]
 pub fn join<A, B, RA, RB>(a: A, b: B) -> (RA, RB)
 where

@@ -111,7 +111,7 @@ impl fmt::Debug for StopSignal<'_> {
 /// A panic of another closure of the same `join` or scope takes precedence over it.
 ///
 /// Only the pool makes values of this type. In programs that abort on panic it makes none: there forks in a
-/// stopped context go on, and only [`stop_requested`](crate::stop_requested) tells of it.
+/// stopped context go on, and only [`stop_requested`] tells of it.
 pub struct Stopped {
     _made_by_the_pool_alone: (),
 }
