@@ -49,7 +49,7 @@ thread_local! {
 fn steps_of(layout: Layout) -> Option<usize> {
     let steps = layout.size().div_ceil(STEP);
     let is_kept = (1..=MOST_STEPS).contains(&steps) && layout.align() <= ALIGN;
-    (is_kept && !cfg!(any(miri, loom))).then_some(steps)
+    (is_kept && !cfg!(any(miri, loom, jobtree_plain_memory))).then_some(steps)
 }
 
 /// How many blocks of a size are kept.
@@ -140,7 +140,7 @@ impl Drop for Shelves {
     }
 }
 
-#[cfg(all(test, not(any(loom, miri))))]
+#[cfg(all(test, not(any(loom, miri, jobtree_plain_memory))))]
 mod tests {
     use super::*;
 
