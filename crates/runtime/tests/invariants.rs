@@ -209,6 +209,7 @@ fn waiters_are_told_once_and_none_is_left() {
     let runtime = runtime(2);
     let mut all_bells = Vec::new();
     let mut racing_bells = Vec::new();
+    let mut stay = Vec::new();
     for round in 0..rounds(50) {
         let release = Arc::new(OnceLatch::new());
         let wait = release.clone();
@@ -231,9 +232,11 @@ fn waiters_are_told_once_and_none_is_left() {
         until(|| job.is_ended());
         racing_bells.push(bells[round % 8].clone());
         all_bells.extend(bells);
+        stay.extend(futures);
     }
     // Jobs tell who waits for them before they tell their parents: now everybody was told.
     end(&runtime);
+    drop(stay);
     let rings: Vec<usize> = all_bells.iter().map(|bell| bell.rings()).collect();
     assert!(rings.iter().all(|rings| *rings <= 1));
     let gave_up_in_time = racing_bells.iter().filter(|bell| bell.rings() == 0).count();
