@@ -3,48 +3,19 @@
 #[path = "../../par/tests/common/mod.rs"]
 mod common;
 
+#[path = "../../pool/tests/watchdog/mod.rs"]
+mod watchdog;
+
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 use common::{Alive, Random};
 use jobtree::par::{self, Grain};
 use jobtree::{Job, OnceLatch, Outcome, Runtime};
+use watchdog::Watchdog;
 
 /// So many items that no loop comes to their end.
 const ENDLESS: u64 = u64::MAX / 2;
-
-/// Ends the process if what it watches does not end. Only a hang comes that far, so it may be generous.
-struct Watchdog {
-    ended: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Watchdog {
-    fn watching(what: &'static str) -> Watchdog {
-        let (ended, watched) = channel();
-        let watch = move || {
-            if watched.recv_timeout(Duration::from_secs(300)) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("{what}: does not end although it was cancelled");
-                std::process::abort();
-            }
-        };
-        Watchdog {
-            ended: Some(ended),
-            thread: Some(std::thread::spawn(watch)),
-        }
-    }
-}
-
-impl Drop for Watchdog {
-    fn drop(&mut self) {
-        drop(self.ended.take());
-        let thread = self.thread.take().expect("joined once");
-        thread.join().expect("a watchdog does not panic");
-    }
-}
 
 fn runtime(workers: usize) -> Runtime {
     Runtime::builder().workers(workers).build().unwrap()

@@ -1,46 +1,17 @@
 //! Contexts that are told to stop: their forks unwind, soon, everywhere, and nobody else's do.
 
+mod watchdog;
+
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
-use std::time::Duration;
 
 use jobtree_pool::{
     OnceLatch, Pool, StopSignal, Stopped, UserContext, Worker, isolate, join, join_each, scope,
     stop_requested, with_user_context, with_worker, yield_now,
 };
 
-/// Ends the process if what it watches does not end. Only a hang comes that far, so it may be generous.
-struct Watchdog {
-    ended: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Watchdog {
-    fn watching(what: &'static str) -> Watchdog {
-        let (ended, watched) = channel();
-        let watch = move || {
-            if watched.recv_timeout(Duration::from_secs(300)) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("{what}: does not end although it was stopped");
-                std::process::abort();
-            }
-        };
-        Watchdog {
-            ended: Some(ended),
-            thread: Some(std::thread::spawn(watch)),
-        }
-    }
-}
-
-impl Drop for Watchdog {
-    fn drop(&mut self) {
-        drop(self.ended.take());
-        let thread = self.thread.take().expect("joined once");
-        thread.join().expect("a watchdog does not panic");
-    }
-}
+use watchdog::Watchdog;
 
 /// A word with two bits: one that says to stop, and one that says nothing.
 struct Stop(AtomicU64);

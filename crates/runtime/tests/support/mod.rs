@@ -2,48 +2,25 @@
 
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
+#[path = "../../../pool/tests/watchdog/mod.rs"]
+mod watchdog;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::task::{Wake, Waker};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use jobtree_pool::{Yield, yield_now};
+pub use watchdog::Watchdog;
+
 use jobtree_runtime::{BoxError, Job, Runtime, sleep};
 
 /// A moment that does not come while a test runs.
 pub const FAR: Duration = Duration::from_secs(3600);
 
-/// Ends the process if a test does not end. Only a hang comes that far, so it may be generous.
-pub struct Watchdog {
-    ended: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
 /// Watches the calling test, which the thread is named after.
 pub fn watch() -> Watchdog {
-    let (ended, watched) = channel();
-    let test = std::thread::current().name().unwrap_or("main").to_owned();
-    let watch = move || {
-        if watched.recv_timeout(Duration::from_secs(120)) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("{test} does not end");
-            std::process::abort();
-        }
-    };
-    Watchdog {
-        ended: Some(ended),
-        thread: Some(std::thread::spawn(watch)),
-    }
-}
-
-impl Drop for Watchdog {
-    fn drop(&mut self) {
-        drop(self.ended.take());
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("a watchdog does not panic");
-        }
-    }
+    Watchdog::watching(std::thread::current().name().unwrap_or("main"))
 }
 
 /// A runtime of the test's own.
