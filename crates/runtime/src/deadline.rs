@@ -32,7 +32,7 @@ use crate::timers::{Expiry, Timer, Timers};
 /// returned.
 pub fn with_timeout<T>(limit: Duration, body: impl FnOnce() -> Result<T, BoxError>) -> Outcome<T> {
     let place = runtime::current();
-    let deadline = Instant::now().checked_add(limit);
+    let deadline = place.runtime.timers.now().checked_add(limit);
     let options = match deadline {
         Some(deadline) => JobOptions::new().deadline(deadline),
         None => JobOptions::new(),
@@ -42,7 +42,7 @@ pub fn with_timeout<T>(limit: Duration, body: impl FnOnce() -> Result<T, BoxErro
     inline::run(&place.parent, options, |job| {
         let _timer = own.map(|own| place.runtime.timers.add(own, Expiry::Cancel(job.clone())));
         let result = body();
-        if own.is_some_and(|own| Instant::now() >= own) {
+        if own.is_some_and(|own| place.runtime.timers.now() >= own) {
             // The thread that keeps deadlines may be late; the limit is not.
             job.cancel(jobtree_tree::Cause::Timeout.into());
         }
@@ -79,7 +79,7 @@ pub fn shield<T>(limit: Duration, body: impl FnOnce() -> Result<T, BoxError>) ->
         let (timers, shielded) = (place.runtime.timers.clone(), job.clone());
         let (keep_timer, timer) = std::sync::mpsc::channel::<Timer>();
         let callback = place.parent.on_cancel(move |_| {
-            if let Some(end) = Instant::now().checked_add(limit) {
+            if let Some(end) = timers.now().checked_add(limit) {
                 let _ = keep_timer.send(timers.add(end, Expiry::Cancel(shielded)));
             }
         });
@@ -117,8 +117,8 @@ pub(crate) struct Sleep {
 impl Sleep {
     pub(crate) fn new(timers: Timers, duration: Duration) -> Sleep {
         Sleep {
+            deadline: timers.now().checked_add(duration),
             timers,
-            deadline: Instant::now().checked_add(duration),
             timer: None,
         }
     }
@@ -131,7 +131,7 @@ impl Future for Sleep {
         let Some(deadline) = self.deadline else {
             return Poll::Pending;
         };
-        if Instant::now() >= deadline {
+        if self.timers.now() >= deadline {
             return Poll::Ready(());
         }
         let expiry = Expiry::Wake(context.waker().clone());

@@ -246,7 +246,7 @@ impl<'scope, 'env> Spawner<'scope, 'env> {
     {
         let deadline = self
             .limit
-            .and_then(|limit| Instant::now().checked_add(limit));
+            .and_then(|limit| self.nursery.runtime.timers.now().checked_add(limit));
         let options = match deadline {
             Some(deadline) => self.options.deadline(deadline),
             None => self.options,

@@ -67,6 +67,11 @@ impl Timers {
         }
     }
 
+    /// The time by the clock that deadlines are kept by.
+    pub(crate) fn now(&self) -> Instant {
+        Instant::now()
+    }
+
     /// Lets `expiry` happen at `deadline`, unless what is returned is dropped before.
     pub(crate) fn add(&self, deadline: Instant, expiry: Expiry) -> Timer {
         let since_origin = deadline.saturating_duration_since(self.shared.origin);

@@ -17,6 +17,14 @@ pub enum WaitingFor {
     Time,
     /// A future of somebody else's.
     Future,
+    /// Room in a channel, or something to receive.
+    Channel,
+    /// A lock or a permit.
+    Lock,
+    /// One of several things.
+    Select,
+    /// A budget that is used up.
+    Budget,
 }
 
 const ID_BITS: u32 = 56;
@@ -30,6 +38,10 @@ impl WaitingFor {
             Some(WaitingFor::Children) => kind(2),
             Some(WaitingFor::Time) => kind(3),
             Some(WaitingFor::Future) => kind(4),
+            Some(WaitingFor::Channel) => kind(5),
+            Some(WaitingFor::Lock) => kind(6),
+            Some(WaitingFor::Select) => kind(7),
+            Some(WaitingFor::Budget) => kind(8),
         }
     }
 
@@ -39,6 +51,10 @@ impl WaitingFor {
             2 => Some(WaitingFor::Children),
             3 => Some(WaitingFor::Time),
             4 => Some(WaitingFor::Future),
+            5 => Some(WaitingFor::Channel),
+            6 => Some(WaitingFor::Lock),
+            7 => Some(WaitingFor::Select),
+            8 => Some(WaitingFor::Budget),
             _ => None,
         }
     }
@@ -51,6 +67,10 @@ impl fmt::Display for WaitingFor {
             WaitingFor::Children => f.write_str("its children"),
             WaitingFor::Time => f.write_str("a time"),
             WaitingFor::Future => f.write_str("a future"),
+            WaitingFor::Channel => f.write_str("a channel"),
+            WaitingFor::Lock => f.write_str("a lock"),
+            WaitingFor::Select => f.write_str("one of several things"),
+            WaitingFor::Budget => f.write_str("a new budget"),
         }
     }
 }
@@ -67,6 +87,10 @@ mod tests {
             Some(WaitingFor::Children),
             Some(WaitingFor::Time),
             Some(WaitingFor::Future),
+            Some(WaitingFor::Channel),
+            Some(WaitingFor::Lock),
+            Some(WaitingFor::Select),
+            Some(WaitingFor::Budget),
         ] {
             assert_eq!(WaitingFor::decode(WaitingFor::encode(waiting)), waiting);
         }
