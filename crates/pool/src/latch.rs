@@ -56,6 +56,23 @@ impl Latch {
         self.state.load(Ordering::Acquire) == set_mark()
     }
 
+    /// Makes it as new, and shows everything written before it was set, if it was. Only for the one who waits
+    /// for it, and not while that waits by mail.
+    ///
+    /// A swap, not a store: the setter first changes something, then sets the latch; whoever resets it and then
+    /// finds nothing changed must not have wiped out that very `set`.
+    pub(crate) fn reset(&self) {
+        self.state.swap(
+            ptr::null_mut(),
+            order_at(Step::LatchResetAcquire, Ordering::AcqRel),
+        );
+    }
+
+    /// Sets it, in place of its one waiter; nobody is woken. A swap for the same reason.
+    pub(crate) fn leave_set(&self) {
+        self.state.swap(set_mark(), Ordering::AcqRel);
+    }
+
     /// Names `strand` as the one to wake; `false` if the latch is already set.
     pub(crate) fn register(&self, strand: &Strand, wake: Wake) -> bool {
         let mut name = ptr::from_ref(strand).cast_mut();
@@ -118,6 +135,16 @@ impl ThreadLatch {
         ThreadLatch {
             state: Futex::new(UNSET),
         }
+    }
+
+    /// Makes it as new. Only for the one who waits for it; as [`Latch::reset`].
+    pub(crate) fn reset(&self) {
+        self.state.word().swap(UNSET, Ordering::AcqRel);
+    }
+
+    /// Sets it, in place of its one waiter; nobody is woken.
+    pub(crate) fn leave_set(&self) {
+        self.state.word().swap(SET, Ordering::AcqRel);
     }
 
     /// Sets the latch.

@@ -9,8 +9,9 @@ use crate::modelling::{Crew, Failure, Model, Parcel, find_work, pool, strand};
 use crate::pool::shared::Shared;
 use crate::strand::Strand;
 use crate::sync::step::Step;
+use crate::sync::{AtomicU32, Ordering};
 
-pub(crate) const MODELS: &[&Model] = &[&BY_MAIL, &BY_NOTICE, &BY_THREAD];
+pub(crate) const MODELS: &[&Model] = &[&BY_MAIL, &BY_NOTICE, &BY_THREAD, &AGAIN];
 
 /// A strand of a pool's only worker, and what it waits for.
 struct Scene {
@@ -133,6 +134,45 @@ const BY_THREAD: Model = Model {
         crew.wait();
     },
 };
+
+/// The latch is used again and again: whoever resets it and then finds nothing changed will be told.
+const AGAIN: Model = Model {
+    name: "latch: reset",
+    preemptions: None,
+    needs: &[
+        (Step::LatchResetAcquire, Failure::Deadlock),
+        (Step::LatchRegisterCheck, Failure::Deadlock),
+    ],
+    body: || {
+        let scene = Scene::new();
+        let change = Arc::new(AtomicU32::new(0));
+        let crew = Crew::new();
+        let (worker, seen) = (scene.clone(), change.clone());
+        crew.spawn(move || {
+            // SAFETY: the scene keeps the latch alive, and nobody frees it in this model.
+            let latch = unsafe { &*worker.latch.get() };
+            loop {
+                latch.reset();
+                if seen.load(Ordering::Relaxed) == 1 {
+                    break;
+                }
+                if latch.register(&worker.strand, Wake::ByNotice) {
+                    let look = || latch.is_set().then_some(());
+                    find_work(&worker.pool.sleep, 0, look, || false);
+                }
+            }
+        });
+        change.store(1, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { Latch::set(scene.latch.get()) };
+        crew.wait();
+    },
+};
+
+#[test]
+fn loom_a_latch_that_is_reset_loses_nothing() {
+    AGAIN.check();
+}
 
 #[test]
 fn loom_a_latch_wakes_its_waiter_by_mail() {

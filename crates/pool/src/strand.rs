@@ -17,6 +17,7 @@ use crate::fork::ForkHeader;
 use crate::inbox::{Mail, MailContent};
 use crate::latch::Wake;
 use crate::pool::shared::Shared;
+use crate::raw::bell::OwnBell;
 use crate::sync::step::Step;
 
 /// Forks a strand can hold before its deque grows: little, since there may be a million strands.
@@ -33,11 +34,13 @@ pub(crate) struct Strand {
     pool: *const Shared,
     worker: usize,
     mail: Mail,
+    /// Rings when what the strand waits for may have happened; null before its first wait. Owner only.
+    pub(crate) bell: Cell<*const OwnBell>,
     #[cfg(jobtree_stacks)]
     pub(crate) stack: crate::parking::StrandStack,
 }
 
-// SAFETY: `forks` is made for sharing. `context` and `stack` are touched only by the
+// SAFETY: `forks` is made for sharing. `context`, `bell` and `stack` are touched only by the
 // worker the strand belongs to. `mail` is touched by whoever wakes the strand, once per wait, and by
 // the worker after taking it out of its inbox.
 unsafe impl Sync for Strand {}
@@ -55,6 +58,7 @@ impl Strand {
             pool,
             worker,
             mail: Mail::new(MailContent::Resume(std::ptr::null())),
+            bell: Cell::new(std::ptr::null()),
             #[cfg(jobtree_stacks)]
             stack: crate::parking::StrandStack::new(),
         }));

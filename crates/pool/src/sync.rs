@@ -275,6 +275,8 @@ pub(crate) mod step {
         LatchRegisterCheck,
         /// `Latch::set`: the release order, which hands over what was written before.
         LatchSetRelease,
+        /// `Latch::reset`: the acquire order, so that a `set` that is wiped out has been heard.
+        LatchResetAcquire,
         /// `ThreadLatch::wait`: the check that the latch was not set in the meantime.
         ThreadLatchCheck,
         /// `Sleep::announce_sleepy`: moving the event counter to sleepy.

@@ -141,6 +141,9 @@ pub(crate) struct WorkerThread {
     pub(crate) watches: Box<[Cell<Option<Watched>>]>,
     /// Strands whose wait is over, oldest first.
     pub(crate) ready: RefCell<VecDeque<*const Strand>>,
+    /// The bells of this worker's strands; boxed, since strands know their address.
+    #[allow(clippy::vec_box, reason = "their addresses must not change")]
+    pub(crate) bells: RefCell<Vec<Box<crate::raw::bell::OwnBell>>>,
     /// Tasks out of the inbox, oldest first.
     pub(crate) own_mail: RefCell<VecDeque<Entry>>,
     #[cfg(jobtree_stacks)]
@@ -167,6 +170,7 @@ impl WorkerThread {
             spin_memory: SpinMemory::new(),
             watches: pool.workers.iter().map(|_| Cell::new(None)).collect(),
             ready: RefCell::new(VecDeque::new()),
+            bells: RefCell::new(Vec::new()),
             own_mail: RefCell::new(VecDeque::new()),
             #[cfg(jobtree_stacks)]
             parking: crate::parking::ParkingLot::new(&pool),

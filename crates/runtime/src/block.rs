@@ -3,27 +3,10 @@
 //! Everything one can wait for is a future; a waker that opens a latch turns it into a call that blocks.
 
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 
-use jobtree_pool::OnceLatch;
-use jobtree_pool::raw::task::wait_helping;
+use jobtree_pool::raw::wait_with_waker;
 use jobtree_tree::{Cancelled, Job, WaitingFor};
-
-#[derive(Default)]
-struct Parker {
-    woken: OnceLatch,
-}
-
-impl Wake for Parker {
-    fn wake(self: Arc<Self>) {
-        self.woken.set();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.woken.set();
-    }
-}
 
 /// Polls `future` until it is ready. A worker that waits first helps with tasks of `helped`, if given: tasks without
 /// whose end the future cannot be ready.
@@ -31,17 +14,12 @@ pub(crate) fn until_ready<F: Future>(
     mut future: Pin<&mut F>,
     helped: Option<*const ()>,
 ) -> F::Output {
-    loop {
-        let parker = Arc::new(Parker::default());
-        let waker = Waker::from(Arc::clone(&parker));
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return output;
+    wait_with_waker(helped, |waker| {
+        match future.as_mut().poll(&mut Context::from_waker(waker)) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
         }
-        match helped {
-            Some(owner) => wait_helping(&parker.woken, owner),
-            None => parker.woken.wait(),
-        }
-    }
+    })
 }
 
 /// A future that is ready with the first of two, with preference for the first.

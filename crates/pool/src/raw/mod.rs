@@ -12,6 +12,7 @@
 //!
 //! This is no public interface; it changes with what the layers above need.
 
+pub(crate) mod bell;
 mod claims;
 mod merge;
 mod merge_sort;
@@ -24,6 +25,7 @@ mod tests;
 mod ticks;
 
 pub use crate::stop::{can_be_stopped, unwind_if_stopped};
+pub use bell::wait_with_waker;
 pub use claims::{ClaimError, Claims};
 pub use merge_sort::merge_sort;
 pub use permute::permute;

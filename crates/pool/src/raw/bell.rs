@@ -1,0 +1,182 @@
+//! Waiting for a future: a waker for the calling stack that costs nothing to have.
+//!
+//! Every strand has one bell, made when it first waits, and so has every other thread. Whoever waits
+//! silences it, polls, and sleeps until it rings. A waker of an older wait may ring it at any time: then
+//! one polls in vain, which every future allows.
+//!
+//! # Nested waits
+//!
+//! What is polled may itself wait on the same stack, and where stacks cannot be parked, other work runs on
+//! top of the waiting frame and may wait there. All of them share the bell, so a ring that was meant for
+//! an outer one may be heard by an inner one alone. Therefore an inner wait leaves the bell ringing when it
+//! is over: the outer one polls once more.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+
+use crate::latch::{Latch, ThreadLatch};
+use crate::pool::shared::Shared;
+use crate::strand::Strand;
+use crate::wait::WaitFor;
+use crate::worker::{Worker, WorkerThread};
+
+/// The bell of a strand.
+pub(crate) struct StrandBell {
+    rung: Latch,
+    /// Kept so that the strand that the latch names is there when somebody rings.
+    _pool: Arc<Shared>,
+}
+
+impl Wake for StrandBell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // SAFETY: alive by `self`, and the waiter's pool by the bell.
+        unsafe { Latch::set(&self.rung) };
+    }
+}
+
+/// A strand's bell and the waker that rings it. The worker's thread keeps it for the strand.
+pub(crate) struct OwnBell {
+    bell: Arc<StrandBell>,
+    waker: Waker,
+    /// How many waits of the strand are nested now.
+    waits: Cell<u32>,
+}
+
+impl OwnBell {
+    pub(crate) fn new(pool: Arc<Shared>) -> OwnBell {
+        let bell = Arc::new(StrandBell {
+            rung: Latch::new(),
+            _pool: pool,
+        });
+        let waker = Waker::from(Arc::clone(&bell));
+        OwnBell {
+            bell,
+            waker,
+            waits: Cell::new(0),
+        }
+    }
+}
+
+/// The bell of a thread that is no worker.
+struct ThreadBell {
+    rung: ThreadLatch,
+}
+
+impl Wake for ThreadBell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // SAFETY: alive by `self`.
+        unsafe { ThreadLatch::set(&self.rung) };
+    }
+}
+
+/// Calls `attempt` until it returns something, each time with a waker that it may leave somewhere; between two calls
+/// the calling stack is parked, or the thread sleeps, until that waker has been woken.
+///
+/// A worker that waits first runs tasks of `helped`, if given: only for tasks without whose end the wait cannot
+/// be over (see [`wait_helping`](super::task::wait_helping)).
+///
+/// ```
+/// use std::task::{Context, Poll};
+/// use jobtree_pool::raw::wait_with_waker;
+///
+/// let mut future = Box::pin(async { 42 });
+/// let value = wait_with_waker(None, |waker| {
+///     match future.as_mut().poll(&mut Context::from_waker(waker)) {
+///         Poll::Ready(value) => Some(value),
+///         Poll::Pending => None,
+///     }
+/// });
+/// assert_eq!(value, 42);
+/// ```
+pub fn wait_with_waker<R>(
+    helped: Option<*const ()>,
+    attempt: impl FnMut(&Waker) -> Option<R>,
+) -> R {
+    Worker::with_current(|worker| match worker {
+        Some(worker) => wait_on_worker(worker, helped, attempt),
+        None => wait_outside(attempt),
+    })
+}
+
+fn wait_on_worker<R>(
+    worker: &Worker,
+    helped: Option<*const ()>,
+    mut attempt: impl FnMut(&Waker) -> Option<R>,
+) -> R {
+    let own = worker.thread().bell_of(worker.strand());
+    // SAFETY: the thread keeps the bell until its end, and this frame is on it.
+    let own = unsafe { &*own };
+    let what = helped.map_or(WaitFor::Latch, WaitFor::TasksOf);
+    own.waits.update(|waits| waits + 1);
+    let _rings_on = OnExit(|| {
+        own.waits.update(|waits| waits - 1);
+        if own.waits.get() > 0 {
+            own.bell.rung.leave_set();
+        }
+    });
+    loop {
+        own.bell.rung.reset();
+        if let Some(result) = attempt(&own.waker) {
+            return result;
+        }
+        worker.wait_until(&own.bell.rung, what);
+    }
+}
+
+fn wait_outside<R>(mut attempt: impl FnMut(&Waker) -> Option<R>) -> R {
+    thread_local! {
+        static BELL: (Arc<ThreadBell>, Waker) = {
+            let bell = Arc::new(ThreadBell { rung: ThreadLatch::new() });
+            let waker = Waker::from(Arc::clone(&bell));
+            (bell, waker)
+        };
+    }
+    // Cloned, because a thread's locals may go before it waits for the last time.
+    let (bell, waker) = BELL.try_with(Clone::clone).unwrap_or_else(|_| {
+        let bell = Arc::new(ThreadBell {
+            rung: ThreadLatch::new(),
+        });
+        (Arc::clone(&bell), Waker::from(bell))
+    });
+    let _rings_on = OnExit(|| bell.rung.leave_set());
+    loop {
+        bell.rung.reset();
+        if let Some(result) = attempt(&waker) {
+            return result;
+        }
+        bell.rung.wait();
+    }
+}
+
+/// On every way out.
+struct OnExit<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnExit<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+impl WorkerThread {
+    /// The bell of `strand`, one of this thread's.
+    fn bell_of(&self, strand: &Strand) -> *const OwnBell {
+        let known = strand.bell.get();
+        if !known.is_null() {
+            return known;
+        }
+        let bell = Box::new(OwnBell::new(Arc::clone(&self.pool)));
+        let address: *const OwnBell = &*bell;
+        self.bells.borrow_mut().push(bell);
+        strand.bell.set(address);
+        address
+    }
+}
