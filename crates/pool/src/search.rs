@@ -1,7 +1,8 @@
 //! Where a worker looks for work, and in which order.
 //!
-//! 1. Strands of its own that may go on: somebody waits for them.
-//! 2. Its own newest task: warm. Then tasks that were sent to it alone.
+//! 1. Strands of its own that may go on: somebody waits for them. (Every 7th time after 2.)
+//! 2. Its own newest task: warm. But after a task that was queued again, the oldest: it gave way to all
+//!    others. Then tasks that were sent to it alone.
 //! 3. Other workers, from a random one on: their oldest public fork, their oldest task, the forks of
 //!    their parked strands.
 //! 4. The injector.
@@ -20,7 +21,7 @@ use crate::placement;
 use crate::pool::shared::WorkerShared;
 use crate::sleep::Searching;
 use crate::strand::Strand;
-use crate::worker::{Found, WorkerThread};
+use crate::worker::{Found, Worker, WorkerThread};
 
 /// How long a fork must have been public before a thief takes it. A fork that its owner takes back
 /// sooner was not worth the way: the line transfers of a theft cost some hundreds of nanoseconds on
@@ -45,6 +46,9 @@ pub(crate) struct Watched {
 }
 
 const DISPATCHES_BETWEEN_FAIR_LOOKS: u32 = 61;
+
+/// Not a power of two, so that it keeps step with no loop of the program.
+const DISPATCHES_BETWEEN_OWN_TASKS: u32 = 7;
 
 /// Looks between two checks that this worker is not in another's way.
 const LOOKS_BETWEEN_MOVES: u32 = 16;
@@ -79,6 +83,11 @@ impl WorkerThread {
                 return Some(found);
             }
         }
+        // Strands that give way to each other must not keep this worker's tasks from starting.
+        let tasks_first = dispatches.is_multiple_of(DISPATCHES_BETWEEN_OWN_TASKS);
+        if tasks_first && let Some(found) = self.own_task() {
+            return Some(found);
+        }
         if let Some(strand) = self.ready.borrow_mut().pop_front() {
             return Some(Found::Ready(strand));
         }
@@ -87,13 +96,37 @@ impl WorkerThread {
             .or_else(|| self.take_injected())
     }
 
+    /// Queues a task that has just run here: all other tasks of this worker come before it.
+    pub(crate) fn requeue(&self, entry: Entry) {
+        Worker::with_current(|worker| {
+            let worker = worker.expect("a task that has just run is requeued by its worker");
+            self.pool.submit_from(worker, entry);
+        });
+        self.oldest_is_next.set(true);
+    }
+
     /// This worker's own newest task, else one that was sent to it: a broadcast comes after what the
     /// worker has spawned itself.
     pub(crate) fn own_task(&self) -> Option<Found> {
-        // SAFETY: this thread owns its task deque.
-        let newest = unsafe { self.shared().tasks.pop_newest() };
-        let entry = newest.or_else(|| self.own_mail.borrow_mut().pop_front());
+        let own = if self.oldest_is_next.replace(false) {
+            self.own_oldest_task()
+        } else {
+            // SAFETY: this thread owns its task deque.
+            unsafe { self.shared().tasks.pop_newest() }
+        };
+        let entry = own.or_else(|| self.own_mail.borrow_mut().pop_front());
         entry.map(Found::Task)
+    }
+
+    /// Takes a task from this worker's own deque as a thief would.
+    fn own_oldest_task(&self) -> Option<Entry> {
+        loop {
+            match self.shared().tasks.steal(|_| true) {
+                Steal::Taken(entry) => return Some(entry),
+                Steal::Empty => return None,
+                Steal::Retry => {}
+            }
+        }
     }
 
     /// Moves the inbox's letters to where the search looks.

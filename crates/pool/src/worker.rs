@@ -141,6 +141,8 @@ pub(crate) struct WorkerThread {
     pub(crate) watches: Box<[Cell<Option<Watched>>]>,
     /// Strands whose wait is over, oldest first.
     pub(crate) ready: RefCell<VecDeque<*const Strand>>,
+    /// The newest of this worker's tasks has just run: the oldest is next.
+    pub(crate) oldest_is_next: Cell<bool>,
     /// The bells of this worker's strands; boxed, since strands know their address.
     #[allow(clippy::vec_box, reason = "their addresses must not change")]
     pub(crate) bells: RefCell<Vec<Box<crate::raw::bell::OwnBell>>>,
@@ -170,6 +172,7 @@ impl WorkerThread {
             spin_memory: SpinMemory::new(),
             watches: pool.workers.iter().map(|_| Cell::new(None)).collect(),
             ready: RefCell::new(VecDeque::new()),
+            oldest_is_next: Cell::new(false),
             bells: RefCell::new(Vec::new()),
             own_mail: RefCell::new(VecDeque::new()),
             #[cfg(jobtree_stacks)]

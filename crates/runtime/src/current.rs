@@ -13,14 +13,14 @@ use crate::panics;
 pub(crate) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the only user contexts are those of `with_job`, whose job outlives what runs in it.
+        // SAFETY: the only user contexts are those of `in_job`, whose job outlives what runs in it.
         unsafe { raw::set_current_source(user_context) };
         panics::install();
     });
 }
 
 /// Runs `body` in `job`: whatever it forks belongs to the job, and unwinds when that is cancelled.
-fn with_job<R>(job: &Job, body: impl FnOnce() -> R) -> R {
+pub(crate) fn in_job<R>(job: &Job, body: impl FnOnce() -> R) -> R {
     let context = UserContext {
         user: job.as_ptr(),
         stop: Some(StopSignal::new(raw::stop_word(job), raw::STOP)),
@@ -34,7 +34,18 @@ pub(crate) fn run_body<T>(
     job: &Job,
     body: impl FnOnce() -> Result<T, BoxError>,
 ) -> (Option<T>, BodyResult) {
-    match panic::catch_unwind(AssertUnwindSafe(|| with_job(job, body))) {
+    result_of(
+        job,
+        panic::catch_unwind(AssertUnwindSafe(|| in_job(job, body))),
+    )
+}
+
+/// What a body returned, or the panic that it ended with, as its value and what the tree shall know of it.
+pub(crate) fn result_of<T>(
+    job: &Job,
+    result: std::thread::Result<Result<T, BoxError>>,
+) -> (Option<T>, BodyResult) {
+    match result {
         Ok(Ok(value)) => (Some(value), BodyResult::Value),
         Ok(Err(error)) => (None, BodyResult::Failed(error)),
         Err(payload) => (None, judge_panic(job, payload)),

@@ -1,14 +1,17 @@
 //! Time: limits on how long something may take, and waiting for a moment.
 
 use std::pin::Pin;
+use std::sync::mpsc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use jobtree_tree::{BoxError, Cancelled, JobOptions, Outcome, WaitingFor};
+use jobtree_tree::{
+    BoxError, CancelCallback, Cancelled, Cause, Job, JobOptions, Outcome, WaitingFor,
+};
 
 use crate::block::unless_cancelled;
 use crate::inline;
-use crate::runtime::{self, Inner};
+use crate::runtime::{self, Inner, Place};
 use crate::timers::{Expiry, Timer, Timers};
 
 /// Runs `body`, which is cancelled when `limit` is over.
@@ -32,22 +35,57 @@ use crate::timers::{Expiry, Timer, Timers};
 /// returned.
 pub fn with_timeout<T>(limit: Duration, body: impl FnOnce() -> Result<T, BoxError>) -> Outcome<T> {
     let place = runtime::current();
-    let deadline = place.runtime.timers.now().checked_add(limit);
-    let options = match deadline {
-        Some(deadline) => JobOptions::new().deadline(deadline),
-        None => JobOptions::new(),
-    };
-    // An outer one that comes first ends this, too.
-    let own = deadline.filter(|own| place.parent.deadline().is_none_or(|outer| *own < outer));
-    inline::run(&place.parent, options, |job| {
-        let _timer = own.map(|own| place.runtime.timers.add(own, Expiry::Cancel(job.clone())));
+    let limit = TimeLimit::new(&place, limit);
+    inline::run(&place.parent, limit.options(), |job| {
+        let _timer = limit.start(&place, job);
         let result = body();
-        if own.is_some_and(|own| place.runtime.timers.now() >= own) {
-            // The thread that keeps deadlines may be late; the limit is not.
-            job.cancel(jobtree_tree::Cause::Timeout.into());
-        }
+        limit.check(&place, job);
         result
     })
+}
+
+/// How long a piece of code may take, from now on.
+pub(crate) struct TimeLimit {
+    /// `None` is never.
+    deadline: Option<Instant>,
+}
+
+impl TimeLimit {
+    pub(crate) fn new(place: &Place, limit: Duration) -> TimeLimit {
+        TimeLimit {
+            deadline: place.runtime.timers.now().checked_add(limit),
+        }
+    }
+
+    /// For the job of that code.
+    pub(crate) fn options(&self) -> JobOptions {
+        match self.deadline {
+            Some(deadline) => JobOptions::new().deadline(deadline),
+            None => JobOptions::new(),
+        }
+    }
+
+    /// The deadline, unless an outer one comes first, which ends this, too.
+    fn own(&self, place: &Place) -> Option<Instant> {
+        let outer = place.parent.deadline();
+        self.deadline
+            .filter(|own| outer.is_none_or(|outer| *own < outer))
+    }
+
+    /// Lets the time of `job` run until what is returned is dropped.
+    pub(crate) fn start(&self, place: &Place, job: &Job) -> Option<Timer> {
+        let timers = &place.runtime.timers;
+        self.own(place)
+            .map(|own| timers.add(own, Expiry::Cancel(job.clone())))
+    }
+
+    /// The code is done: the thread that keeps deadlines may be late, the limit is not.
+    pub(crate) fn check(&self, place: &Place, job: &Job) {
+        let now = place.runtime.timers.now();
+        if self.own(place).is_some_and(|own| now >= own) {
+            job.cancel(Cause::Timeout.into());
+        }
+    }
 }
 
 /// Runs `body` so that a cancellation from above does not reach it, but from the moment of that cancellation on for no
@@ -76,18 +114,33 @@ pub fn shield<T>(limit: Duration, body: impl FnOnce() -> Result<T, BoxError>) ->
     let place = runtime::current();
     let options = JobOptions::new().shielded().label("shield");
     inline::run(&place.parent, options, |job| {
+        let _limited = ShieldLimit::new(&place, job, limit);
+        body()
+    })
+}
+
+/// How long a shield holds after a cancellation from above.
+pub(crate) struct ShieldLimit {
+    /// First, so that it is not called any more when the timer goes.
+    _callback: CancelCallback,
+    _timer: mpsc::Receiver<Timer>,
+}
+
+impl ShieldLimit {
+    /// The limit of the shield `job`, from the cancellation of the job around it on.
+    pub(crate) fn new(place: &Place, job: &Job, limit: Duration) -> ShieldLimit {
         let (timers, shielded) = (place.runtime.timers.clone(), job.clone());
-        let (keep_timer, timer) = std::sync::mpsc::channel::<Timer>();
+        let (keep_timer, timer) = mpsc::channel::<Timer>();
         let callback = place.parent.on_cancel(move |_| {
             if let Some(end) = timers.now().checked_add(limit) {
                 let _ = keep_timer.send(timers.add(end, Expiry::Cancel(shielded)));
             }
         });
-        let result = body();
-        drop(callback);
-        drop(timer);
-        result
-    })
+        ShieldLimit {
+            _callback: callback,
+            _timer: timer,
+        }
+    }
 }
 
 /// Waits for `duration`; the stack of a job is parked meanwhile.
@@ -141,11 +194,7 @@ impl Future for Sleep {
 }
 
 /// The limit of a spawned job, as the timer that keeps it.
-pub(crate) fn limit_of(
-    runtime: &Inner,
-    deadline: Option<Instant>,
-    job: &jobtree_tree::Job,
-) -> Option<Timer> {
+pub(crate) fn limit_of(runtime: &Inner, deadline: Option<Instant>, job: &Job) -> Option<Timer> {
     let expiry = Expiry::Cancel(job.clone());
     deadline.map(|deadline| runtime.timers.add(deadline, expiry))
 }

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use jobtree_tree::{CancelReason, Cause, Ended, Job, JobError, Outcome, WaitingFor, raw};
 
 use crate::block::unless_cancelled;
+use crate::current::checkpoint;
 use crate::task::{Slot, Spawned};
 
 /// A job and the right to its value. Wait for it with [`join`](JobHandle::join), or await it: it is a future for any
@@ -125,10 +126,15 @@ fn outcome_error(job: &Job) -> JobError {
 impl<T> Future for JobHandle<T> {
     type Output = Outcome<T>;
 
+    /// In a job that is cancelled, it is ready with that job's cancellation, as [`join`](JobHandle::join) is.
+    ///
     /// # Panics
     /// If it is polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<T>> {
         if !self.job.is_ended() {
+            if let Err(cancelled) = checkpoint() {
+                return Poll::Ready(Err(JobError::Cancelled(cancelled)));
+            }
             let entered = self.ended.take();
             let mut ended = entered.unwrap_or_else(|| Box::pin(self.job.ended()));
             if ended.as_mut().poll(context).is_pending() {

@@ -55,7 +55,7 @@ fn wait_for_children(job: &Job) {
 }
 
 /// Why nothing can be made under a job that has ended.
-fn ended_with(parent: &Job) -> Cancelled {
+pub(crate) fn ended_with(parent: &Job) -> Cancelled {
     match parent.cancellation() {
         Some(cancelled) => cancelled,
         // Only the current job and the root of a runtime get here. The first has not ended, the second does

@@ -25,6 +25,7 @@
 mod block;
 mod current;
 mod deadline;
+pub mod future;
 mod handle;
 mod inline;
 mod nursery;

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jobtree_pool::raw::task::RawContext;
-use jobtree_tree::{BoxError, CancelReason, Job, JobOptions, Outcome};
+use jobtree_tree::{BoxError, CancelReason, Job, JobOptions, Outcome, ParentEnded};
 
 use crate::deadline::limit_of;
+use crate::future;
 use crate::handle::JobHandle;
 use crate::inline;
 use crate::runtime::{self, Inner, Place};
-use crate::task;
+use crate::task::{self, Spawned};
 
 /// Runs `body` in a scope for jobs, on the calling thread, and returns when all jobs spawned in it have ended.
 ///
@@ -139,6 +140,27 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         drop(handle);
     }
 
+    /// Starts a job that is a future. It may borrow what the scope's other jobs may.
+    ///
+    /// ```
+    /// use jobtree_runtime::nursery;
+    ///
+    /// let words = ["one", "two"];
+    /// nursery(|n| {
+    ///     let length = n.spawn_future(async { Ok(words[0].len()) });
+    ///     assert_eq!(length.join()?, 3);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), jobtree_runtime::JobError>(())
+    /// ```
+    pub fn spawn_future<F, T>(&'scope self, future: F) -> JobHandle<T>
+    where
+        F: Future<Output = Result<T, BoxError>> + Send + 'scope,
+        T: Send + 'scope,
+    {
+        self.future_with(JobOptions::new(), None, future)
+    }
+
     /// Says more about a job before it starts: label, limit, supervision.
     ///
     /// ```
@@ -197,11 +219,33 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
                 body,
             )
         };
-        match spawned {
-            Ok(spawned) => JobHandle::new(spawned),
-            // `'scope` is over when the scope's job has ended.
-            Err(ended) => unreachable!("a nursery was used after its end: {ended}"),
-        }
+        handle_of(spawned)
+    }
+
+    fn future_with<F, T>(
+        &'scope self,
+        options: JobOptions,
+        deadline: Option<Instant>,
+        future: F,
+    ) -> JobHandle<T>
+    where
+        F: Future<Output = Result<T, BoxError>> + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let timer = |job: &Job| limit_of(&self.runtime, deadline, job);
+        let (job, runtime) = (&self.job, &*self.runtime);
+        // SAFETY: as in `job_with`.
+        let spawned =
+            unsafe { future::task::spawn(job, options, runtime, self.context, timer, future) };
+        handle_of(spawned)
+    }
+}
+
+fn handle_of<T>(spawned: Result<Spawned<T>, ParentEnded>) -> JobHandle<T> {
+    match spawned {
+        Ok(spawned) => JobHandle::new(spawned),
+        // `'scope` is over when the scope's job has ended.
+        Err(ended) => unreachable!("a nursery was used after its end: {ended}"),
     }
 }
 
@@ -244,14 +288,29 @@ impl<'scope, 'env> Spawner<'scope, 'env> {
         F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
         T: Send + 'scope,
     {
-        let deadline = self
-            .limit
-            .and_then(|limit| self.nursery.runtime.timers.now().checked_add(limit));
+        let (nursery, options, deadline) = self.into_parts();
+        nursery.job_with(options, deadline, body)
+    }
+
+    /// Starts a job that is a future: [`Nursery::spawn_future`].
+    pub fn spawn_future<F, T>(self, future: F) -> JobHandle<T>
+    where
+        F: Future<Output = Result<T, BoxError>> + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let (nursery, options, deadline) = self.into_parts();
+        nursery.future_with(options, deadline, future)
+    }
+
+    /// The time begins to run.
+    fn into_parts(self) -> (&'scope Nursery<'scope, 'env>, JobOptions, Option<Instant>) {
+        let now = self.nursery.runtime.timers.now();
+        let deadline = self.limit.and_then(|limit| now.checked_add(limit));
         let options = match deadline {
             Some(deadline) => self.options.deadline(deadline),
             None => self.options,
         };
-        self.nursery.job_with(options, deadline, body)
+        (self.nursery, options, deadline)
     }
 
     /// Starts the job and forgets its value: [`Nursery::launch`].

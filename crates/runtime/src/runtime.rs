@@ -15,6 +15,7 @@ use jobtree_tree::{
 use crate::block::{FirstOf, until_ready};
 use crate::current;
 use crate::deadline::Sleep;
+use crate::future;
 use crate::handle::JobHandle;
 use crate::nursery::{Nursery, open};
 use crate::task;
@@ -56,6 +57,7 @@ pub(crate) struct Inner {
 }
 
 /// Where new jobs go: under the current one, or under the root of the global runtime.
+#[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) parent: Job,
     pub(crate) runtime: Arc<Inner>,
@@ -158,19 +160,44 @@ impl Runtime {
         F: FnOnce() -> Result<T, BoxError> + Send + 'static,
         T: Send + 'static,
     {
-        let Owner { inner, root, .. } = &*self.owner;
-        // SAFETY: the body borrows nothing, and the outermost context is always there.
-        let spawned = unsafe {
-            task::spawn(
-                root,
-                JobOptions::new(),
-                &inner.pool,
-                RawContext::outermost(),
-                |_| None,
-                body,
-            )
-        };
-        JobHandle::new(spawned.unwrap_or_else(|_| born_cancelled(&inner.pool)))
+        future::Nursery::new(self.owner.root.clone(), Arc::clone(&self.owner.inner)).spawn(body)
+    }
+
+    /// Starts a future as a job that belongs to nobody: [`spawn`](Runtime::spawn).
+    ///
+    /// ```
+    /// use jobtree_runtime::Runtime;
+    ///
+    /// let handle = Runtime::global().spawn_future(async { Ok(42) });
+    /// assert_eq!(handle.join()?, 42);
+    /// # Ok::<(), jobtree_runtime::JobError>(())
+    /// ```
+    pub fn spawn_future<F, T>(&self, future: F) -> JobHandle<T>
+    where
+        F: Future<Output = Result<T, BoxError>> + Send + 'static,
+        T: Send + 'static,
+    {
+        future::Nursery::new(self.owner.root.clone(), Arc::clone(&self.owner.inner))
+            .spawn_future(future)
+    }
+
+    /// Waits for a future in this runtime: what it spawns, and the time it waits for, are this runtime's.
+    ///
+    /// The future is polled on the calling thread, as a job under the root.
+    ///
+    /// ```
+    /// use jobtree_runtime::Runtime;
+    ///
+    /// assert_eq!(Runtime::global().block_on(async { 6 * 7 })?, 42);
+    /// # Ok::<(), jobtree_runtime::JobError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the runtime is shut down first; the future is dropped then. If the future panics.
+    pub fn block_on<F: Future>(&self, future: F) -> Outcome<F::Output> {
+        let place = self.place();
+        let scope = future::scope::run(place, JobOptions::new(), |_, _| async { Ok(future.await) });
+        until_ready(pin!(scope), None)
     }
 
     /// Opens a scope under this runtime's root; see [`nursery`](crate::nursery()).
@@ -274,7 +301,7 @@ impl Runtime {
 }
 
 /// A job in a tree that was cancelled: what one gets of a root that has ended, and can have no more children.
-fn born_cancelled<T: Send>(pool: &PoolRef) -> task::Spawned<T> {
+pub(crate) fn born_cancelled<T: Send>(pool: &PoolRef) -> task::Spawned<T> {
     let tree = Tree::new();
     tree.root().cancel(Cause::Shutdown.into());
     let never = || unreachable!("a job that is born cancelled never runs");

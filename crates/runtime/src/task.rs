@@ -20,6 +20,17 @@ use crate::timers::Timer;
 pub(crate) struct Slot<T>(UnsafeCell<Option<T>>);
 
 impl<T> Slot<T> {
+    pub(crate) fn empty() -> Slot<T> {
+        Slot(UnsafeCell::new(None))
+    }
+
+    /// # Safety
+    /// Only by whoever runs the body, before the job ends.
+    pub(crate) unsafe fn put(&self, value: Option<T>) {
+        // SAFETY: by contract nobody else looks.
+        unsafe { *self.0.get() = value };
+    }
+
     /// # Safety
     /// Only whoever has the right to the value just now.
     pub(crate) unsafe fn take(&self) -> Option<T> {
@@ -50,9 +61,7 @@ struct Run<F> {
 unsafe impl<F: Send, T: Send> Beside for Task<F, T> {
     fn discard_value(&self) {
         // SAFETY: by the contract of the trait nobody else looks.
-        let value = unsafe { self.slot.take() };
-        // A destructor that panics must not keep the job from ending.
-        let _ = panic::catch_unwind(AssertUnwindSafe(move || drop(value)));
+        drop_quietly(unsafe { self.slot.take() });
     }
 }
 
@@ -74,19 +83,24 @@ impl<F: FnOnce() -> Result<T, BoxError> + Send, T: Send> Task<F, T> {
         }
         let (value, result) = run_body(run.execution.job(), run.body);
         // SAFETY: the job has not ended, so the value is still the body's.
-        unsafe { *task.slot.0.get() = value };
+        unsafe { task.slot.put(value) };
         run.execution.end(result);
-        // The job's time may run out while its children are still at work.
-        if let Some((timer, job)) = run.deadline
-            && !job.is_ended()
-        {
-            timer.detach();
-        }
+        keep_deadline(run.deadline);
     }
 }
 
-fn drop_quietly<F>(body: F) {
-    let _ = panic::catch_unwind(AssertUnwindSafe(move || drop(body)));
+/// A body has returned: its job's time may still run out while its children are at work.
+pub(crate) fn keep_deadline(deadline: Option<(Timer, Job)>) {
+    if let Some((timer, job)) = deadline
+        && !job.is_ended()
+    {
+        timer.detach();
+    }
+}
+
+/// A destructor that panics must not keep a job from ending.
+pub(crate) fn drop_quietly<V>(value: V) {
+    let _ = panic::catch_unwind(AssertUnwindSafe(move || drop(value)));
 }
 
 /// A new job on its way to a worker.
@@ -114,7 +128,7 @@ where
 {
     let task = Task {
         raw: RawTask::new(&Task::<F, T>::KIND, parent.as_ptr()),
-        slot: Slot(UnsafeCell::new(None)),
+        slot: Slot::empty(),
         run: UnsafeCell::new(None),
     };
     let attached = match attach_beside(parent, options, task) {

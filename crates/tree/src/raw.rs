@@ -17,6 +17,34 @@ pub fn stop_word(job: &Job) -> &AtomicU64 {
     job.node().word.as_atomic()
 }
 
+/// A handle made of a reference that somebody holds without one: the counterpart of forgetting a handle.
+///
+/// # Safety
+/// `address` is a job's ([`Job::as_ptr`]), and the caller gives away one reference to it.
+pub unsafe fn adopt_job(address: *const ()) -> Job {
+    let node = std::ptr::NonNull::new(address.cast_mut().cast())
+        .expect("a job's address is not null");
+    // SAFETY: by contract.
+    unsafe { Job::from_reference(node) }
+}
+
+/// Whether the code of `job`'s body is inside of a shield that has not ended.
+pub fn is_sheltered(job: &Job) -> bool {
+    let mut inside = vec![job.clone()];
+    while let Some(job) = inside.pop() {
+        for child in job.children() {
+            let word = child.node().word.load();
+            if word.is_contained() && word.is_shielded() {
+                return true;
+            }
+            if word.is_contained() {
+                inside.push(child);
+            }
+        }
+    }
+    false
+}
+
 /// Nobody will take the value of `job` any more; `true` if the caller has to drop it, because the job has
 /// ended with one. Otherwise it is dropped when the job ends.
 #[must_use]

@@ -165,6 +165,30 @@ impl PoolRef {
     }
 }
 
+impl Worker {
+    /// Queues a task that has just run on this worker and wants to run again, behind all that this worker has to do.
+    ///
+    /// # Safety
+    /// As for [`Pool::submit_raw`].
+    #[doc(hidden)]
+    pub unsafe fn requeue_raw(&self, task: NonNull<RawTask>, context: RawContext) {
+        self.thread().requeue(Entry {
+            job: task.cast(),
+            context: context.context,
+        });
+    }
+}
+
+/// Keeps the pool from ending although a task of its is in no queue: it waits, and will be submitted again.
+pub fn hold_pool(worker: &Worker) {
+    worker.thread().shared().stats.made_tasks.add_release(1);
+}
+
+/// Takes back a [`hold_pool`], on any worker of the pool, after the task has run for the last time.
+pub fn release_pool(worker: &Worker) {
+    worker.thread().shared().stats.finished_tasks.add_release(1);
+}
+
 /// # Safety
 /// As for [`Pool::submit_raw`].
 unsafe fn submit(pool: &Shared, task: NonNull<RawTask>, context: RawContext) {

@@ -1,0 +1,142 @@
+//! The scope of async code. Its children borrow nothing, because the future that owns the scope can be dropped
+//! before they have ended.
+
+use std::fmt;
+use std::sync::Arc;
+
+use jobtree_pool::raw::task::RawContext;
+use jobtree_tree::{BoxError, CancelReason, Job, JobOptions, Outcome};
+
+use super::{scope, task};
+use crate::handle::JobHandle;
+use crate::runtime::{self, Inner, born_cancelled};
+
+/// [`nursery`](crate::nursery()) for async code: runs `body`, and is ready when all jobs started in it have ended.
+///
+/// Dropped before, it cancels them; the job that awaited it still ends after them.
+///
+/// ```
+/// use jobtree_runtime::{Runtime, future};
+///
+/// let total = Runtime::global().block_on(future::nursery(async |n| {
+///     let half = n.spawn(|| Ok(20));
+///     let other = n.spawn_future(async { Ok(22) });
+///     Ok(half.await? + other.await?)
+/// }))??;
+/// assert_eq!(total, 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Its children must not borrow:
+///
+/// ```compile_fail,E0597
+/// use jobtree_runtime::{Runtime, future};
+///
+/// let numbers = vec![1, 2, 3];
+/// let scope = future::nursery(async |n| {
+///     n.launch(|| Ok(assert_eq!(numbers.len(), 3)));
+///     Ok(())
+/// });
+/// # Runtime::global().block_on(scope);
+/// ```
+///
+/// # Errors
+/// As [`nursery`](crate::nursery()).
+pub async fn nursery<F, T>(body: F) -> Outcome<T>
+where
+    F: AsyncFnOnce(Nursery) -> Result<T, BoxError>,
+{
+    open(JobOptions::new(), body).await
+}
+
+/// [`supervisor`](crate::supervisor()) for async code: a child that fails does so alone.
+///
+/// # Errors
+/// An error or panic of the body.
+pub async fn supervisor<F, T>(body: F) -> Outcome<T>
+where
+    F: AsyncFnOnce(Nursery) -> Result<T, BoxError>,
+{
+    open(JobOptions::new().supervisor(), body).await
+}
+
+async fn open<F, T>(options: JobOptions, body: F) -> Outcome<T>
+where
+    F: AsyncFnOnce(Nursery) -> Result<T, BoxError>,
+{
+    scope::run(runtime::current(), options, |place, job| {
+        body(Nursery::new(job, place.runtime))
+    })
+    .await
+}
+
+/// A scope of async code; see [`nursery`](nursery()). Jobs started after its end are born cancelled.
+#[derive(Clone)]
+pub struct Nursery {
+    job: Job,
+    runtime: Arc<Inner>,
+}
+
+impl Nursery {
+    pub(crate) fn new(job: Job, runtime: Arc<Inner>) -> Nursery {
+        Nursery { job, runtime }
+    }
+
+    /// Starts a job on a stack of the pool; it may wait.
+    pub fn spawn<F, T>(&self, body: F) -> JobHandle<T>
+    where
+        F: FnOnce() -> Result<T, BoxError> + Send + 'static,
+        T: Send + 'static,
+    {
+        self.spawn_with(JobOptions::new(), body)
+    }
+
+    /// Starts a job whose value nobody needs.
+    pub fn launch<F>(&self, body: F)
+    where
+        F: FnOnce() -> Result<(), BoxError> + Send + 'static,
+    {
+        drop(self.spawn_with(JobOptions::new().unwanted(), body));
+    }
+
+    /// Starts a job that is a future.
+    pub fn spawn_future<F, T>(&self, future: F) -> JobHandle<T>
+    where
+        F: Future<Output = Result<T, BoxError>> + Send + 'static,
+        T: Send + 'static,
+    {
+        let (job, runtime) = (&self.job, &*self.runtime);
+        let (options, context) = (JobOptions::new(), RawContext::outermost());
+        // SAFETY: the future borrows nothing, and the outermost context is always there.
+        let spawned = unsafe { task::spawn(job, options, runtime, context, |_| None, future) };
+        JobHandle::new(spawned.unwrap_or_else(|_| born_cancelled(runtime.pool())))
+    }
+
+    pub(crate) fn spawn_with<F, T>(&self, options: JobOptions, body: F) -> JobHandle<T>
+    where
+        F: FnOnce() -> Result<T, BoxError> + Send + 'static,
+        T: Send + 'static,
+    {
+        let (job, pool) = (&self.job, self.runtime.pool());
+        let context = RawContext::outermost();
+        // SAFETY: the body borrows nothing, and the outermost context is always there.
+        let spawned = unsafe { crate::task::spawn(job, options, pool, context, |_| None, body) };
+        JobHandle::new(spawned.unwrap_or_else(|_| born_cancelled(pool)))
+    }
+
+    /// The scope as a job.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// Asks everything in the scope to end; `false` if it was asked before.
+    pub fn cancel(&self, reason: impl Into<CancelReason>) -> bool {
+        self.job.cancel(reason.into())
+    }
+}
+
+impl fmt::Debug for Nursery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Nursery").field(&self.job).finish()
+    }
+}
