@@ -29,6 +29,7 @@ pub mod future;
 mod handle;
 mod inline;
 mod nursery;
+mod owned;
 mod panics;
 mod runtime;
 mod task;
@@ -44,5 +45,7 @@ pub use jobtree_tree::{
     Event, EventKind, Failure, Job, JobError, JobId, JobInfo, JobLocal, JobState, Outcome, Panic,
     Recorded, TimedOut, TreeDump, WaitingFor,
 };
-pub use nursery::{Nursery, Spawner, nursery, supervisor};
+pub use nursery::{Nursery, NurseryState, Spawner, nursery, supervisor};
+#[doc(hidden)]
+pub use owned::OwnedNursery;
 pub use runtime::{Runtime, RuntimeBuilder, ShutdownError};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jobtree_pool::raw::task::RawContext;
-use jobtree_tree::{BoxError, CancelReason, Job, JobOptions, Outcome, ParentEnded};
+use jobtree_tree::{BoxError, CancelReason, Job, JobOptions, JobState, Outcome, ParentEnded};
 
 use crate::deadline::limit_of;
 use crate::future;
@@ -101,6 +101,34 @@ where
     })
 }
 
+/// Where a scope is in its life: the state of its job, seen as a scope's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NurseryState {
+    /// Its body runs.
+    Open,
+    /// Its body has returned, and jobs in it have not ended.
+    Closing,
+    /// It has ended, with a value or an error.
+    Closed,
+    /// It was asked to end, or a job in it failed.
+    Cancelling,
+    /// It has ended by cancellation.
+    Cancelled,
+}
+
+impl From<JobState> for NurseryState {
+    fn from(state: JobState) -> NurseryState {
+        match state {
+            JobState::Completing => NurseryState::Closing,
+            JobState::Cancelling => NurseryState::Cancelling,
+            JobState::Completed | JobState::Failed | JobState::TimedOut => NurseryState::Closed,
+            JobState::Cancelled => NurseryState::Cancelled,
+            // Pending, Active.
+            _ => NurseryState::Open,
+        }
+    }
+}
+
 /// A scope in which jobs can be spawned; see [`nursery`](nursery()).
 ///
 /// `'scope` is as long as the scope is open, `'env` is what surrounds it: as with [`std::thread::scope`].
@@ -189,6 +217,22 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
     /// The scope as a job.
     pub fn job(&self) -> &Job {
         &self.job
+    }
+
+    /// Where the scope is in its life.
+    ///
+    /// ```
+    /// use jobtree_runtime::{NurseryState, nursery};
+    ///
+    /// let job = nursery(|n| {
+    ///     assert_eq!(n.state(), NurseryState::Open);
+    ///     Ok(n.job().clone())
+    /// })?;
+    /// assert_eq!(NurseryState::from(job.state()), NurseryState::Closed);
+    /// # Ok::<(), jobtree_runtime::JobError>(())
+    /// ```
+    pub fn state(&self) -> NurseryState {
+        self.job.state().into()
     }
 
     /// Asks everything in the scope to end; `false` if it was asked before.

@@ -18,6 +18,7 @@ use crate::deadline::Sleep;
 use crate::future;
 use crate::handle::JobHandle;
 use crate::nursery::{Nursery, open};
+use crate::owned::OwnedNursery;
 use crate::task;
 use crate::timers::Timers;
 
@@ -220,6 +221,15 @@ impl Runtime {
         F: for<'scope> FnOnce(&'scope Nursery<'scope, 'env>) -> Result<T, BoxError>,
     {
         open(self.place(), JobOptions::new().supervisor(), body)
+    }
+
+    /// Opens a scope that is an object, under this runtime's root.
+    ///
+    /// # Errors
+    /// After the shutdown.
+    #[doc(hidden)]
+    pub fn owned_nursery(&self, supervisor: bool) -> Outcome<OwnedNursery> {
+        OwnedNursery::open_in(self.place(), supervisor)
     }
 
     /// A picture of all jobs that have not ended.
