@@ -35,6 +35,7 @@ mod pool;
 mod random;
 #[doc(hidden)]
 pub mod raw;
+mod requeued;
 mod scope;
 mod search;
 mod sleep;

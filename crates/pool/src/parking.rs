@@ -27,6 +27,7 @@ use std::cell::{Cell, RefCell, UnsafeCell};
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use crate::context;
 use crate::pool::shared::Shared;
 use crate::stack::{Stack, StackCache, StackClass, StackError};
 use crate::strand::Strand;
@@ -34,6 +35,9 @@ use crate::worker::{Found, Settled, TaskName, Worker, WorkerThread, no_strand_is
 
 /// Loops kept ready for the next strand that parks; further ones end and return their stacks.
 const MOST_SPARES: usize = 16;
+
+/// Quick yields between two with care. Not a power of two less one, so that it keeps step with no loop of the program.
+const MOST_QUICK_YIELDS: u32 = 12;
 
 type Loop = Coroutine<(), (), (), Stack>;
 
@@ -198,11 +202,7 @@ impl WorkerThread {
         if has_forks {
             self.shared().parked.list(from);
         }
-        self.parking.next.set(next);
-        let named = TaskName::put_aside();
-        // SAFETY: set when the strand's coroutine started; we are running on it.
-        unsafe { (*from.stack.yielder.get()).suspend(()) };
-        drop(named);
+        self.suspend(from, next);
         if has_forks {
             self.shared().parked.unlist(from);
             if !from.forks.looks_empty_to_thief() {
@@ -211,6 +211,16 @@ impl WorkerThread {
                 self.pool.sleep.new_work();
             }
         }
+    }
+
+    /// Gives the thread to `next`, until it comes back.
+    #[inline(always)]
+    fn suspend(&self, from: &Strand, next: *const Strand) {
+        self.parking.next.set(next);
+        let named = TaskName::put_aside();
+        // SAFETY: set when the strand's coroutine started; we are running on it.
+        unsafe { (*from.stack.yielder.get()).suspend(()) };
+        drop(named);
     }
 
     /// Parks `strand`, which waits by mail, and has `found` run instead.
@@ -238,6 +248,33 @@ impl WorkerThread {
         }
         self.ready.borrow_mut().push_back(strand);
         self.switch(strand, ready);
+    }
+
+    /// The usual yield: the strand that is next gets the thread, and nobody else is looked for. `false` if that is
+    /// not enough: now and then others must have a chance, too.
+    #[inline(always)]
+    pub(crate) fn yield_to_next_ready(&self, strand: &Strand) -> bool {
+        let quick_yields = self.quick_yields.get();
+        if quick_yields == 0 || !self.shared().inbox.is_empty() {
+            self.quick_yields.set(MOST_QUICK_YIELDS);
+            return false;
+        }
+        let mut ready = self.ready.borrow_mut();
+        // SAFETY: a strand's context is alive; we are on the strand, so its owner.
+        let is_plain = unsafe {
+            context::isolation_of(strand.context.get()).is_null() && strand.forks.outstanding() == 0
+        };
+        if !is_plain || !self.parking.has_hub.get() || std::thread::panicking() {
+            return false;
+        }
+        let Some(next) = ready.pop_front() else {
+            return false;
+        };
+        ready.push_back(strand);
+        drop(ready);
+        self.quick_yields.set(quick_yields - 1);
+        self.suspend(strand, next);
+        true
     }
 
     /// Runs `found` on another strand, and this one again after what is ready now.

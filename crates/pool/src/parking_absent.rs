@@ -9,6 +9,10 @@ impl WorkerThread {
         false
     }
 
+    pub(crate) fn yield_to_next_ready(&self, _strand: &Strand) -> bool {
+        false
+    }
+
     pub(crate) fn park_in_favour_of(&self, _strand: &Strand, _found: Found) {
         unreachable!("`can_park` says no here");
     }

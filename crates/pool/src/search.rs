@@ -1,8 +1,8 @@
 //! Where a worker looks for work, and in which order.
 //!
-//! 1. Strands of its own that may go on: somebody waits for them. (Every 7th time after 2.)
-//! 2. Its own newest task: warm. But after a task that was queued again, the oldest: it gave way to all
-//!    others. Then tasks that were sent to it alone.
+//! 1. Strands of its own that may go on: somebody waits for them.
+//! 2. Its own newest task: warm. Then tasks that were sent to it alone, then those that gave way. (Now and then
+//!    before 1.)
 //! 3. Other workers, from a random one on: their oldest public fork, their oldest task, the forks of
 //!    their parked strands.
 //! 4. The injector.
@@ -21,7 +21,7 @@ use crate::placement;
 use crate::pool::shared::WorkerShared;
 use crate::sleep::Searching;
 use crate::strand::Strand;
-use crate::worker::{Found, Worker, WorkerThread};
+use crate::worker::{Found, WorkerThread};
 
 /// How long a fork must have been public before a thief takes it. A fork that its owner takes back
 /// sooner was not worth the way: the line transfers of a theft cost some hundreds of nanoseconds on
@@ -48,7 +48,7 @@ pub(crate) struct Watched {
 const DISPATCHES_BETWEEN_FAIR_LOOKS: u32 = 61;
 
 /// Not a power of two, so that it keeps step with no loop of the program.
-const DISPATCHES_BETWEEN_OWN_TASKS: u32 = 7;
+const DISPATCHES_BETWEEN_TURNS: u32 = 7;
 
 /// Looks between two checks that this worker is not in another's way.
 const LOOKS_BETWEEN_MOVES: u32 = 16;
@@ -83,50 +83,68 @@ impl WorkerThread {
                 return Some(found);
             }
         }
-        // Strands that give way to each other must not keep this worker's tasks from starting.
-        let tasks_first = dispatches.is_multiple_of(DISPATCHES_BETWEEN_OWN_TASKS);
-        if tasks_first && let Some(found) = self.own_task() {
-            return Some(found);
+        // Those that give way to each other must not keep others from running.
+        let out_of_turn = match dispatches % DISPATCHES_BETWEEN_TURNS {
+            0 => self.own_task(),
+            1 => self.own_requeued(),
+            _ => None,
+        };
+        if out_of_turn.is_some() {
+            return out_of_turn;
         }
         if let Some(strand) = self.ready.borrow_mut().pop_front() {
             return Some(Found::Ready(strand));
         }
         self.own_task()
+            .or_else(|| self.own_requeued())
             .or_else(|| self.steal_from_somebody(age))
             .or_else(|| self.take_injected())
     }
 
-    /// Queues a task that has just run here: all other tasks of this worker come before it.
+    /// Queues a task that has just run here and gave way, as soon as its frames are gone.
     pub(crate) fn requeue(&self, entry: Entry) {
-        Worker::with_current(|worker| {
-            let worker = worker.expect("a task that has just run is requeued by its worker");
-            self.pool.submit_from(worker, entry);
-        });
-        self.oldest_is_next.set(true);
+        self.shared().stats.made_tasks.add_release(1);
+        debug_assert!(self.gave_way.get().is_none());
+        self.gave_way.set(Some(entry));
+    }
+
+    /// A task that gave way goes behind those that did so before; the worker, which is about to look for work, gets
+    /// the first of them if nothing else comes before it.
+    pub(crate) fn exchange_requeued(&self, entry: Entry) -> Option<Found> {
+        let own = self.shared();
+        let dispatches = self.dispatches.get().wrapping_add(1);
+        if dispatches % DISPATCHES_BETWEEN_TURNS <= 1
+            || !self.ready.borrow().is_empty()
+            || !own.tasks.looks_empty_to_thief()
+        {
+            own.requeued.push(entry);
+            return None;
+        }
+        self.dispatches.set(dispatches);
+        let next = own.requeued.exchange(entry);
+        if !own.requeued.looks_empty() && self.pool.sleep.somebody_is_idle() {
+            self.pool.sleep.new_work();
+        }
+        Some(Found::Task(next))
+    }
+
+    /// This worker's oldest task that gave way.
+    fn own_requeued(&self) -> Option<Found> {
+        let requeued = &self.shared().requeued;
+        let entry = requeued.pop()?;
+        if !requeued.looks_empty() && self.pool.sleep.somebody_is_idle() {
+            self.pool.sleep.new_work();
+        }
+        Some(Found::Task(entry))
     }
 
     /// This worker's own newest task, else one that was sent to it: a broadcast comes after what the
     /// worker has spawned itself.
     pub(crate) fn own_task(&self) -> Option<Found> {
-        let own = if self.oldest_is_next.replace(false) {
-            self.own_oldest_task()
-        } else {
-            // SAFETY: this thread owns its task deque.
-            unsafe { self.shared().tasks.pop_newest() }
-        };
-        let entry = own.or_else(|| self.own_mail.borrow_mut().pop_front());
+        // SAFETY: this thread owns its task deque.
+        let newest = unsafe { self.shared().tasks.pop_newest() };
+        let entry = newest.or_else(|| self.own_mail.borrow_mut().pop_front());
         entry.map(Found::Task)
-    }
-
-    /// Takes a task from this worker's own deque as a thief would.
-    fn own_oldest_task(&self) -> Option<Entry> {
-        loop {
-            match self.shared().tasks.steal(|_| true) {
-                Steal::Taken(entry) => return Some(entry),
-                Steal::Empty => return None,
-                Steal::Retry => {}
-            }
-        }
     }
 
     /// Moves the inbox's letters to where the search looks.
@@ -169,6 +187,9 @@ impl WorkerThread {
                 return Some(Found::Fork(entry));
             }
             if let Some(entry) = self.steal_task(victim) {
+                return Some(Found::Task(entry));
+            }
+            if let Some(entry) = victim.requeued.steal(|_| true) {
                 return Some(Found::Task(entry));
             }
         }
@@ -310,6 +331,9 @@ impl WorkerThread {
                 return Some(Found::Fork(entry));
             }
             if let Steal::Taken(entry) = victim.tasks.steal(suits) {
+                return Some(Found::Task(entry));
+            }
+            if let Some(entry) = victim.requeued.steal(|entry| suits(entry.context)) {
                 return Some(Found::Task(entry));
             }
         }

@@ -137,13 +137,16 @@ pub(crate) struct WorkerThread {
     pub(crate) index: usize,
     pub(crate) random: Random,
     pub(crate) dispatches: Cell<u32>,
+    /// How often this worker's strands may still give way to each other without a look around.
+    #[cfg(jobtree_stacks)]
+    pub(crate) quick_yields: Cell<u32>,
     pub(crate) spin_memory: SpinMemory,
     /// By worker: its oldest fork as the last look saw it.
     pub(crate) watches: Box<[Cell<Option<Watched>>]>,
     /// Strands whose wait is over, oldest first.
     pub(crate) ready: RefCell<VecDeque<*const Strand>>,
-    /// The newest of this worker's tasks has just run: the oldest is next.
-    pub(crate) oldest_is_next: Cell<bool>,
+    /// The task that has just run and gave way, between its end and its place in a queue.
+    pub(crate) gave_way: Cell<Option<Entry>>,
     /// The bells of this worker's strands; boxed, since strands know their address.
     #[allow(clippy::vec_box, reason = "their addresses must not change")]
     pub(crate) bells: RefCell<Vec<Box<crate::raw::bell::OwnBell>>>,
@@ -196,10 +199,12 @@ impl WorkerThread {
             index,
             random: Random::new(pool.seed, index),
             dispatches: Cell::new(0),
+            #[cfg(jobtree_stacks)]
+            quick_yields: Cell::new(0),
             spin_memory: SpinMemory::new(),
             watches: pool.workers.iter().map(|_| Cell::new(None)).collect(),
             ready: RefCell::new(VecDeque::new()),
-            oldest_is_next: Cell::new(false),
+            gave_way: Cell::new(None),
             bells: RefCell::new(Vec::new()),
             own_mail: RefCell::new(VecDeque::new()),
             #[cfg(jobtree_stacks)]
@@ -262,7 +267,12 @@ impl WorkerThread {
                     next = self.take_handoff();
                 }
                 Some(found) => match self.settle(worker.strand(), found, &mut give_way) {
-                    Settled::Here(found) => self.execute(worker, found),
+                    Settled::Here(found) => {
+                        self.run(worker, found);
+                        if let Some(entry) = self.gave_way.take() {
+                            next = self.exchange_requeued(entry);
+                        }
+                    }
                     Settled::Elsewhere => next = self.take_handoff(),
                     Settled::LoopIsOver => return,
                 },
@@ -300,8 +310,16 @@ impl WorkerThread {
         found
     }
 
-    /// Runs a fork or a task on the current strand, in its own context.
+    /// Runs a fork or a task on the current strand, on top of a frame that waits.
     pub(crate) fn execute(&self, worker: &Worker, found: Found) {
+        self.run(worker, found);
+        if let Some(entry) = self.gave_way.take() {
+            self.shared().requeued.push(entry);
+        }
+    }
+
+    /// Runs a fork or a task on the current strand, in its own context.
+    fn run(&self, worker: &Worker, found: Found) {
         let (entry, is_task) = match found {
             Found::Fork(entry) => (entry, false),
             Found::Task(entry) => (entry, true),

@@ -18,10 +18,11 @@ use crate::inbox::{Inbox, Mail, MailContent};
 use crate::injector::Injector;
 use crate::padded::Padded;
 use crate::placement::Workplace;
+use crate::requeued::Requeued;
 use crate::sleep::Sleep;
 use crate::stats::WorkerCounters;
 use crate::strand::Strand;
-use crate::sync::step::{Step, fence_at};
+use crate::sync::step::{Step, left_out};
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, get_mut, lock};
 use crate::worker::Worker;
 
@@ -62,6 +63,8 @@ impl Tuning {
 /// What other threads may touch of a worker.
 pub(crate) struct WorkerShared {
     pub(crate) tasks: Deque,
+    /// Tasks that gave way.
+    pub(crate) requeued: Requeued,
     pub(crate) inbox: Inbox,
     pub(crate) parked: ParkedForks,
     pub(crate) stats: WorkerCounters,
@@ -76,6 +79,7 @@ impl WorkerShared {
         WorkerShared {
             // Tasks are public at once: their maker may run on for long.
             tasks: Deque::new(usize::MAX / 2, TASK_CAPACITY),
+            requeued: Requeued::new(),
             inbox: Inbox::new(),
             parked: ParkedForks::new(),
             stats: WorkerCounters::default(),
@@ -100,13 +104,14 @@ impl WorkerShared {
         self.current
             .store(std::ptr::from_ref(strand).cast_mut(), Ordering::Release);
         // Who interrupted the worker before has seen another strand: see `stop.rs`.
-        fence_at(Step::InterruptSwitchFence);
-        // SAFETY: the caller is the strand's owner.
-        unsafe { strand.stay_interrupted(Step::InterruptSwitchLook) };
+        if !left_out(Step::InterruptSwitchAsk) {
+            strand.forks.ask();
+        }
     }
 
     pub(crate) fn has_public_work(&self) -> bool {
         !self.tasks.looks_empty_to_thief()
+            || !self.requeued.looks_empty()
             || self.parked.is_listed()
             || self
                 .current()

@@ -78,6 +78,16 @@ impl Wake for ThreadBell {
     }
 }
 
+/// A name for the stack that the calling code runs on, as long as it runs; null on threads that are no workers.
+#[inline]
+pub fn current_stack() -> *const () {
+    Worker::with_current(|worker| {
+        worker.map_or(std::ptr::null(), |worker| {
+            std::ptr::from_ref(worker.strand()).cast()
+        })
+    })
+}
+
 /// Calls `attempt` until it returns something, each time with a waker that it may leave somewhere; between two calls
 /// the calling stack is parked, or the thread sleeps, until that waker has been woken.
 ///
