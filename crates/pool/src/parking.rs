@@ -36,6 +36,9 @@ use crate::worker::{Found, Settled, TaskName, Worker, WorkerThread, no_strand_is
 /// Loops kept ready for the next strand that parks; further ones end and return their stacks.
 const MOST_SPARES: usize = 16;
 
+/// Strands made at once, each of half a KiB.
+const STRANDS_AT_A_TIME: usize = 8;
+
 /// Quick yields between two with care. Not a power of two less one, so that it keeps step with no loop of the program.
 const MOST_QUICK_YIELDS: u32 = 12;
 
@@ -109,11 +112,8 @@ impl WorkerThread {
             return Ok(());
         }
         let stack = self.parking.stacks.take(class)?;
-        let strand = match self.parking.bare.borrow_mut().pop() {
-            // SAFETY: strands live as long as their pool, which this thread keeps alive.
-            Some(strand) => unsafe { &*strand },
-            None => self.new_strand(),
-        };
+        // SAFETY: strands live as long as their pool, which this thread keeps alive.
+        let strand = unsafe { &*self.bare_strand() };
         let thread: *const WorkerThread = self;
         let strand_address: *const Strand = strand;
         let coroutine = Coroutine::with_stack(stack, move |yielder, ()| {
@@ -130,6 +130,17 @@ impl WorkerThread {
         strand.stack.class.set(class);
         self.add_spare(strand);
         Ok(())
+    }
+
+    /// A strand without a stack. They are made some at a time, since there may be very many.
+    fn bare_strand(&self) -> *const Strand {
+        let mut bare = self.parking.bare.borrow_mut();
+        bare.pop().unwrap_or_else(|| {
+            let strands = self.new_strands(STRANDS_AT_A_TIME);
+            let first = strands.cast::<Strand>().cast_const();
+            bare.extend((1..STRANDS_AT_A_TIME).map(|index| first.wrapping_add(index)));
+            first
+        })
     }
 
     fn add_spare(&self, strand: &Strand) {

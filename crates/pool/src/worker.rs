@@ -97,13 +97,27 @@ impl Worker {
     /// Whether somebody has looked for work here in vain since this worker last forked.
     ///
     /// A loop that could be split should be split now. Costs one load. Who stops what runs in a context asks too
-    /// ([`with_user_context`](crate::with_user_context)): splitting by [`Worker::join`] then ends the loop.
+    /// ([`with_user_context`](crate::with_user_context)): splitting by [`Worker::join`] then ends the loop. And a
+    /// stack that has waited is asked once, whether or not anybody wants work.
     ///
     /// ```
-    /// // Alone in its pool, a worker is never asked.
-    /// let pool = jobtree_pool::Pool::builder().workers(1).build()?;
-    /// assert!(!pool.install(|| jobtree_pool::with_worker(|w| w.wants_work())));
-    /// # Ok::<(), jobtree_pool::BuildError>(())
+    /// use jobtree_pool::Worker;
+    ///
+    /// fn sum_of(w: &Worker, mut numbers: &[u64]) -> u64 {
+    ///     let mut sum = 0;
+    ///     while let Some((first, rest)) = numbers.split_first() {
+    ///         if w.wants_work() && rest.len() > 1 {
+    ///             let (left, right) = numbers.split_at(numbers.len() / 2);
+    ///             let (left, right) = w.join(|w| sum_of(w, left), |w| sum_of(w, right));
+    ///             return sum + left + right;
+    ///         }
+    ///         sum += first;
+    ///         numbers = rest;
+    ///     }
+    ///     sum
+    /// }
+    /// let numbers: Vec<u64> = (0..1000).collect();
+    /// assert_eq!(jobtree_pool::with_worker(|w| sum_of(w, &numbers)), 499_500);
     /// ```
     #[inline(always)]
     pub fn wants_work(&self) -> bool {
@@ -147,9 +161,8 @@ pub(crate) struct WorkerThread {
     pub(crate) ready: RefCell<VecDeque<*const Strand>>,
     /// The task that has just run and gave way, between its end and its place in a queue.
     pub(crate) gave_way: Cell<Option<Entry>>,
-    /// The bells of this worker's strands; boxed, since strands know their address.
-    #[allow(clippy::vec_box, reason = "their addresses must not change")]
-    pub(crate) bells: RefCell<Vec<Box<crate::raw::bell::OwnBell>>>,
+    /// The bells of this worker's strands.
+    pub(crate) bells: RefCell<Vec<Arc<crate::raw::bell::StrandBell>>>,
     /// Tasks out of the inbox, oldest first.
     pub(crate) own_mail: RefCell<VecDeque<Entry>>,
     #[cfg(jobtree_stacks)]
@@ -221,10 +234,15 @@ impl WorkerThread {
 
     /// Makes a strand for this worker, which the pool keeps until its end.
     pub(crate) fn new_strand(&self) -> &Strand {
-        let strand = Strand::allocate(&self.pool, self.index);
-        self.pool.keep_strand(strand);
-        // SAFETY: kept by the pool until its end, and this thread keeps the pool.
-        unsafe { &*strand }
+        // SAFETY: made for this, with one element.
+        unsafe { &*self.new_strands(1).cast::<Strand>() }
+    }
+
+    /// Makes strands for this worker, which the pool keeps until its end.
+    pub(crate) fn new_strands(&self, count: usize) -> *mut [Strand] {
+        let strands = Strand::allocate(&self.pool, self.index, count);
+        self.pool.keep_strands(strands);
+        strands
     }
 
     /// Makes `strand` the one that runs on this thread.

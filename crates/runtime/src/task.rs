@@ -62,7 +62,7 @@ struct Run<F> {
     body: F,
     execution: Body,
     /// Of a job that has a limit, with a handle to see afterwards whether it has ended.
-    deadline: Option<(Timer, Job)>,
+    deadline: Option<Box<(Timer, Job)>>,
 }
 
 // SAFETY: values are dropped where the job ends or is freed, on any thread: bodies are `Send`, and
@@ -107,8 +107,8 @@ impl<F: FnOnce() -> Result<T, BoxError> + Send, T: Send> Task<F, T> {
 }
 
 /// A body has returned: its job's time may still run out while its children are at work.
-pub(crate) fn keep_deadline(deadline: Option<(Timer, Job)>) {
-    if let Some((timer, job)) = deadline
+pub(crate) fn keep_deadline(deadline: Option<Box<(Timer, Job)>>) {
+    if let Some((timer, job)) = deadline.map(|deadline| *deadline)
         && !job.is_ended()
     {
         timer.detach();
@@ -169,7 +169,7 @@ where
         execution.end(BodyResult::Cancelled);
         return Ok(Spawned { job, slot });
     }
-    let deadline = deadline(&job).map(|timer| (timer, job.clone()));
+    let deadline = deadline(&job).map(|timer| Box::new((timer, job.clone())));
     // SAFETY: the task was not submitted yet, so nobody else looks into the cell.
     unsafe {
         *beside.as_ref().run.get() = Some(Run {

@@ -193,7 +193,7 @@ pub(crate) struct Shared {
     gone: StdMutex<usize>,
     somebody_is_gone: Condvar,
     /// All strands that were ever made for this pool; freed with it.
-    strands: Mutex<Vec<*mut Strand>>,
+    strands: Mutex<Vec<*mut [Strand]>>,
 }
 
 // SAFETY: raw pointers inside point to strands, which are `Sync` and owned by the pool.
@@ -228,9 +228,9 @@ impl Shared {
         }
     }
 
-    /// Takes over a strand, made by [`Strand::allocate`], until the pool's end.
-    pub(crate) fn keep_strand(&self, strand: *mut Strand) {
-        lock(&self.strands).push(strand);
+    /// Takes over strands, made by [`Strand::allocate`], until the pool's end.
+    pub(crate) fn keep_strands(&self, strands: *mut [Strand]) {
+        lock(&self.strands).push(strands);
     }
 
     /// Queues a task: on the calling worker if it is one of this pool's, else through the injector.
@@ -360,10 +360,10 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        for strand in get_mut(&mut self.strands).drain(..) {
+        for strands in get_mut(&mut self.strands).drain(..) {
             // SAFETY: made by `Box::into_raw`; every worker thread held a reference to the pool, so all
             // of them are gone, and with them whoever could look at a strand.
-            drop(unsafe { Box::from_raw(strand) });
+            drop(unsafe { Box::from_raw(strands) });
         }
     }
 }

@@ -64,7 +64,7 @@ struct Run<F> {
     body: BodyFuture<F>,
     execution: Body,
     /// Of a job that has a limit, with a handle to see afterwards whether it has ended.
-    deadline: Option<(Timer, Job)>,
+    deadline: Option<Box<(Timer, Job)>>,
     has_begun: bool,
 }
 
@@ -271,7 +271,7 @@ where
         execution.end(BodyResult::Cancelled);
         return Ok(Spawned { job, slot });
     }
-    let deadline = deadline(&job).map(|timer| (timer, job.clone()));
+    let deadline = deadline(&job).map(|timer| Box::new((timer, job.clone())));
     // SAFETY: the task was not submitted yet, so nobody else looks.
     unsafe {
         let task = beside.as_ref();
