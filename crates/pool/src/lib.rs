@@ -37,6 +37,7 @@ mod random;
 pub mod raw;
 mod scope;
 mod search;
+mod sim;
 mod sleep;
 mod spawn;
 mod stack;

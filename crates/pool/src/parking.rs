@@ -16,8 +16,8 @@
 //! suspended before anybody can resume it: only the loop of its own worker does, and that runs on
 //! another strand.
 //!
-//! Rules: never suspend while panicking (the count of panics is the thread's, not the strand's); a
-//! started stack is never dropped, it is resumed until its loop ends.
+//! Rules: never suspend while panicking (the count of panics is the thread's, not the strand's; for
+//! simulations see `sim/mod.rs`); a started stack is never dropped, it is resumed until its loop ends.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 
@@ -84,7 +84,9 @@ impl WorkerThread {
     /// Whether the current strand may be parked now: there is a hub, no panic under way, and a strand
     /// to go on with.
     pub(crate) fn can_park(&self) -> bool {
-        self.parking.has_hub.get() && !std::thread::panicking() && self.ensure_spare().is_ok()
+        self.parking.has_hub.get()
+            && (!std::thread::panicking() || self.is_simulated)
+            && self.ensure_spare().is_ok()
     }
 
     fn ensure_spare(&self) -> Result<(), StackError> {
@@ -114,14 +116,27 @@ impl WorkerThread {
         Ok(())
     }
 
-    /// Runs the worker's loop on strands until the pool ends.
-    pub(crate) fn run_hub(&self) -> Result<(), StackError> {
+    /// From now on there is somebody who passes the thread on.
+    pub(crate) fn prepare_hub(&self) -> Result<(), StackError> {
         self.ensure_spare()?;
         self.parking.has_hub.set(true);
-        // Spares are woken at the end, so that their loops see that the pool has ended.
-        while let Some(strand) = self.next_strand() {
-            self.resume(strand);
+        Ok(())
+    }
+
+    /// Runs the strand whose turn it is until it suspends itself or its loop ends; `false` if the worker has none left.
+    pub(crate) fn give_turn(&self) -> bool {
+        match self.next_strand() {
+            Some(strand) => self.resume(strand),
+            None => return false,
         }
+        true
+    }
+
+    /// Runs the worker's loop on strands until the pool ends.
+    pub(crate) fn run_hub(&self) -> Result<(), StackError> {
+        self.prepare_hub()?;
+        // Spares are woken at the end, so that their loops see that the pool has ended.
+        while self.give_turn() {}
         self.parking.has_hub.set(false);
         Ok(())
     }
@@ -160,7 +175,7 @@ impl WorkerThread {
     /// While it is suspended, others can take its public forks from the list of parked strands.
     fn switch(&self, from: &Strand, next: *const Strand) {
         assert!(
-            !std::thread::panicking(),
+            !std::thread::panicking() || self.is_simulated,
             "a strand is never suspended while panicking"
         );
         // SAFETY: we are on the strand.
@@ -168,11 +183,7 @@ impl WorkerThread {
         if has_forks {
             self.shared().parked.list(from);
         }
-        self.parking.next.set(next);
-        let named = TaskName::put_aside();
-        // SAFETY: set when the strand's coroutine started; we are running on it.
-        unsafe { (*from.stack.yielder.get()).suspend(()) };
-        drop(named);
+        self.suspend(from, next);
         if has_forks {
             self.shared().parked.unlist(from);
             if !from.forks.looks_empty_to_thief() {
@@ -181,6 +192,19 @@ impl WorkerThread {
                 self.pool.sleep.new_work();
             }
         }
+    }
+
+    fn suspend(&self, from: &Strand, next: *const Strand) {
+        self.parking.next.set(next);
+        let named = TaskName::put_aside();
+        // SAFETY: set when the strand's coroutine started; we are running on it.
+        unsafe { (*from.stack.yielder.get()).suspend(()) };
+        drop(named);
+    }
+
+    /// In a simulation: suspends the running strand, which stays the one that this worker runs.
+    pub(crate) fn suspend_to_hub(&self, strand: &Strand) {
+        self.suspend(strand, strand);
     }
 
     /// Parks `strand`, which waits by mail, and has `found` run instead.
@@ -199,7 +223,7 @@ impl WorkerThread {
 
     /// Lets `ready` have the thread; `strand` goes on after what is ready now.
     pub(crate) fn let_run(&self, strand: &Strand, ready: *const Strand) {
-        if std::thread::panicking() || !self.parking.has_hub.get() {
+        if (std::thread::panicking() && !self.is_simulated) || !self.parking.has_hub.get() {
             // It has to wait until the panic is over.
             self.ready.borrow_mut().push_back(ready);
             return crate::sync::spin_pause();

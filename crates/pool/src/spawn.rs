@@ -7,6 +7,7 @@ use crate::deque::Entry;
 use crate::job::boxed_task;
 use crate::pool::shared::Shared;
 use crate::scope::{current_pool, submit_through_lane};
+use crate::sim;
 use crate::worker::{Found, Worker};
 
 /// Runs `body` some time on the current pool, or the global one; nobody waits for it.
@@ -97,6 +98,7 @@ pub fn yield_local() -> Option<Yield> {
 }
 
 pub(crate) fn yield_worker(worker: &Worker) -> Yield {
+    sim::point_of_yielding();
     // SAFETY: the current context is alive.
     let isolation = unsafe { context::isolation_of(worker.strand().context.get()) };
     let thread = worker.thread();
@@ -113,6 +115,7 @@ pub(crate) fn yield_worker(worker: &Worker) -> Yield {
 }
 
 pub(crate) fn yield_worker_locally(worker: &Worker) -> Yield {
+    sim::point_of_yielding();
     let thread = worker.thread();
     let can_park = thread.can_park();
     thread

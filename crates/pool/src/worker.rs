@@ -15,6 +15,7 @@ use crate::pool::Pool;
 use crate::pool::shared::{Shared, WorkerShared};
 use crate::random::Random;
 use crate::search::Watched;
+use crate::sim;
 use crate::sleep::SpinMemory;
 use crate::strand::Strand;
 
@@ -106,7 +107,7 @@ impl Worker {
     /// ```
     #[inline(always)]
     pub fn wants_work(&self) -> bool {
-        self.strand.forks.is_asked()
+        self.strand.forks.is_asked() && sim::answers_for_thieves()
     }
 }
 
@@ -134,6 +135,8 @@ where
 pub(crate) struct WorkerThread {
     pub(crate) pool: Arc<Shared>,
     pub(crate) index: usize,
+    /// Whether it is one of several workers that take turns on one thread (`sim/mod.rs`).
+    pub(crate) is_simulated: bool,
     pub(crate) random: Random,
     pub(crate) dispatches: Cell<u32>,
     pub(crate) spin_memory: SpinMemory,
@@ -162,6 +165,7 @@ impl WorkerThread {
     pub(crate) fn new(pool: Arc<Shared>, index: usize) -> WorkerThread {
         WorkerThread {
             index,
+            is_simulated: pool.tuning.is_simulated,
             random: Random::new(pool.seed, index),
             dispatches: Cell::new(0),
             spin_memory: SpinMemory::new(),
@@ -209,6 +213,12 @@ impl WorkerThread {
         Attached { outer }
     }
 
+    /// In a simulation: makes this the worker whose strands run on the calling thread.
+    #[cfg(jobtree_stacks)]
+    pub(crate) fn take_over_thread(&self) {
+        THREAD.set(self);
+    }
+
     /// The main loop of a strand: runs what is found until the pool ends or, by returning `false`
     /// from `give_way`, until this strand is no longer needed.
     pub(crate) fn work_loop(
@@ -227,7 +237,12 @@ impl WorkerThread {
                     }
                     next = self.take_handoff();
                 }
-                Some(found) => self.execute(worker, found),
+                Some(found) => {
+                    if self.is_simulated {
+                        sim::point();
+                    }
+                    self.execute(worker, found);
+                }
             }
         }
     }
