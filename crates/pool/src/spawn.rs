@@ -39,6 +39,7 @@ where
 
 pub(crate) fn spawn_on<F: FnOnce() + Send + 'static>(pool: &Arc<Shared>, body: F) {
     pool.submit(detached::<F>(move |_| body()));
+    sim::point();
 }
 
 pub(crate) fn spawn_fifo_on<F: FnOnce() + Send + 'static>(pool: &Arc<Shared>, body: F) {
@@ -51,6 +52,7 @@ pub(crate) fn spawn_fifo_on<F: FnOnce() + Send + 'static>(pool: &Arc<Shared>, bo
         }
         _ => pool.inject(entry),
     });
+    sim::point();
 }
 
 /// A task that nobody waits for, called after the type `Named`: its panics go to the pool's handler.

@@ -10,6 +10,8 @@ use jobtree_pool::OnceLatch;
 use jobtree_pool::raw::task::wait_helping;
 use jobtree_tree::{Cancelled, Job, WaitingFor};
 
+use crate::sim;
+
 #[derive(Default)]
 struct Parker {
     woken: OnceLatch,
@@ -77,6 +79,7 @@ pub(crate) fn unless_cancelled<F: Future>(
     future: F,
     waiting_for: WaitingFor,
 ) -> Result<F::Output, Cancelled> {
+    sim::point();
     let Some(job) = Job::current() else {
         return Ok(until_ready(pin!(future), None));
     };

@@ -30,6 +30,7 @@ mod inline;
 mod nursery;
 mod panics;
 mod runtime;
+pub mod sim;
 mod task;
 mod timers;
 

@@ -14,6 +14,7 @@ use crate::deadline::limit_of;
 use crate::handle::JobHandle;
 use crate::inline;
 use crate::runtime::{self, Inner, Place};
+use crate::sim;
 use crate::task;
 
 /// Runs `body` in a scope for jobs, on the calling thread, and returns when all jobs spawned in it have ended.
@@ -171,7 +172,9 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
 
     /// Asks everything in the scope to end; `false` if it was asked before.
     pub fn cancel(&self, reason: impl Into<CancelReason>) -> bool {
-        self.job.cancel(reason.into())
+        let asked = self.job.cancel(reason.into());
+        sim::point();
+        asked
     }
 
     fn job_with<F, T>(

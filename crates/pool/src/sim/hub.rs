@@ -117,17 +117,18 @@ impl SimulatedPool {
                 return Pause::Limit;
             }
             self.find_runnable();
-            let clock_is_next = match (self.runnable.len(), world.is_due()) {
-                (0, _) => true,
-                (_, false) => false,
-                // The clock is like one more worker.
-                (workers, true) => self.simulation().choose(workers + 1) == 0,
-            };
-            if clock_is_next {
+            if self.runnable.is_empty() {
                 self.simulation().count_step();
                 if !world.advance() && !self.rouse_for_stranger() {
                     return Pause::Stuck;
                 }
+                continue;
+            }
+            // The clock is like one more worker.
+            if world.is_due(self.steps()) && self.simulation().choose(self.runnable.len() + 1) == 0
+            {
+                self.simulation().count_step();
+                world.happen();
                 continue;
             }
             let worker = {
@@ -227,9 +228,10 @@ impl SimulatedPool {
             fn is_over(&mut self) -> bool {
                 false
             }
-            fn is_due(&mut self) -> bool {
+            fn is_due(&mut self, _: u64) -> bool {
                 false
             }
+            fn happen(&mut self) {}
             fn advance(&mut self) -> bool {
                 false
             }

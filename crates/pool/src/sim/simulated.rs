@@ -38,11 +38,15 @@ pub trait World {
     /// Whether the hub shall return now. Asked before each turn.
     fn is_over(&mut self) -> bool;
 
-    /// Whether something is due at the present time: it may then happen before workers get their next turn.
-    fn is_due(&mut self) -> bool;
+    /// Whether something seems to be due at the present time: it may then happen before workers get their next turn.
+    /// `steps` is how many there were so far.
+    fn is_due(&mut self, steps: u64) -> bool;
 
-    /// Lets the next thing happen that is only a matter of time, and the time be what it is then; `false` if there is
-    /// nothing. Called when something is due, or when no worker can go on.
+    /// Lets the next thing happen that is due at the present time.
+    fn happen(&mut self);
+
+    /// No worker can go on: lets the next thing happen that is only a matter of time, and the time be what it is then;
+    /// `false` if there is nothing.
     fn advance(&mut self) -> bool;
 }
 

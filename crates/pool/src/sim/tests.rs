@@ -20,9 +20,11 @@ impl World for Still<'_> {
         self.done.load(Ordering::Relaxed)
     }
 
-    fn is_due(&mut self) -> bool {
+    fn is_due(&mut self, _: u64) -> bool {
         false
     }
+
+    fn happen(&mut self) {}
 
     fn advance(&mut self) -> bool {
         false
