@@ -45,9 +45,11 @@ where
                  it or unset it"
             ),
         },
-        Err(_) => seeds
-            .into_iter()
-            .for_each(|seed| check_one(seed, false, &program)),
+        Err(_) => {
+            for seed in seeds {
+                check_one(seed, false, &program);
+            }
+        }
     }
 }
 

@@ -122,6 +122,8 @@ impl Runtime {
         let timers = Timers::virtual_ones();
         let numbers = Numbers::default();
         let runtime = crate::Runtime::simulated(pool.pool_ref(), timers.clone(), numbers.watcher());
+        // The root comes first, as in the tree.
+        numbers.of(runtime.root().id());
         let _known = Known::new(&runtime);
         let main = start(&runtime, program);
         let mut clock = Clock {
