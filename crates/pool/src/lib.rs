@@ -37,6 +37,8 @@ mod random;
 pub mod raw;
 mod scope;
 mod search;
+// Where stacks cannot be switched nothing is ever simulated.
+#[cfg_attr(not(jobtree_stacks), allow(dead_code))]
 mod sim;
 mod sleep;
 mod spawn;

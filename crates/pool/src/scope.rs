@@ -14,9 +14,9 @@ use crate::job::{Job, boxed_task};
 use crate::latch::{Latch, ThreadLatch};
 use crate::pool::Pool;
 use crate::pool::shared::Shared;
+use crate::sim;
 use crate::stop::{Stopped, unwind_if_stopped};
 use crate::sync::{AtomicUsize, Ordering};
-use crate::sim;
 use crate::wait::WaitFor;
 use crate::worker::Worker;
 

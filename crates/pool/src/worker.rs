@@ -237,12 +237,7 @@ impl WorkerThread {
                     }
                     next = self.take_handoff();
                 }
-                Some(found) => {
-                    if self.is_simulated {
-                        sim::point();
-                    }
-                    self.execute(worker, found);
-                }
+                Some(found) => self.execute(worker, found),
             }
         }
     }
@@ -284,6 +279,7 @@ impl WorkerThread {
             Found::Task(entry) => (entry, true),
             Found::Ready(_) => unreachable!("a ready strand is resumed, not executed"),
         };
+        worker.strand().sim_point();
         let stats = &self.shared().stats;
         // Before it runs: whoever waits for it may read the count as soon as it has.
         stats.executed.add(1);

@@ -20,7 +20,8 @@ pub(crate) enum Expiry {
 }
 
 impl Expiry {
-    fn happen(self) {
+    /// Not to be called under a lock: it may set other timers.
+    pub(crate) fn happen(self) {
         match self {
             Expiry::Cancel(job) => {
                 job.cancel(Cause::Timeout.into());
@@ -110,44 +111,34 @@ impl Timers {
     }
 
     /// In a simulation: whether a deadline seems to have come. It may be wrong about those that lie far ahead; then
-    /// [`Timers::fire_due`] does nothing.
+    /// [`Timers::take_due`] has none.
     pub(crate) fn seems_due(&self) -> bool {
         let next = self.shared.lock().wheel.next_deadline();
         next.is_some_and(|next| next <= self.shared.virtual_tick())
     }
 
-    /// In a simulation: lets the first expiry happen whose time has come; `false` if there is none.
-    pub(crate) fn fire_due(&self) -> bool {
+    /// In a simulation: takes the first expiry whose time has come.
+    pub(crate) fn take_due(&self) -> Option<Expiry> {
         let now = self.shared.virtual_tick();
         let expired = self.shared.lock().wheel.pop_expired(now);
-        // Not under the lock: what happens may set other timers.
-        expired.map(|(_, expiry)| expiry.happen()).is_some()
+        expired.map(|(_, expiry)| expiry)
     }
 
-    /// In a simulation: lets the time be that of the next deadline, and that one's expiry happen; `false` if there is
-    /// none.
-    pub(crate) fn jump(&self) -> bool {
-        let expired = {
-            let mut state = self.shared.lock();
-            loop {
-                let Some(next) = state.wheel.next_deadline() else {
-                    return false;
-                };
-                let Some(nanos) = next.checked_mul(TICK.as_nanos() as u64) else {
-                    // A time that the clock cannot tell does not come.
-                    return false;
-                };
-                // The wheel tells of far deadlines roughly at first, and never too late.
-                if let Some((_, expiry)) = state.wheel.pop_expired(next) {
-                    if let Some(now) = &self.shared.virtual_nanos {
-                        now.fetch_max(nanos, Ordering::Relaxed);
-                    }
-                    break expiry;
+    /// In a simulation: lets the time be that of the next deadline, and takes that one's expiry.
+    pub(crate) fn jump(&self) -> Option<Expiry> {
+        let mut state = self.shared.lock();
+        loop {
+            let next = state.wheel.next_deadline()?;
+            // A time that the clock cannot tell does not come.
+            let nanos = next.checked_mul(TICK.as_nanos() as u64)?;
+            // The wheel tells of far deadlines roughly at first, and never too late.
+            if let Some((_, expiry)) = state.wheel.pop_expired(next) {
+                if let Some(now) = &self.shared.virtual_nanos {
+                    now.fetch_max(nanos, Ordering::Relaxed);
                 }
+                return Some(expiry);
             }
-        };
-        expired.happen();
-        true
+        }
     }
 
     /// Lets `expiry` happen at `deadline`, unless what is returned is dropped before.

@@ -328,7 +328,7 @@ fn the_trace_tells_who_did_what_and_when() {
     for part in [
         "job 1 is made under job 0",
         "job 3 is made under job 2",
-        "the time is 1s",
+        "a timer at 1s",
         "] runs\n",
     ] {
         assert!(

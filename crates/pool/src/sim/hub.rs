@@ -25,7 +25,7 @@ use crate::worker::{Worker, WorkerThread};
 pub struct SimulatedPool {
     /// Dropped only when no strand is left: else its stacks and all they know stay for ever.
     parts: ManuallyDrop<Parts>,
-    /// Whoever is interrupted most recently, to write down only changes.
+    /// Who had the last turn: only changes are written down.
     last: Option<usize>,
     runnable: Vec<usize>,
     _overflow_is_reported: ThreadGuard,

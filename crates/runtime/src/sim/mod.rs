@@ -72,6 +72,17 @@
 //! Simulations switch stacks, so there are none where that is impossible (nor under Miri): see
 //! [`SimError::Unavailable`].
 
+// How other modules of this crate take part:
+//
+// * `point()` where another thread could come in between: in every operation that others can see, and outside of all
+//   locks. It is a load and a branch in ordinary runtimes.
+// * `jobtree_pool::raw::sim::choose(n)` where a choice is free: `Some` of a number below `n` in a simulation, and the
+//   module's own way of choosing otherwise (a fair `select`).
+// * `jobtree_pool::raw::sim::is_simulated()` where threads would be used: a closure that blocks a thread of its own
+//   elsewhere runs as a task of the simulated pool here, since there is one thread only.
+// * `jobtree_pool::raw::sim::undisturbed(f)` where the code of others is called under a lock.
+// * `Timers::now`, never `Instant::now`.
+
 mod check;
 mod error;
 mod events;

@@ -1,6 +1,5 @@
 //! One run: a program, a seed, and the clock between them.
 
-use std::fmt;
 use std::time::Duration;
 
 use jobtree_pool::raw::sim::{
@@ -15,7 +14,7 @@ use super::events::Numbers;
 use super::report::Report;
 use crate::handle::JobHandle;
 use crate::task;
-use crate::timers::Timers;
+use crate::timers::{Expiry, Timers};
 
 /// A simulation of a runtime: runs a program by one seed.
 ///
@@ -229,17 +228,10 @@ struct Clock {
 }
 
 impl Clock {
-    fn note_time(&self) {
-        note(&format!("the time is {:?}", Time(&self.timers)));
-    }
-}
-
-/// The present time.
-struct Time<'a>(&'a Timers);
-
-impl fmt::Debug for Time<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.virtual_time().unwrap_or_default().fmt(f)
+    fn let_happen(&self, expiry: Expiry) {
+        let now = self.timers.virtual_time().unwrap_or_default();
+        note(&format!("a timer at {now:?}"));
+        expiry.happen();
     }
 }
 
@@ -260,17 +252,14 @@ impl World for Clock {
     }
 
     fn happen(&mut self) {
-        if self.timers.fire_due() {
-            self.note_time();
+        if let Some(expiry) = self.timers.take_due() {
+            self.let_happen(expiry);
         }
     }
 
     fn advance(&mut self) -> bool {
-        let happened = self.timers.fire_due() || self.timers.jump();
-        if happened {
-            self.note_time();
-        }
-        happened
+        let next = self.timers.take_due().or_else(|| self.timers.jump());
+        next.map(|expiry| self.let_happen(expiry)).is_some()
     }
 }
 
