@@ -295,7 +295,7 @@ fn a_simulation_in_a_simulation_is_refused_and_one_after_another_is_not() {
 #[test]
 fn a_program_may_borrow() {
     let _watch = watch();
-    let words = vec!["one".to_owned(), "two".to_owned()];
+    let words = ["one".to_owned(), "two".to_owned()];
     let mut seen = Vec::new();
     let report = sim::Runtime::new(4).run(|rt| {
         seen.extend(rt.nursery(|n| Ok(n.spawn(|| Ok(words.len())).join()?)));
@@ -388,6 +388,24 @@ fn a_planted_race_is_found_by_seeds_and_reproduced_by_its_own() {
     let message = simulated::panic_message(|| sim::check(0..1000, planted_race));
     let expected = format!("JOBTREE_SIM_SEED={seed}");
     assert!(message.contains(&expected), "{message}");
+}
+
+#[test]
+fn a_program_that_does_not_repeat_itself_is_told_so() {
+    let _watch = watch();
+    let runs = AtomicUsize::new(0);
+    let message = simulated::panic_message(|| {
+        sim::check(0..10, |_| {
+            // As a real clock or a hash seed would do.
+            for _ in 0..runs.fetch_add(1, Ordering::Relaxed) {
+                checkpoint()?;
+            }
+            Err("no luck".into())
+        });
+    });
+    assert!(message.contains("took another course"), "{message}");
+    let message = simulated::panic_message(|| sim::check(0..10, |_| Err("no luck".into())));
+    assert!(!message.contains("took another course"), "{message}");
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use super::schedule::Schedule;
@@ -23,19 +22,16 @@ use crate::worker::{Worker, WorkerThread};
 ///
 /// Dropped before its end, it leaks what its parked stacks hold; use [`end`](Self::end).
 pub struct SimulatedPool {
-    /// Dropped only when no strand is left: else its stacks and all they know stay for ever.
-    parts: ManuallyDrop<Parts>,
+    /// Its own, in a box that strands know by address. Freed only when no strand is left; else it stays for ever, and with
+    /// it the pool and all stacks.
+    threads: *mut [WorkerThread],
+    /// Its own, in a box that this thread knows by address; as long as `threads`.
+    simulation: *mut Simulation,
+    shared: Arc<Shared>,
     /// Who had the last turn: only changes are written down.
     last: Option<usize>,
     runnable: Vec<usize>,
     _overflow_is_reported: ThreadGuard,
-}
-
-struct Parts {
-    /// Each in a box of its own: strands know them by address.
-    threads: Vec<Box<WorkerThread>>,
-    shared: Arc<Shared>,
-    simulation: Box<Simulation>,
 }
 
 impl SimulatedPool {
@@ -68,12 +64,9 @@ impl SimulatedPool {
         let shared = Arc::new(Shared::simulated(
             workers, seed, stack_size, handlers, stacks,
         ));
-        let threads: Vec<_> = (0..workers)
-            .map(|index| Box::new(WorkerThread::new(shared.clone(), index)))
+        let threads: Box<[_]> = (0..workers)
+            .map(|index| WorkerThread::new(shared.clone(), index))
             .collect();
-        for thread in &threads {
-            thread.prepare_hub().map_err(SimulationError::Stack)?;
-        }
         let simulation = Box::new(Simulation {
             pool: Arc::as_ptr(&shared),
             schedule: RefCell::new(Schedule::new(seed, workers)),
@@ -85,30 +78,33 @@ impl SimulatedPool {
             ticks: Cell::new(0),
             panics: RefCell::new(Vec::new()),
         });
-        overflow::install_handler();
-        SIMULATION.set(&raw const *simulation);
-        Ok(SimulatedPool {
-            parts: ManuallyDrop::new(Parts {
-                threads,
-                shared,
-                simulation,
-            }),
+        let pool = SimulatedPool {
+            threads: Box::into_raw(threads),
+            simulation: Box::into_raw(simulation),
+            shared,
             last: None,
             runnable: Vec::with_capacity(workers),
             _overflow_is_reported: ThreadGuard::new("jobtree-simulation"),
-        })
+        };
+        overflow::install_handler();
+        SIMULATION.set(pool.simulation);
+        // Without stacks for all of them nothing begins, and what there is is leaked: it is too little to matter.
+        for thread in pool.threads() {
+            thread.prepare_hub().map_err(SimulationError::Stack)?;
+        }
+        Ok(pool)
     }
 
     /// The pool, for whoever gives it work.
     pub fn pool_ref(&self) -> PoolRef {
-        PoolRef::of_shared(&self.parts.shared)
+        PoolRef::of_shared(&self.shared)
     }
 
     /// Gives turns until there is a reason to pause, the latest being `limit` steps in all. It can be called again.
     pub fn run(&mut self, world: &mut dyn World, limit: u64) -> Pause {
         self.simulation().limit.set(limit);
         // What the hub itself calls is on no worker, and must not be taken for a strand's doing.
-        let _attached = self.parts.threads[0].attach();
+        let _attached = self.threads()[0].attach();
         loop {
             if world.is_over() {
                 return Pause::Over;
@@ -140,39 +136,46 @@ impl SimulatedPool {
     }
 
     fn simulation(&self) -> &Simulation {
-        &self.parts.simulation
+        // SAFETY: made by `Box::into_raw`, and freed only by `end`, which takes `self`.
+        unsafe { &*self.simulation }
+    }
+
+    fn threads(&self) -> &[WorkerThread] {
+        // SAFETY: as above.
+        unsafe { &*self.threads }
     }
 
     /// Collects who can go on.
     fn find_runnable(&mut self) {
-        let Parts {
-            shared, simulation, ..
-        } = &*self.parts;
-        let can_run = |worker: &usize| match simulation.activities[*worker].get() {
-            Activity::Runs => true,
-            Activity::Idle | Activity::Waits => shared.sleep.has_notice(*worker),
-            Activity::Ended => false,
-        };
-        self.runnable.clear();
-        self.runnable
-            .extend((0..shared.workers.len()).filter(can_run));
+        let mut runnable = std::mem::take(&mut self.runnable);
+        runnable.clear();
+        let simulation = self.simulation();
+        runnable.extend((0..simulation.activities.len()).filter(|worker| {
+            match simulation.activities[*worker].get() {
+                Activity::Runs => true,
+                Activity::Idle | Activity::Waits => self.shared.sleep.has_notice(*worker),
+                Activity::Ended => false,
+            }
+        }));
+        self.runnable = runnable;
     }
 
     fn give_turn(&mut self, worker: usize) {
-        let simulation = &self.parts.simulation;
+        let is_same = self.last.replace(worker) == Some(worker);
+        let simulation = self.simulation();
         simulation.count_step();
         {
             let mut trace = simulation.trace.borrow_mut();
             trace.number(worker as u64);
-            if self.last.replace(worker) != Some(worker) {
+            if !is_same {
                 trace.line(Some(worker), format_args!("runs"));
             }
         }
         let activity = &simulation.activities[worker];
         if activity.replace(Activity::Runs) != Activity::Runs {
-            self.parts.shared.sleep.read_notice(worker);
+            self.shared.sleep.read_notice(worker);
         }
-        let thread = &*self.parts.threads[worker];
+        let thread = &self.threads()[worker];
         thread.take_over_thread();
         if !thread.give_turn() {
             activity.set(Activity::Ended);
@@ -181,16 +184,13 @@ impl SimulatedPool {
 
     /// Somebody on another thread may have left work, whom the posting protocol of simulations does not see.
     fn rouse_for_stranger(&self) -> bool {
-        let Parts {
-            shared, simulation, ..
-        } = &*self.parts;
-        let idle = simulation
-            .activities
+        let activities = &self.simulation().activities;
+        let idle = activities
             .iter()
             .position(|activity| activity.get() == Activity::Idle);
         match idle {
-            Some(worker) if !shared.injector.is_empty() => {
-                shared.sleep.notify(worker);
+            Some(worker) if !self.shared.injector.is_empty() => {
+                self.shared.sleep.notify(worker);
                 true
             }
             _ => false,
@@ -236,23 +236,27 @@ impl SimulatedPool {
                 false
             }
         }
-        self.parts.shared.terminate();
+        self.shared.terminate();
         let limit = self.steps().saturating_add(limit);
         self.run(&mut NothingElse, limit);
         let has_ended = |activity: &Cell<Activity>| activity.get() == Activity::Ended;
         if !self.simulation().activities.iter().all(has_ended) {
-            return Err(self.parts.shared.unfinished_tasks());
+            return Err(self.shared.unfinished_tasks());
         }
         SIMULATION.set(std::ptr::null());
-        // SAFETY: taken once: `drop` below only forgets. Every loop has ended, so no strand has a stack in use.
-        drop(unsafe { ManuallyDrop::take(&mut self.parts) });
+        // SAFETY: made by `Box::into_raw`, and dropped once: `self` ends here, and its own drop leaves them alone. Every
+        // loop has ended, so nothing is left on any stack that knows them, and this thread has just forgotten one.
+        unsafe {
+            drop(Box::from_raw(self.threads));
+            drop(Box::from_raw(self.simulation));
+        }
         Ok(())
     }
 }
 
 impl Drop for SimulatedPool {
     fn drop(&mut self) {
-        // The parts stay, if they are still there: what is parked knows them.
+        // The boxes stay, unless `end` has freed them: what is parked knows them.
         SIMULATION.set(std::ptr::null());
     }
 }

@@ -10,7 +10,7 @@ const SEED_VARIABLE: &str = "JOBTREE_SIM_SEED";
 /// Runs `program` in a simulation for each of `seeds`, and panics at the first one with which it panics, returns an
 /// error, gets stuck or does not end.
 ///
-/// The message has the seed. With `JOBTREE_SIM_SEED` set to it, only that one is run, whatever `seeds` are, and its trace
+/// The message has the seed, and says so if running it again takes another course. With `JOBTREE_SIM_SEED` set to it, only that one is run, whatever `seeds` are, and its trace
 /// goes to standard error.
 ///
 /// The program is given an ordinary [`Runtime`](crate::Runtime); and free functions such as [`nursery`](crate::nursery())
@@ -68,9 +68,16 @@ where
         eprint!("{}", report.trace);
     }
     if let Err(error) = report.outcome {
+        let again = Runtime::new(seed).run(program);
+        let doubt = if again.trace_hash == report.trace_hash {
+            ""
+        } else {
+            "\nBut the same seed took another course just now: something in the program does not come from the seed (the \
+             documentation of `jobtree::sim` names what escapes it), or is left from an earlier run"
+        };
         panic!(
             "the program fails with seed {seed}: {error}\nafter {} steps and {:?} of its time. To see it again, with \
-             every step: {SEED_VARIABLE}={seed}",
+             every step: {SEED_VARIABLE}={seed}{doubt}",
             report.steps, report.elapsed,
         );
     }

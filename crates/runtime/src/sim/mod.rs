@@ -94,6 +94,7 @@ use std::time::Duration;
 
 pub use check::check;
 pub use error::{SimError, WaitingJob};
+pub use jobtree_pool::raw::sim::SimulationError;
 use jobtree_pool::raw::sim::is_simulated;
 pub(crate) use jobtree_pool::raw::sim::point;
 pub use report::Report;
