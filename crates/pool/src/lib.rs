@@ -38,6 +38,9 @@ pub mod raw;
 mod requeued;
 mod scope;
 mod search;
+// Where stacks cannot be switched nothing is ever simulated.
+#[cfg_attr(not(jobtree_stacks), allow(dead_code))]
+mod sim;
 mod sleep;
 mod spawn;
 mod stack;

@@ -20,8 +20,8 @@
 //! starts one, it moves to a strand of that class, and becomes a spare itself. What a waiting strand does
 //! on top of its frame must fit its stack, too: a small one does not help.
 //!
-//! Rules: never suspend while panicking (the count of panics is the thread's, not the strand's); a
-//! started stack is never dropped, it is resumed until its loop ends.
+//! Rules: never suspend while panicking (the count of panics is the thread's, not the strand's; for
+//! simulations see `sim/mod.rs`); a started stack is never dropped, it is resumed until its loop ends.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 
@@ -103,7 +103,7 @@ impl WorkerThread {
     /// to go on with.
     pub(crate) fn can_park(&self) -> bool {
         self.parking.has_hub.get()
-            && !std::thread::panicking()
+            && (!std::thread::panicking() || self.is_simulated)
             && self.ensure_spare(StackClass::Default).is_ok()
     }
 
@@ -158,14 +158,27 @@ impl WorkerThread {
         }
     }
 
-    /// Runs the worker's loop on strands until the pool ends.
-    pub(crate) fn run_hub(&self) -> Result<(), StackError> {
+    /// From now on there is somebody who passes the thread on.
+    pub(crate) fn prepare_hub(&self) -> Result<(), StackError> {
         self.ensure_spare(StackClass::Default)?;
         self.parking.has_hub.set(true);
-        // Spares are woken at the end, so that their loops see that the pool has ended.
-        while let Some(strand) = self.next_strand() {
-            self.resume(strand);
+        Ok(())
+    }
+
+    /// Runs the strand whose turn it is until it suspends itself or its loop ends; `false` if the worker has none left.
+    pub(crate) fn give_turn(&self) -> bool {
+        match self.next_strand() {
+            Some(strand) => self.resume(strand),
+            None => return false,
         }
+        true
+    }
+
+    /// Runs the worker's loop on strands until the pool ends.
+    pub(crate) fn run_hub(&self) -> Result<(), StackError> {
+        self.prepare_hub()?;
+        // Spares are woken at the end, so that their loops see that the pool has ended.
+        while self.give_turn() {}
         self.parking.has_hub.set(false);
         Ok(())
     }
@@ -205,7 +218,7 @@ impl WorkerThread {
     /// While it is suspended, others can take its public forks from the list of parked strands.
     fn switch(&self, from: &Strand, next: *const Strand) {
         assert!(
-            !std::thread::panicking(),
+            !std::thread::panicking() || self.is_simulated,
             "a strand is never suspended while panicking"
         );
         // SAFETY: we are on the strand.
@@ -234,6 +247,11 @@ impl WorkerThread {
         drop(named);
     }
 
+    /// In a simulation: suspends the running strand, which stays the one that this worker runs.
+    pub(crate) fn suspend_to_hub(&self, strand: &Strand) {
+        self.suspend(strand, strand);
+    }
+
     /// Parks `strand`, which waits by mail, and has `found` run instead.
     pub(crate) fn park_in_favour_of(&self, strand: &Strand, found: Found) {
         self.shared().stats.parks.add(1);
@@ -252,7 +270,7 @@ impl WorkerThread {
 
     /// Lets `ready` have the thread; `strand` goes on after what is ready now.
     pub(crate) fn let_run(&self, strand: &Strand, ready: *const Strand) {
-        if std::thread::panicking() || !self.parking.has_hub.get() {
+        if (std::thread::panicking() && !self.is_simulated) || !self.parking.has_hub.get() {
             // It has to wait until the panic is over.
             self.ready.borrow_mut().push_back(ready);
             return crate::sync::spin_pause();
@@ -275,7 +293,8 @@ impl WorkerThread {
         let is_plain = unsafe {
             context::isolation_of(strand.context.get()).is_null() && strand.forks.outstanding() == 0
         };
-        if !is_plain || !self.parking.has_hub.get() || std::thread::panicking() {
+        let may_suspend = self.parking.has_hub.get() && !std::thread::panicking();
+        if !is_plain || !may_suspend || self.is_simulated {
             return false;
         }
         let Some(next) = ready.pop_front() else {

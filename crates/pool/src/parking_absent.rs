@@ -30,6 +30,18 @@ impl WorkerThread {
         unreachable!("no strand waits by mail here");
     }
 
+    pub(crate) fn suspend_to_hub(&self, _strand: &Strand) {
+        unreachable!("nothing is simulated here");
+    }
+
+    pub(crate) fn idle_in_simulation(&self, _alone: bool) {
+        unreachable!("nothing is simulated here");
+    }
+
+    pub(crate) fn take_some_ready(&self) -> Option<*const Strand> {
+        unreachable!("nothing is simulated here");
+    }
+
     pub(crate) fn yield_to(&self, _strand: &Strand, _found: Found) {
         unreachable!("`can_park` says no here");
     }

@@ -19,7 +19,8 @@ use crate::inbox::MailContent;
 use crate::job::TaskHeader;
 use crate::placement;
 use crate::pool::shared::WorkerShared;
-use crate::sleep::Searching;
+use crate::sim;
+use crate::sleep::{Searching, Sleep};
 use crate::strand::Strand;
 use crate::worker::{Found, WorkerThread};
 
@@ -72,6 +73,9 @@ impl WorkerThread {
     }
 
     fn look(&self, age: Age) -> Option<Found> {
+        if self.is_simulated {
+            return self.look_in_simulation();
+        }
         let dispatches = self.dispatches.get().wrapping_add(1);
         self.dispatches.set(dispatches);
         if !self.shared().inbox.is_empty() {
@@ -114,6 +118,7 @@ impl WorkerThread {
         let own = self.shared();
         let dispatches = self.dispatches.get().wrapping_add(1);
         if dispatches % DISPATCHES_BETWEEN_TURNS <= 1
+            || self.is_simulated
             || !self.ready.borrow().is_empty()
             || !own.tasks.looks_empty_to_thief()
         {
@@ -136,6 +141,27 @@ impl WorkerThread {
             self.pool.sleep.new_work();
         }
         Some(Found::Task(entry))
+    }
+
+    /// One look everywhere, in an order that the seed chooses.
+    #[cold]
+    fn look_in_simulation(&self) -> Option<Found> {
+        if !self.shared().inbox.is_empty() {
+            self.read_mail();
+        }
+        let sources: [fn(&WorkerThread) -> Option<Found>; 5] = [
+            |this| this.take_some_ready().map(Found::Ready),
+            WorkerThread::own_task,
+            WorkerThread::own_requeued,
+            |this| this.steal_from_somebody(Age::Any),
+            WorkerThread::take_injected,
+        ];
+        // Mostly as in other pools.
+        let first = match sim::choose(2 * sources.len()) {
+            Some(first) if first < sources.len() => first,
+            _ => 0,
+        };
+        (0..sources.len()).find_map(|next| sources[(first + next) % sources.len()](self))
     }
 
     /// This worker's own newest task, else one that was sent to it: a broadcast comes after what the
@@ -169,7 +195,11 @@ impl WorkerThread {
         if workers.len() == 1 {
             return self.steal_from(self.index, age);
         }
-        let first = self.random.below(workers.len());
+        let first = if self.is_simulated {
+            sim::choose(workers.len()).unwrap_or(0)
+        } else {
+            self.random.below(workers.len())
+        };
         for victim in (first..workers.len()).chain(0..first) {
             if let Some(found) = self.steal_from(victim, age) {
                 self.shared().stats.stolen.add(1);
@@ -202,7 +232,7 @@ impl WorkerThread {
     pub(crate) fn steal_fork_of(&self, victim: usize, age: Age) -> Option<Entry> {
         let strand = self.pool.workers[victim].current()?;
         let index = strand.forks.oldest_public_index()?;
-        if age == Age::Seasoned {
+        if age == Age::Seasoned && !self.is_simulated {
             let now = Instant::now();
             let watch = &self.watches[victim];
             match watch.get() {
@@ -262,6 +292,9 @@ impl WorkerThread {
 
     /// Starts a search.
     pub(crate) fn start_searching(&self) -> Searching {
+        if self.is_simulated {
+            return Sleep::searching_in_simulation(self.index);
+        }
         self.shared().workplace.leave();
         self.pool
             .sleep
@@ -271,6 +304,9 @@ impl WorkerThread {
     /// A look was in vain: asks the other workers to put out work if it was not the first one, then
     /// pauses or sleeps.
     pub(crate) fn nothing_found(&self, searching: &mut Searching) {
+        if self.is_simulated {
+            return self.idle_in_simulation(false);
+        }
         self.ask_around(searching);
         self.pool.sleep.no_work_found(searching);
         // After each sleep, and now and then.
@@ -297,6 +333,9 @@ impl WorkerThread {
 
     /// Ends a search. If nobody else searches while others sleep and there is more to do, wakes one.
     pub(crate) fn stop_searching(&self, searching: Searching) {
+        if self.is_simulated {
+            return;
+        }
         self.shared().workplace.enter();
         let sleep = &self.pool.sleep;
         if sleep.work_found(searching, &self.spin_memory) && self.sees_more_work() {

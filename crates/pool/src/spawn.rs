@@ -7,6 +7,7 @@ use crate::deque::Entry;
 use crate::job::boxed_task;
 use crate::pool::shared::Shared;
 use crate::scope::{current_pool, submit_through_lane};
+use crate::sim;
 use crate::worker::{Found, Worker};
 
 /// Runs `body` some time on the current pool, or the global one; nobody waits for it.
@@ -38,6 +39,7 @@ where
 
 pub(crate) fn spawn_on<F: FnOnce() + Send + 'static>(pool: &Arc<Shared>, body: F) {
     pool.submit(detached::<F>(move |_| body()));
+    sim::point();
 }
 
 pub(crate) fn spawn_fifo_on<F: FnOnce() + Send + 'static>(pool: &Arc<Shared>, body: F) {
@@ -50,6 +52,7 @@ pub(crate) fn spawn_fifo_on<F: FnOnce() + Send + 'static>(pool: &Arc<Shared>, bo
         }
         _ => pool.inject(entry),
     });
+    sim::point();
 }
 
 /// A task that nobody waits for, called after the type `Named`: its panics go to the pool's handler.
@@ -109,6 +112,7 @@ pub(crate) fn yield_worker(worker: &Worker) -> Yield {
 #[cold]
 #[inline(never)]
 fn yield_with_care(worker: &Worker) -> Yield {
+    sim::point_of_yielding();
     // SAFETY: the current context is alive.
     let isolation = unsafe { context::isolation_of(worker.strand().context.get()) };
     let thread = worker.thread();
@@ -125,6 +129,7 @@ fn yield_with_care(worker: &Worker) -> Yield {
 }
 
 pub(crate) fn yield_worker_locally(worker: &Worker) -> Yield {
+    sim::point_of_yielding();
     let thread = worker.thread();
     let can_park = thread.can_park();
     thread

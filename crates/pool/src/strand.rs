@@ -30,6 +30,8 @@ pub(crate) struct Strand {
     pub(crate) context: Cell<*const Context>,
     /// How many forks are public without anybody asking.
     eager_public: usize,
+    /// See `sim/mod.rs`.
+    is_simulated: bool,
     pool: *const Shared,
     worker: usize,
     mail: Mail,
@@ -65,6 +67,7 @@ impl Strand {
             forks: Deque::without_room(pool.tuning.private_forks),
             context: Cell::new(context::OUTERMOST),
             eager_public: pool.tuning.eager_public_forks,
+            is_simulated: pool.tuning.is_simulated,
             pool,
             worker,
             mail: Mail::new(MailContent::Resume(std::ptr::null())),
@@ -86,6 +89,14 @@ impl Strand {
         return self.stack.class() == StackClass::Default;
         #[cfg(not(jobtree_stacks))]
         true
+    }
+
+    /// A place where, in a simulation, others may act first.
+    #[inline(always)]
+    pub(crate) fn sim_point(&self) {
+        if self.is_simulated {
+            crate::sim::point();
+        }
     }
 
     /// The pool it belongs to.

@@ -15,6 +15,7 @@ use crate::pool::Pool;
 use crate::pool::shared::{Shared, WorkerShared};
 use crate::random::Random;
 use crate::search::Watched;
+use crate::sim;
 use crate::sleep::SpinMemory;
 use crate::stack::StackClass;
 use crate::strand::Strand;
@@ -121,7 +122,7 @@ impl Worker {
     /// ```
     #[inline(always)]
     pub fn wants_work(&self) -> bool {
-        self.strand.forks.is_asked()
+        self.strand.forks.is_asked() && sim::answers_for_thieves()
     }
 }
 
@@ -149,6 +150,8 @@ where
 pub(crate) struct WorkerThread {
     pub(crate) pool: Arc<Shared>,
     pub(crate) index: usize,
+    /// Whether it is one of several workers that take turns on one thread (`sim/mod.rs`).
+    pub(crate) is_simulated: bool,
     pub(crate) random: Random,
     pub(crate) dispatches: Cell<u32>,
     /// How often this worker's strands may still give way to each other without a look around.
@@ -210,6 +213,7 @@ impl WorkerThread {
     pub(crate) fn new(pool: Arc<Shared>, index: usize) -> WorkerThread {
         WorkerThread {
             index,
+            is_simulated: pool.tuning.is_simulated,
             random: Random::new(pool.seed, index),
             dispatches: Cell::new(0),
             #[cfg(jobtree_stacks)]
@@ -264,6 +268,12 @@ impl WorkerThread {
     pub(crate) fn attach(&self) -> Attached {
         let outer = (THREAD.replace(self), CURRENT.replace(std::ptr::null()));
         Attached { outer }
+    }
+
+    /// In a simulation: makes this the worker whose strands run on the calling thread.
+    #[cfg(jobtree_stacks)]
+    pub(crate) fn take_over_thread(&self) {
+        THREAD.set(self);
     }
 
     /// The main loop of a strand: runs what is found until the pool ends or, by returning `false`
@@ -343,6 +353,7 @@ impl WorkerThread {
             Found::Task(entry) => (entry, true),
             Found::Ready(_) => unreachable!("a ready strand is resumed, not executed"),
         };
+        worker.strand().sim_point();
         let stats = &self.shared().stats;
         // Before it runs: whoever waits for it may read the count as soon as it has.
         stats.executed.add(1);

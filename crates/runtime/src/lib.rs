@@ -32,6 +32,7 @@ mod nursery;
 mod owned;
 mod panics;
 mod runtime;
+pub mod sim;
 mod task;
 mod timers;
 

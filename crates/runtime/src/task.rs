@@ -11,6 +11,7 @@ use jobtree_tree::raw::{Attached, Beside, attach_beside};
 use jobtree_tree::{Body, BodyResult, BoxError, Job, JobOptions, ParentEnded};
 
 use crate::current::run_body;
+use crate::sim;
 use crate::timers::Timer;
 
 /// The stack that a task starts on.
@@ -182,5 +183,6 @@ where
     // submitted once; the run function is the one for its type. The context and what the body borrows are
     // there until the parent ends, which is not before this job does.
     unsafe { pool.submit_raw(beside.cast(), context) };
+    sim::point();
     Ok(Spawned { job, slot })
 }

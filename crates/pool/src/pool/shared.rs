@@ -46,6 +46,8 @@ pub(crate) struct Tuning {
     pub(crate) private_forks: usize,
     /// Forks a strand puts out before anybody asks.
     pub(crate) eager_public_forks: usize,
+    /// Whether the workers take turns on one thread.
+    pub(crate) is_simulated: bool,
 }
 
 impl Tuning {
@@ -56,6 +58,18 @@ impl Tuning {
             // measured, see ARCHITECTURE.md.
             private_forks: levels,
             eager_public_forks: levels.max(1),
+            is_simulated: false,
+        }
+    }
+
+    /// Every fork makes a record and is offered to others: a limit beyond all indices is the mark of a question, which
+    /// then stands for ever (`Deque::is_asked`).
+    #[cfg(jobtree_stacks)]
+    fn for_simulation() -> Tuning {
+        Tuning {
+            private_forks: usize::MAX,
+            eager_public_forks: usize::MAX,
+            is_simulated: true,
         }
     }
 }
@@ -226,6 +240,21 @@ impl Shared {
             somebody_is_gone: Condvar::new(),
             strands: Mutex::new(Vec::new()),
         }
+    }
+
+    /// A pool whose workers take turns on one thread.
+    #[cfg(jobtree_stacks)]
+    pub(crate) fn simulated(
+        workers: usize,
+        seed: u64,
+        stack_size: usize,
+        handlers: Handlers,
+        stacks: crate::stack::StackSupply,
+    ) -> Shared {
+        let mut shared = Shared::new(workers, seed, stack_size, handlers, stacks);
+        shared.tuning = Tuning::for_simulation();
+        shared.sleep = Sleep::for_simulation(workers);
+        shared
     }
 
     /// Takes over strands, made by [`Strand::allocate`], until the pool's end.

@@ -18,6 +18,7 @@ mod merge;
 mod merge_sort;
 mod permute;
 mod pool_ref;
+pub mod sim;
 mod slots;
 pub mod task;
 #[cfg(all(test, not(loom)))]
