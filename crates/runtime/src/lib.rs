@@ -34,6 +34,8 @@ mod inline;
 mod nursery;
 mod panics;
 mod runtime;
+#[doc(hidden)]
+pub mod select;
 mod step;
 mod task;
 mod timers;
