@@ -37,6 +37,7 @@ mod runtime;
 #[doc(hidden)]
 pub mod select;
 mod step;
+pub mod sync;
 mod task;
 mod timers;
 mod waiters;
