@@ -22,7 +22,11 @@
 //!
 //! A body returns `Result<T, BoxError>`: `Ok(value)`, or any error by `?`.
 
+mod atomics;
 mod block;
+pub mod channel;
+mod claim;
+mod cost;
 mod current;
 mod deadline;
 pub mod future;
@@ -32,9 +36,15 @@ mod nursery;
 mod owned;
 mod panics;
 mod runtime;
+#[doc(hidden)]
+pub mod select;
 pub mod sim;
+mod step;
+pub mod sync;
 mod task;
 mod timers;
+mod waiters;
+mod withdraw;
 
 pub use block::block_on;
 pub use current::checkpoint;
