@@ -173,6 +173,7 @@ impl WorkerThread {
         // SAFETY: set when the strand's coroutine started; we are running on it.
         unsafe { (*from.stack.yielder.get()).suspend(()) };
         drop(named);
+        from.begin_turn();
         if has_forks {
             self.shared().parked.unlist(from);
             if !from.forks.looks_empty_to_thief() {
@@ -214,6 +215,23 @@ impl WorkerThread {
             Found::Ready(ready) => self.let_run(strand, ready),
             found => {
                 self.ready.borrow_mut().push_back(strand);
+                self.park_in_favour_of(strand, found);
+            }
+        }
+    }
+
+    /// Runs `found` on another strand, and this one again when it is the turn of those that have used up theirs.
+    pub(crate) fn give_up_turn(&self, strand: &Strand, found: Found) {
+        match found {
+            Found::Ready(ready) if std::thread::panicking() || !self.parking.has_hub.get() => {
+                self.let_run(strand, ready);
+            }
+            Found::Ready(ready) => {
+                self.exhausted.push(strand);
+                self.switch(strand, ready);
+            }
+            found => {
+                self.exhausted.push(strand);
                 self.park_in_favour_of(strand, found);
             }
         }

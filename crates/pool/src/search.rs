@@ -6,6 +6,9 @@
 //!    their parked strands.
 //! 4. The injector.
 //!
+//! 5. Strands of its own that have used up a turn; before all others when they have waited long enough
+//!    (`exhausted.rs`).
+//!
 //! Every 61st time the injector and the inbox come first, so that work from outside does not starve
 //! behind a worker's own. (61: a prime, so that it keeps step with no loop of the program.)
 
@@ -73,6 +76,9 @@ impl WorkerThread {
         if !self.shared().inbox.is_empty() {
             self.read_mail();
         }
+        if let Some(strand) = self.exhausted.next_if_due() {
+            return Some(Found::Ready(strand));
+        }
         if dispatches.is_multiple_of(DISPATCHES_BETWEEN_FAIR_LOOKS) {
             let sent = self.own_mail.borrow_mut().pop_front();
             if let Some(found) = sent.map(Found::Task).or_else(|| self.take_injected()) {
@@ -85,6 +91,7 @@ impl WorkerThread {
         self.own_task()
             .or_else(|| self.steal_from_somebody(age))
             .or_else(|| self.take_injected())
+            .or_else(|| self.exhausted.next().map(Found::Ready))
     }
 
     /// This worker's own newest task, else one that was sent to it: a broadcast comes after what the

@@ -120,6 +120,25 @@ pub(crate) fn yield_worker_locally(worker: &Worker) -> Yield {
         .map_or(Yield::Idle, |found| give_way(worker, found, can_park))
 }
 
+/// Gives way because the turn is over: behind everything else, see `exhausted.rs`.
+pub(crate) fn yield_exhausted(worker: &Worker) -> Yield {
+    // SAFETY: the current context is alive.
+    let isolation = unsafe { context::isolation_of(worker.strand().context.get()) };
+    let thread = worker.thread();
+    // Looked at before the search: what is found must be run.
+    if !isolation.is_null() || !thread.can_park() {
+        return Yield::Idle;
+    }
+    let Some(found) = thread.find_work() else {
+        return Yield::Idle;
+    };
+    let strand = worker.strand();
+    // SAFETY: a `&Worker` is only to be had on the strand's own stack.
+    unsafe { strand.share_all() };
+    thread.give_up_turn(strand, found);
+    Yield::Executed
+}
+
 fn give_way(worker: &Worker, found: Found, can_park: bool) -> Yield {
     let (thread, strand) = (worker.thread(), worker.strand());
     // SAFETY: a `&Worker` is only to be had on the strand's own stack.

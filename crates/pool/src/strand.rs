@@ -17,6 +17,7 @@ use crate::fork::ForkHeader;
 use crate::inbox::{Mail, MailContent};
 use crate::latch::Wake;
 use crate::pool::shared::Shared;
+use crate::raw::fuel::Fuel;
 use crate::sync::step::Step;
 
 /// Forks a strand can hold before its deque grows: little, since there may be a million strands.
@@ -28,6 +29,8 @@ pub(crate) struct Strand {
     pub(crate) forks: Deque,
     /// What runs on the strand runs in this context. Owner only.
     pub(crate) context: Cell<*const Context>,
+    /// What runs on the strand may burn as much. Owner only.
+    pub(crate) fuel: Fuel,
     /// How many forks are public without anybody asking.
     eager_public: usize,
     pool: *const Shared,
@@ -37,7 +40,7 @@ pub(crate) struct Strand {
     pub(crate) stack: crate::parking::StrandStack,
 }
 
-// SAFETY: `forks` is made for sharing. `context` and `stack` are touched only by the
+// SAFETY: `forks` is made for sharing. `context`, `fuel` and `stack` are touched only by the
 // worker the strand belongs to. `mail` is touched by whoever wakes the strand, once per wait, and by
 // the worker after taking it out of its inbox.
 unsafe impl Sync for Strand {}
@@ -51,6 +54,7 @@ impl Strand {
         let strand = Box::into_raw(Box::new(Strand {
             forks: Deque::new(pool.tuning.private_forks, FORK_CAPACITY),
             context: Cell::new(context::OUTERMOST),
+            fuel: Fuel::new(),
             eager_public: pool.tuning.eager_public_forks,
             pool,
             worker,
