@@ -23,6 +23,7 @@
 //! A body returns `Result<T, BoxError>`: `Ok(value)`, or any error by `?`.
 
 mod block;
+pub mod budget;
 mod current;
 mod deadline;
 mod handle;
@@ -34,6 +35,7 @@ mod task;
 mod timers;
 
 pub use block::block_on;
+pub use budget::{Profile, tick, tick_async};
 pub use current::checkpoint;
 pub use deadline::{shield, sleep, with_timeout};
 pub use handle::{CancelOnDrop, JobHandle};

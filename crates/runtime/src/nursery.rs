@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 use jobtree_pool::raw::task::RawContext;
 use jobtree_tree::{BoxError, CancelReason, Job, JobOptions, Outcome};
 
+use crate::budget::{
+    self, Budget, Capabilities, Decision, Exhausted, Lease, RechargeError, Refusal, Request, Scope,
+    SpawnRefused,
+};
 use crate::deadline::limit_of;
 use crate::handle::JobHandle;
 use crate::inline;
@@ -89,14 +93,27 @@ where
     // Both outlive the call below, and so all jobs in the scope; the body's frame does not.
     let context = RawContext::current();
     let nursery = OnceCell::new();
+    let (budgets, lease) = match Scope::open(&parent, &runtime.ground) {
+        None => (None, None),
+        Some((scope, lease)) => (Some(scope), lease),
+    };
+    let options = match &lease {
+        None => options,
+        Some(lease) => lease.install(options),
+    };
     inline::run(&parent, options, |job| {
-        body(nursery.get_or_init(|| Nursery {
+        let nursery = nursery.get_or_init(|| Nursery {
             job: job.clone(),
             runtime,
             context,
+            budgets,
             scope: PhantomData,
             env: PhantomData,
-        }))
+        });
+        match &lease {
+            None => body(nursery),
+            Some(lease) => lease.run(|| body(nursery)),
+        }
     })
 }
 
@@ -107,6 +124,8 @@ pub struct Nursery<'scope, 'env: 'scope> {
     job: Job,
     runtime: Arc<Inner>,
     context: RawContext,
+    /// Where budgets are limited.
+    budgets: Option<Scope>,
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
@@ -120,13 +139,41 @@ unsafe impl Sync for Nursery<'_, '_> {}
 impl<'scope, 'env> Nursery<'scope, 'env> {
     /// Starts a job.
     ///
-    /// In a scope that is cancelled, the job is born cancelled and never runs.
+    /// In a scope that is cancelled, the job is born cancelled and never runs. Where budgets or capabilities do not allow
+    /// it, the job fails with the [`Refusal`]; [`try_spawn`](Nursery::try_spawn) says so at once.
     pub fn spawn<F, T>(&'scope self, body: F) -> JobHandle<T>
     where
         F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
         T: Send + 'scope,
     {
-        self.job_with(JobOptions::new(), None, body)
+        self.job_with(JobOptions::new(), None, &Request::default(), body)
+    }
+
+    /// Starts a job, or says why it may not be.
+    ///
+    /// ```
+    /// use jobtree_runtime::budget::{Profile, Refusal};
+    /// use jobtree_runtime::Runtime;
+    ///
+    /// let runtime = Runtime::builder().workers(1).profile(Profile::Core).build()?;
+    /// runtime.nursery(|n| {
+    ///     let refused = n.try_spawn(|| Ok(6 * 7)).unwrap_err();
+    ///     assert!(matches!(refused.reason(), Refusal::CoreProfile));
+    ///     assert_eq!(refused.into_body()()?, 42);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the scope is cancelled, or its budget or its capabilities do not allow another job. A refusal that may pass by
+    /// itself lets others run before it returns.
+    pub fn try_spawn<F, T>(&'scope self, body: F) -> Result<JobHandle<T>, SpawnRefused<F>>
+    where
+        F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
+        T: Send + 'scope,
+    {
+        self.try_job_with(JobOptions::new(), None, &Request::default(), body)
     }
 
     /// Starts a job whose value nobody needs. Nothing of it is left when it has ended: a scope can launch jobs for
@@ -135,8 +182,8 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
     where
         F: FnOnce() -> Result<(), BoxError> + Send + 'scope,
     {
-        let handle = self.job_with(JobOptions::new().unwanted(), None, body);
-        drop(handle);
+        let options = JobOptions::new().unwanted();
+        drop(self.job_with(options, None, &Request::default(), body));
     }
 
     /// Says more about a job before it starts: label, limit, supervision.
@@ -161,6 +208,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
             nursery: self,
             options: JobOptions::new(),
             limit: None,
+            request: Request::default(),
         }
     }
 
@@ -174,7 +222,113 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         self.job.cancel(reason.into())
     }
 
+    /// Has `handler` decide what becomes of jobs spawned here that have used up their budget, where that is for a
+    /// supervisor to decide ([`Profile::Cluster`](crate::Profile::Cluster)). What it gives them comes out of the scope's
+    /// own budget. Without one they wait until somebody [`recharge`](Nursery::recharge)s or cancels them.
+    ///
+    /// It is called on the stack of the exhausted job, and should be short.
+    ///
+    /// ```
+    /// use jobtree_runtime::budget::{Budget, Decision};
+    /// use jobtree_runtime::{Profile, Runtime, tick};
+    ///
+    /// let runtime = Runtime::builder().workers(1).profile(Profile::Cluster).build()?;
+    /// runtime.nursery(|n| {
+    ///     n.supervise_budgets(|_| Decision::Recharge(Budget { ops: 1_000, ..Budget::NONE }));
+    ///     let busy = n.spawn(|| Ok((0..15_000).for_each(|_| tick())));
+    ///     Ok(busy.join()?)
+    /// })?;
+    /// assert_eq!(runtime.statistics().recharges, 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn supervise_budgets(
+        &self,
+        handler: impl Fn(&Exhausted) -> Decision + Send + Sync + 'static,
+    ) {
+        if let Some(budgets) = &self.budgets {
+            budgets.supervise(handler);
+        }
+    }
+
+    /// The jobs spawned here that have used up their budget and wait.
+    pub fn exhausted(&self) -> Vec<Exhausted> {
+        match &self.budgets {
+            Some(budgets) => budgets.exhausted(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Gives a job spawned here that has used up its budget up to `more` out of the scope's, and lets it go on. Returns
+    /// how much it got.
+    ///
+    /// # Errors
+    /// If the job is not exhausted, the scope has nothing of what it lacks, or it is no job of this scope.
+    pub fn recharge(&self, job: &Job, more: Budget) -> Result<Budget, RechargeError> {
+        match &self.budgets {
+            Some(budgets) => budgets.recharge(job, more),
+            None => Err(RechargeError::NotSupervised),
+        }
+    }
+
+    #[inline]
     fn job_with<F, T>(
+        &'scope self,
+        options: JobOptions,
+        deadline: Option<Instant>,
+        request: &Request,
+        body: F,
+    ) -> JobHandle<T>
+    where
+        F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
+        T: Send + 'scope,
+    {
+        budget::charge_op();
+        match self.admit(request) {
+            Ok(None) => self.start(options, deadline, body),
+            Ok(Some(lease)) => self.start(lease.install(options), deadline, lease.around(body)),
+            // As a job that fails, so that nobody misses it.
+            Err(refusal) => self.start(options, deadline, move || Err(refusal.into())),
+        }
+    }
+
+    fn try_job_with<F, T>(
+        &'scope self,
+        options: JobOptions,
+        deadline: Option<Instant>,
+        request: &Request,
+        body: F,
+    ) -> Result<JobHandle<T>, SpawnRefused<F>>
+    where
+        F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
+        T: Send + 'scope,
+    {
+        budget::charge_op();
+        if let Some(cancelled) = self
+            .job
+            .is_cancelled()
+            .then(|| self.job.cancellation())
+            .flatten()
+        {
+            return Err(SpawnRefused::new(Refusal::ScopeCancelled(cancelled), body));
+        }
+        match self.admit(request) {
+            Ok(None) => Ok(self.start(options, deadline, body)),
+            Ok(Some(lease)) => Ok(self.start(lease.install(options), deadline, lease.around(body))),
+            Err(refusal) => Err(SpawnRefused::new(refusal, body)),
+        }
+    }
+
+    /// A lease on a budget for a job to be spawned, if it needs one.
+    #[inline]
+    fn admit(&self, request: &Request) -> Result<Option<Lease>, Refusal> {
+        match &self.budgets {
+            None if request.is_plain() => Ok(None),
+            None => self.runtime.ground.admit(request),
+            Some(budgets) => budgets.admit(request).map(Some),
+        }
+    }
+
+    fn start<F, T>(
         &'scope self,
         options: JobOptions,
         deadline: Option<Instant>,
@@ -217,6 +371,7 @@ pub struct Spawner<'scope, 'env: 'scope> {
     nursery: &'scope Nursery<'scope, 'env>,
     options: JobOptions,
     limit: Option<Duration>,
+    request: Request,
 }
 
 impl<'scope, 'env> Spawner<'scope, 'env> {
@@ -238,20 +393,56 @@ impl<'scope, 'env> Spawner<'scope, 'env> {
         self
     }
 
+    /// How much it may do, at most as much as the scope has left; see [`budget`](crate::budget).
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.request.budget = Some(budget);
+        self
+    }
+
+    /// What it may ask for, if the scope may, too: it gets what is in both.
+    pub fn restrict(mut self, capabilities: Capabilities) -> Self {
+        let wanted = match self.request.capabilities {
+            Some(before) => before.restricted_to(capabilities),
+            None => capabilities,
+        };
+        self.request.capabilities = Some(wanted);
+        self
+    }
+
     /// Starts the job: [`Nursery::spawn`].
-    pub fn spawn<F, T>(self, body: F) -> JobHandle<T>
+    pub fn spawn<F, T>(mut self, body: F) -> JobHandle<T>
     where
         F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
         T: Send + 'scope,
     {
+        let deadline = self.take_deadline();
+        self.nursery
+            .job_with(self.options, deadline, &self.request, body)
+    }
+
+    /// Starts the job, or says why it may not be: [`Nursery::try_spawn`].
+    ///
+    /// # Errors
+    /// As [`Nursery::try_spawn`].
+    pub fn try_spawn<F, T>(mut self, body: F) -> Result<JobHandle<T>, SpawnRefused<F>>
+    where
+        F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let deadline = self.take_deadline();
+        self.nursery
+            .try_job_with(self.options, deadline, &self.request, body)
+    }
+
+    /// The limit as a moment, which the options know then.
+    fn take_deadline(&mut self) -> Option<Instant> {
         let deadline = self
             .limit
             .and_then(|limit| self.nursery.runtime.timers.now().checked_add(limit));
-        let options = match deadline {
-            Some(deadline) => self.options.deadline(deadline),
-            None => self.options,
-        };
-        self.nursery.job_with(options, deadline, body)
+        if let Some(deadline) = deadline {
+            self.options = std::mem::take(&mut self.options).deadline(deadline);
+        }
+        deadline
     }
 
     /// Starts the job and forgets its value: [`Nursery::launch`].
@@ -269,6 +460,7 @@ impl fmt::Debug for Spawner<'_, '_> {
         f.debug_struct("Spawner")
             .field("options", &self.options)
             .field("limit", &self.limit)
+            .field("request", &self.request)
             .finish_non_exhaustive()
     }
 }

@@ -13,6 +13,10 @@ use jobtree_tree::{
 };
 
 use crate::block::{FirstOf, until_ready};
+use crate::budget::{
+    Budget, Capabilities, Decision, Exhausted, Ground, GroundBuilder, Lease, Profile, Request,
+    Statistics,
+};
 use crate::current;
 use crate::deadline::Sleep;
 use crate::handle::JobHandle;
@@ -53,6 +57,7 @@ struct Owner {
 pub(crate) struct Inner {
     pool: PoolRef,
     pub(crate) timers: Timers,
+    pub(crate) ground: Ground,
 }
 
 /// Where new jobs go: under the current one, or under the root of the global runtime.
@@ -104,6 +109,7 @@ impl Runtime {
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder {
             pool: Pool::builder(),
+            ground: GroundBuilder::default(),
         }
     }
 
@@ -113,10 +119,12 @@ impl Runtime {
     /// If the global pool cannot be made (see [`Pool::try_global`]).
     pub fn global() -> &'static Runtime {
         static GLOBAL: OnceLock<Runtime> = OnceLock::new();
-        GLOBAL.get_or_init(|| Runtime::on(PoolRef::of(Pool::global()), None))
+        GLOBAL.get_or_init(|| {
+            Runtime::on(PoolRef::of(Pool::global()), None, GroundBuilder::default())
+        })
     }
 
-    fn on(pool: PoolRef, own_pool: Option<Pool>) -> Runtime {
+    fn on(pool: PoolRef, own_pool: Option<Pool>, ground: GroundBuilder) -> Runtime {
         current::install();
         let own = pool.clone();
         let tree = Tree::with_hooks(Hooks {
@@ -125,6 +133,7 @@ impl Runtime {
         let inner = Arc::new(Inner {
             pool,
             timers: Timers::new(),
+            ground: ground.build(),
         });
         let is_first = tree.set_extension(Arc::clone(&inner)).is_ok();
         debug_assert!(is_first, "a tree belongs to one runtime");
@@ -152,8 +161,30 @@ impl Runtime {
     /// Starts a job that belongs to nobody: it is under the root, is not waited for by its creator, and ends by
     /// [`shutdown`](Runtime::shutdown) at the latest. If it fails, it does so alone.
     ///
-    /// After the shutdown the job is born cancelled.
+    /// After the shutdown the job is born cancelled. If the runtime's profile does not allow it, the job fails with the
+    /// [`Refusal`](crate::budget::Refusal).
     pub fn spawn<F, T>(&self, body: F) -> JobHandle<T>
+    where
+        F: FnOnce() -> Result<T, BoxError> + Send + 'static,
+        T: Send + 'static,
+    {
+        let admitted = self.owner.inner.ground.admit(&Request::default());
+        match admitted {
+            Ok(None) => self.start(JobOptions::new(), body),
+            Ok(Some(lease)) => self.start_leased(lease, body),
+            Err(refusal) => self.start(JobOptions::new(), move || Err(refusal.into())),
+        }
+    }
+
+    fn start_leased<F, T>(&self, lease: Lease, body: F) -> JobHandle<T>
+    where
+        F: FnOnce() -> Result<T, BoxError> + Send + 'static,
+        T: Send + 'static,
+    {
+        self.start(lease.install(JobOptions::new()), lease.around(body))
+    }
+
+    fn start<F, T>(&self, options: JobOptions, body: F) -> JobHandle<T>
     where
         F: FnOnce() -> Result<T, BoxError> + Send + 'static,
         T: Send + 'static,
@@ -163,7 +194,7 @@ impl Runtime {
         let spawned = unsafe {
             task::spawn(
                 root,
-                JobOptions::new(),
+                options,
                 &inner.pool,
                 RawContext::outermost(),
                 |_| None,
@@ -203,6 +234,30 @@ impl Runtime {
     /// What the jobs of this runtime did so far, counted.
     pub fn counters(&self) -> Counters {
         self.owner.tree().counters()
+    }
+
+    /// What this runtime and its pool did so far, counted.
+    pub fn statistics(&self) -> Statistics {
+        let counters = self.counters();
+        let workers = self.owner.inner.pool.stats().total();
+        let mut statistics = Statistics {
+            executed: workers.executed,
+            completed: counters.completed,
+            failed: counters.failed + counters.timed_out,
+            cancelled: counters.cancelled,
+            blocked: workers.parks,
+            steals: workers.stolen,
+            local_pops: workers.executed.saturating_sub(workers.stolen),
+            idle: workers.sleeps,
+            ..Statistics::default()
+        };
+        self.owner.inner.ground.counters().add_to(&mut statistics);
+        statistics
+    }
+
+    /// What it allows its jobs.
+    pub fn profile(&self) -> Profile {
+        self.owner.inner.ground.profile()
     }
 
     /// Keeps the newest `capacity` events of jobs from now on; 0 stops it.
@@ -336,6 +391,7 @@ fn paths_of_leaves(dump: &TreeDump) -> Vec<String> {
 #[derive(Debug)]
 pub struct RuntimeBuilder {
     pool: jobtree_pool::Builder,
+    ground: GroundBuilder,
 }
 
 impl RuntimeBuilder {
@@ -351,13 +407,50 @@ impl RuntimeBuilder {
         self
     }
 
+    /// What jobs may do if nothing else is said; without it, [`Profile::Open`].
+    ///
+    /// ```
+    /// use jobtree_runtime::{Profile, Runtime};
+    ///
+    /// let runtime = Runtime::builder().workers(1).profile(Profile::Core).build()?;
+    /// assert!(runtime.spawn(|| Ok(())).join().is_err(), "nothing is scheduled there");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn profile(mut self, profile: Profile) -> RuntimeBuilder {
+        self.ground.profile = profile;
+        self
+    }
+
+    /// What each scope or job directly under the root has, if not what the profile says.
+    pub fn root_budget(mut self, budget: Budget) -> RuntimeBuilder {
+        self.ground.budget = Some(budget);
+        self
+    }
+
+    /// What each scope or job directly under the root may ask for, if not what the profile says. In
+    /// [`Profile::Sovereign`] nobody may ask for anything without this.
+    pub fn root_capabilities(mut self, capabilities: Capabilities) -> RuntimeBuilder {
+        self.ground.capabilities = Some(capabilities);
+        self
+    }
+
+    /// Has `handler` decide about scopes and jobs directly under the root that have used up their budget, where a
+    /// supervisor has to: see [`Nursery::supervise_budgets`]. What it gives them comes out of nothing.
+    pub fn supervise_budgets(
+        mut self,
+        handler: impl Fn(&Exhausted) -> Decision + Send + Sync + 'static,
+    ) -> RuntimeBuilder {
+        self.ground.handler = Some(Arc::new(handler));
+        self
+    }
+
     /// Makes the runtime.
     ///
     /// # Errors
     /// If the pool cannot be made.
     pub fn build(self) -> Result<Runtime, BuildError> {
         let pool = self.pool.build()?;
-        Ok(Runtime::on(PoolRef::of(&pool), Some(pool)))
+        Ok(Runtime::on(PoolRef::of(&pool), Some(pool), self.ground))
     }
 }
 
