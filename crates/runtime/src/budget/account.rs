@@ -175,10 +175,6 @@ impl Account {
         self.refill
     }
 
-    pub(super) fn pool(&self) -> Option<&Arc<Account>> {
-        self.pool.as_ref()
-    }
-
     /// How what runs in the job is measured.
     pub(super) fn meter(self: &Arc<Account>) -> Meter {
         Meter {
