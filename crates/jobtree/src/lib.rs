@@ -65,6 +65,14 @@
 //! assert!(error.to_string().ends_with("check failed: the certificate has expired"));
 //! ```
 //!
+//! [`nursery!`] is the same as a block: `spawn f(x);` starts a job, `let y = async g(z);` one whose value is wanted.
+//!
+//! # Budgets
+//!
+//! A job that computes for long gives way to others after a turn: [`tick`] ends one, and [`#[budgeted]`](macro@budgeted)
+//! puts a tick into each loop of a function. In other [profiles](Profile) than the default one, jobs have limits: see
+//! [`budget`].
+//!
 //! # Pools
 //!
 //! All of this runs on the global pool, which is made on first use with a worker for each CPU that the process may use
@@ -76,6 +84,7 @@
 
 #![forbid(unsafe_code)]
 
+pub use jobtree_macros::{budgeted, nursery};
 #[doc(inline)]
 pub use jobtree_par as par;
 pub use jobtree_pool::{
@@ -88,7 +97,8 @@ pub use jobtree_pool::{
 pub use jobtree_runtime::{
     BoxError, CancelCallback, CancelOnDrop, CancelReason, CancelToken, Cancelled, Cause, Counters,
     DropGuard, Event, EventKind, Failure, Job, JobError, JobHandle, JobId, JobInfo, JobLocal,
-    JobState, Nursery, Outcome, Panic, Recorded, Runtime, RuntimeBuilder,
+    JobState, Nursery, Outcome, Panic, Profile, Recorded, Runtime, RuntimeBuilder,
     ShutdownError as RuntimeShutdownError, Spawner, TimedOut, TreeDump, WaitingFor, block_on,
-    checkpoint, nursery, shield, sleep, supervisor, with_local, with_timeout,
+    budget, checkpoint, nursery, shield, sleep, supervisor, tick, tick_async, with_local,
+    with_timeout,
 };

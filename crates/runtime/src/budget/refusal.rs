@@ -96,6 +96,11 @@ impl<F> SpawnRefused<F> {
         &self.reason
     }
 
+    /// Why, without the body: an error that borrows nothing, for `?`.
+    pub fn into_reason(self) -> Refusal {
+        self.reason
+    }
+
     /// The body that was not run.
     pub fn into_body(self) -> F {
         self.body
