@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use crate::context::{self, Context};
 use crate::deque::{Entry, Steal};
+use crate::exhausted::Moment;
 use crate::inbox::MailContent;
 use crate::job::TaskHeader;
 use crate::placement;
@@ -39,6 +40,15 @@ pub(crate) enum Age {
     Any,
 }
 
+/// Who wants work.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// Somebody who cannot go on, or has used up a turn.
+    ByWaiter,
+    /// Somebody who can, and gives way of its own accord.
+    ByYield,
+}
+
 /// A fork that a thief has seen and waits to season.
 #[derive(Clone, Copy)]
 pub(crate) struct Watched {
@@ -58,26 +68,51 @@ const MOST_TASKS_TAKEN_ALONG: usize = 15;
 impl WorkerThread {
     /// One look everywhere, the last one before sleep if `searching` says so.
     pub(crate) fn look_again(&self, searching: &Searching) -> Option<Found> {
-        self.look(if searching.is_announced() {
+        let age = if searching.is_announced() {
             Age::Any
         } else {
             Age::Seasoned
-        })
+        };
+        self.look(age, Wanted::ByWaiter)
+            .or_else(|| self.exhausted.next().map(Found::Ready))
     }
 
     /// One look everywhere.
     pub(crate) fn find_work(&self) -> Option<Found> {
-        self.look(Age::Seasoned)
+        self.look(Age::Seasoned, Wanted::ByWaiter)
+            .or_else(|| self.exhausted.next().map(Found::Ready))
     }
 
-    fn look(&self, age: Age) -> Option<Found> {
+    /// One look everywhere, for a strand that gives way of its own accord: it comes before those that have used up their
+    /// turn, until it is time for one of them.
+    pub(crate) fn find_work_for_yield(&self) -> Option<Found> {
+        self.look(Age::Seasoned, Wanted::ByYield)
+    }
+
+    /// What runs before everything else, if it is time for those that have used up a turn.
+    fn take_turn_of_exhausted(&self, moment: Moment) -> Option<Found> {
+        match moment {
+            Moment::Unused | Moment::TooEarly => None,
+            Moment::TimeForTask => {
+                let task = self.own_task().or_else(|| self.take_injected());
+                if task.is_some() {
+                    self.exhausted.begin_turn();
+                }
+                task.or_else(|| self.exhausted.next().map(Found::Ready))
+            }
+            Moment::TimeForStrand => self.exhausted.next().map(Found::Ready),
+        }
+    }
+
+    fn look(&self, age: Age, wanted: Wanted) -> Option<Found> {
         let dispatches = self.dispatches.get().wrapping_add(1);
         self.dispatches.set(dispatches);
         if !self.shared().inbox.is_empty() {
             self.read_mail();
         }
-        if let Some(strand) = self.exhausted.next_if_due() {
-            return Some(Found::Ready(strand));
+        let moment = self.exhausted.moment();
+        if let Some(found) = self.take_turn_of_exhausted(moment) {
+            return Some(found);
         }
         if dispatches.is_multiple_of(DISPATCHES_BETWEEN_FAIR_LOOKS) {
             let sent = self.own_mail.borrow_mut().pop_front();
@@ -88,10 +123,12 @@ impl WorkerThread {
         if let Some(strand) = self.ready.borrow_mut().pop_front() {
             return Some(Found::Ready(strand));
         }
+        if wanted == Wanted::ByYield && moment == Moment::TooEarly {
+            return None;
+        }
         self.own_task()
             .or_else(|| self.steal_from_somebody(age))
             .or_else(|| self.take_injected())
-            .or_else(|| self.exhausted.next().map(Found::Ready))
     }
 
     /// This worker's own newest task, else one that was sent to it: a broadcast comes after what the

@@ -96,7 +96,14 @@ pub fn yield_local() -> Option<Yield> {
     Worker::with_current(|worker| worker.map(yield_worker_locally))
 }
 
+/// Who offers the thread to others begins a new turn, whether or not somebody wanted it.
 pub(crate) fn yield_worker(worker: &Worker) -> Yield {
+    let result = yield_to_anybody(worker);
+    worker.strand().begin_turn();
+    result
+}
+
+fn yield_to_anybody(worker: &Worker) -> Yield {
     // SAFETY: the current context is alive.
     let isolation = unsafe { context::isolation_of(worker.strand().context.get()) };
     let thread = worker.thread();
@@ -104,7 +111,7 @@ pub(crate) fn yield_worker(worker: &Worker) -> Yield {
         // Looked at before the search: what is found must be run.
         let can_park = thread.can_park();
         thread
-            .find_work()
+            .find_work_for_yield()
             .map_or(Yield::Idle, |found| give_way(worker, found, can_park))
     } else {
         let found = thread.find_work_inside(isolation);
@@ -129,6 +136,7 @@ pub(crate) fn yield_exhausted(worker: &Worker) -> Yield {
     if !isolation.is_null() || !thread.can_park() {
         return Yield::Idle;
     }
+    thread.exhausted.end_turn();
     let Some(found) = thread.find_work() else {
         return Yield::Idle;
     };

@@ -71,7 +71,11 @@ fn what_a_job_leaves_behind_counts_for_nobody_when_it_has_ended() {
                 // Twenty times the quota of one, twice that of the scope.
                 kept.push(n.spawn(|| Ok(block(MEGABYTE))).join()?);
             }
-            assert!(used() < before + MEGABYTE as u64, "{} after {before}", used());
+            assert!(
+                used() < before + MEGABYTE as u64,
+                "{} after {before}",
+                used()
+            );
             drop(kept);
             Ok(())
         })

@@ -612,7 +612,10 @@ fn the_supervisor_recharges_cancels_or_ignores() {
             busy("worthy").join()?;
             assert_eq!(asked.load(Ordering::Relaxed), 2);
             let error = busy("hopeless").join().unwrap_err();
-            assert!(error.to_string().contains("its budget is used up"), "{error}");
+            assert!(
+                error.to_string().contains("its budget is used up"),
+                "{error}"
+            );
             let ignored = busy("ignored");
             until_exhausted(ignored.job());
             until(|| ignored.job().waiting_for() == Some(WaitingFor::Budget));
@@ -728,7 +731,11 @@ fn the_awaiting_form_pays_and_gives_way_as_well() {
             }
         });
         jobtree_runtime::block_on(counted)?;
-        assert_eq!(polls.into_inner(), 3, "left once after each turn of 100 000");
+        assert_eq!(
+            polls.into_inner(),
+            3,
+            "left once after each turn of 100 000"
+        );
         Ok(budget_of(&Job::current().unwrap()).exhaustions)
     });
     assert_eq!(job.join().unwrap(), 2);

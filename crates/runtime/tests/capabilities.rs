@@ -415,7 +415,8 @@ fn a_sovereign_runtime_allows_what_was_given_explicitly() {
         .nursery(|n| {
             // Without the right to ask for a budget, one gets at most the usual one.
             let greedy = n.job_options().budget(Budget::UNLIMITED);
-            let granted = greedy.spawn(|| Ok(budget::of(&Job::current().unwrap()).unwrap().granted));
+            let granted =
+                greedy.spawn(|| Ok(budget::of(&Job::current().unwrap()).unwrap().granted));
             assert_eq!(granted.join()?, Budget::CHILD);
             Ok(())
         })
@@ -463,8 +464,10 @@ fn a_budget_request_is_clamped_to_the_capability() {
 
 /// Some capabilities, from everything to nothing.
 fn samples() -> Vec<Capabilities> {
-    let mut samples: Vec<Capabilities> =
-        Profile::ALL.iter().map(|profile| profile.capabilities()).collect();
+    let mut samples: Vec<Capabilities> = Profile::ALL
+        .iter()
+        .map(|profile| profile.capabilities())
+        .collect();
     for bits in 0..16_u8 {
         let has = |bit: u8| bits & (1 << bit) != 0;
         samples.push(Capabilities {
