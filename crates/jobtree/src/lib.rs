@@ -65,6 +65,14 @@
 //! assert!(error.to_string().ends_with("check failed: the certificate has expired"));
 //! ```
 //!
+//! [`nursery!`] is the same as a block: `spawn f(x);` starts a job, `let y = async g(z);` one whose value is wanted.
+//!
+//! # Budgets
+//!
+//! A job that computes for long gives way to others after a turn: [`tick`] ends one, and [`#[budgeted]`](macro@budgeted)
+//! puts a tick into each loop of a function. In other [profiles](Profile) than the default one, jobs have limits: see
+//! [`budget`].
+//!
 //! # Testing
 //!
 //! [`sim`] runs a program on one thread, in an order that a seed decides and by a clock that stands still. [`sim::check`]
@@ -93,6 +101,7 @@
 
 #![forbid(unsafe_code)]
 
+pub use jobtree_macros::{budgeted, nursery};
 #[doc(inline)]
 pub use jobtree_par as par;
 pub use jobtree_pool::{
@@ -107,7 +116,8 @@ pub use jobtree_runtime::sim;
 pub use jobtree_runtime::{
     BoxError, CancelCallback, CancelOnDrop, CancelReason, CancelToken, Cancelled, Cause, Counters,
     DropGuard, Event, EventKind, Failure, Job, JobError, JobHandle, JobId, JobInfo, JobLocal,
-    JobState, Nursery, Outcome, Panic, Recorded, Runtime, RuntimeBuilder,
+    JobState, Nursery, Outcome, Panic, Profile, Recorded, Runtime, RuntimeBuilder,
     ShutdownError as RuntimeShutdownError, Spawner, TimedOut, TreeDump, WaitingFor, block_on,
-    checkpoint, nursery, shield, sleep, supervisor, with_local, with_timeout,
+    budget, checkpoint, nursery, shield, sleep, supervisor, tick, tick_async, with_local,
+    with_timeout,
 };

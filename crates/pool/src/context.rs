@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 
+use crate::raw::fuel::Meter;
 use crate::stop::StopSignal;
 use crate::sync::step::Step;
 use crate::sync::{AtomicU64, Ordering};
@@ -26,6 +27,8 @@ pub(crate) struct Context {
     stop_word: *const AtomicU64,
     /// The bits that count in it.
     stop_mask: u64,
+    /// What may be burnt in it.
+    pub(crate) meter: Meter,
 }
 
 /// The context of work that is in no other: no isolation, no user pointer, no stop signal.
@@ -37,7 +40,7 @@ thread_local! {
 }
 
 impl Context {
-    /// A context that inherits the isolation of `outer`, and nothing else.
+    /// A context that inherits the isolation and the meter of `outer`, and nothing else.
     ///
     /// # Safety
     /// `outer` must be null or alive, and stay so as long as this one. So must the word of `stop`.
@@ -54,6 +57,26 @@ impl Context {
             user,
             stop_word,
             stop_mask,
+            // SAFETY: by contract.
+            meter: unsafe { Meter::of(outer) },
+        }
+    }
+
+    /// The context `outer`, but with another meter.
+    ///
+    /// # Safety
+    /// `outer` must be null or alive, and stay so as long as this one.
+    pub(crate) unsafe fn metered(outer: *const Context, meter: Meter) -> Context {
+        // SAFETY: by contract.
+        let outer_context = unsafe { outer.as_ref() };
+        Context {
+            // SAFETY: by contract.
+            isolation: unsafe { isolation_of(outer) },
+            outer_isolation: std::ptr::null(),
+            user: outer_context.map_or(std::ptr::null(), |outer| outer.user),
+            stop_word: outer_context.map_or(std::ptr::null(), |outer| outer.stop_word),
+            stop_mask: outer_context.map_or(0, |outer| outer.stop_mask),
+            meter,
         }
     }
 
@@ -71,6 +94,8 @@ impl Context {
             user: outer_context.map_or(std::ptr::null(), |outer| outer.user),
             stop_word: outer_context.map_or(std::ptr::null(), |outer| outer.stop_word),
             stop_mask: outer_context.map_or(0, |outer| outer.stop_mask),
+            // SAFETY: by contract.
+            meter: unsafe { Meter::of(outer) },
         }
     }
 

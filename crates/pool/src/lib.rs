@@ -13,6 +13,7 @@ pub mod bench_support;
 mod broadcast;
 mod context;
 mod deque;
+mod exhausted;
 mod fork;
 #[cfg(all(test, loom))]
 mod handoff_models;

@@ -245,6 +245,7 @@ impl WorkerThread {
         // SAFETY: set when the strand's coroutine started; we are running on it.
         unsafe { (*from.stack.yielder.get()).suspend(()) };
         drop(named);
+        from.begin_turn();
     }
 
     /// In a simulation: suspends the running strand, which stays the one that this worker runs.
@@ -284,7 +285,7 @@ impl WorkerThread {
     #[inline(always)]
     pub(crate) fn yield_to_next_ready(&self, strand: &Strand) -> bool {
         let quick_yields = self.quick_yields.get();
-        if quick_yields == 0 || !self.shared().inbox.is_empty() {
+        if quick_yields == 0 || !self.shared().inbox.is_empty() || self.exhausted.is_used() {
             self.quick_yields.set(MOST_QUICK_YIELDS);
             return false;
         }
@@ -313,6 +314,23 @@ impl WorkerThread {
             Found::Ready(ready) => self.let_run(strand, ready),
             found => {
                 self.ready.borrow_mut().push_back(strand);
+                self.park_in_favour_of(strand, found);
+            }
+        }
+    }
+
+    /// Runs `found` on another strand, and this one again when it is the turn of those that have used up theirs.
+    pub(crate) fn give_up_turn(&self, strand: &Strand, found: Found) {
+        match found {
+            Found::Ready(ready) if std::thread::panicking() || !self.parking.has_hub.get() => {
+                self.let_run(strand, ready);
+            }
+            Found::Ready(ready) => {
+                self.exhausted.push(strand);
+                self.switch(strand, ready);
+            }
+            found => {
+                self.exhausted.push(strand);
                 self.park_in_favour_of(strand, found);
             }
         }

@@ -7,6 +7,9 @@
 //!    their parked strands.
 //! 4. The injector.
 //!
+//! 5. Strands of its own that have used up a turn; before all others when they have waited long enough
+//!    (`exhausted.rs`).
+//!
 //! Every 61st time the injector and the inbox come first, so that work from outside does not starve
 //! behind a worker's own. (61: a prime, so that it keeps step with no loop of the program.)
 
@@ -15,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use crate::context::{self, Context};
 use crate::deque::{Entry, Steal};
+use crate::exhausted::Moment;
 use crate::inbox::MailContent;
 use crate::job::TaskHeader;
 use crate::placement;
@@ -36,6 +40,15 @@ pub(crate) enum Age {
     Seasoned,
     /// All.
     Any,
+}
+
+/// Who wants work.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// Somebody who cannot go on, or has used up a turn.
+    ByWaiter,
+    /// Somebody who can, and gives way of its own accord.
+    ByYield,
 }
 
 /// A fork that a thief has seen and waits to season.
@@ -60,19 +73,43 @@ const MOST_TASKS_TAKEN_ALONG: usize = 15;
 impl WorkerThread {
     /// One look everywhere, the last one before sleep if `searching` says so.
     pub(crate) fn look_again(&self, searching: &Searching) -> Option<Found> {
-        self.look(if searching.is_announced() {
+        let age = if searching.is_announced() {
             Age::Any
         } else {
             Age::Seasoned
-        })
+        };
+        self.look(age, Wanted::ByWaiter)
+            .or_else(|| self.exhausted.next().map(Found::Ready))
     }
 
     /// One look everywhere.
     pub(crate) fn find_work(&self) -> Option<Found> {
-        self.look(Age::Seasoned)
+        self.look(Age::Seasoned, Wanted::ByWaiter)
+            .or_else(|| self.exhausted.next().map(Found::Ready))
     }
 
-    fn look(&self, age: Age) -> Option<Found> {
+    /// One look everywhere, for a strand that gives way of its own accord: it comes before those that have used up their
+    /// turn, until it is time for one of them.
+    pub(crate) fn find_work_for_yield(&self) -> Option<Found> {
+        self.look(Age::Seasoned, Wanted::ByYield)
+    }
+
+    /// What runs before everything else, if it is time for those that have used up a turn.
+    fn take_turn_of_exhausted(&self, moment: Moment) -> Option<Found> {
+        match moment {
+            Moment::Unused | Moment::TooEarly => None,
+            Moment::TimeForTask => {
+                let task = self.own_task().or_else(|| self.take_injected());
+                if task.is_some() {
+                    self.exhausted.begin_turn();
+                }
+                task.or_else(|| self.exhausted.next().map(Found::Ready))
+            }
+            Moment::TimeForStrand => self.exhausted.next().map(Found::Ready),
+        }
+    }
+
+    fn look(&self, age: Age, wanted: Wanted) -> Option<Found> {
         if self.is_simulated {
             return self.look_in_simulation();
         }
@@ -81,16 +118,20 @@ impl WorkerThread {
         if !self.shared().inbox.is_empty() {
             self.read_mail();
         }
+        let moment = self.exhausted.moment();
+        if let Some(found) = self.take_turn_of_exhausted(moment) {
+            return Some(found);
+        }
         if dispatches.is_multiple_of(DISPATCHES_BETWEEN_FAIR_LOOKS) {
             let sent = self.own_mail.borrow_mut().pop_front();
             if let Some(found) = sent.map(Found::Task).or_else(|| self.take_injected()) {
                 return Some(found);
             }
         }
-        // Those that give way to each other must not keep others from running.
+        // Those that give way to each other must not keep others from running; where turns are used up, that is seen to.
         let out_of_turn = match dispatches % DISPATCHES_BETWEEN_TURNS {
-            0 => self.own_task(),
-            1 => self.own_requeued(),
+            0 if moment == Moment::Unused => self.own_task(),
+            1 if moment == Moment::Unused => self.own_requeued(),
             _ => None,
         };
         if out_of_turn.is_some() {
@@ -98,6 +139,9 @@ impl WorkerThread {
         }
         if let Some(strand) = self.ready.borrow_mut().pop_front() {
             return Some(Found::Ready(strand));
+        }
+        if wanted == Wanted::ByYield && moment == Moment::TooEarly {
+            return None;
         }
         self.own_task()
             .or_else(|| self.own_requeued())
@@ -149,10 +193,11 @@ impl WorkerThread {
         if !self.shared().inbox.is_empty() {
             self.read_mail();
         }
-        let sources: [fn(&WorkerThread) -> Option<Found>; 5] = [
+        let sources: [fn(&WorkerThread) -> Option<Found>; 6] = [
             |this| this.take_some_ready().map(Found::Ready),
             WorkerThread::own_task,
             WorkerThread::own_requeued,
+            |this| this.exhausted.next().map(Found::Ready),
             |this| this.steal_from_somebody(Age::Any),
             WorkerThread::take_injected,
         ];

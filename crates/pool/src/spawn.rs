@@ -100,6 +100,7 @@ pub fn yield_local() -> Option<Yield> {
     Worker::with_current(|worker| worker.map(yield_worker_locally))
 }
 
+/// Who offers the thread to others begins a new turn, whether or not somebody wanted it.
 // Inlined up to the switch itself: a switch that returns through frames costs a mispredicted return for each, some 8 ns.
 #[inline(always)]
 pub(crate) fn yield_worker(worker: &Worker) -> Yield {
@@ -113,6 +114,12 @@ pub(crate) fn yield_worker(worker: &Worker) -> Yield {
 #[inline(never)]
 fn yield_with_care(worker: &Worker) -> Yield {
     sim::point_of_yielding();
+    let result = yield_to_anybody(worker);
+    worker.strand().begin_turn();
+    result
+}
+
+fn yield_to_anybody(worker: &Worker) -> Yield {
     // SAFETY: the current context is alive.
     let isolation = unsafe { context::isolation_of(worker.strand().context.get()) };
     let thread = worker.thread();
@@ -120,7 +127,7 @@ fn yield_with_care(worker: &Worker) -> Yield {
         // Looked at before the search: what is found must be run.
         let can_park = thread.can_park();
         thread
-            .find_work()
+            .find_work_for_yield()
             .map_or(Yield::Idle, |found| give_way(worker, found, can_park))
     } else {
         let found = thread.find_work_inside(isolation);
@@ -135,6 +142,26 @@ pub(crate) fn yield_worker_locally(worker: &Worker) -> Yield {
     thread
         .own_task()
         .map_or(Yield::Idle, |found| give_way(worker, found, can_park))
+}
+
+/// Gives way because the turn is over: behind everything else, see `exhausted.rs`.
+pub(crate) fn yield_exhausted(worker: &Worker) -> Yield {
+    // SAFETY: the current context is alive.
+    let isolation = unsafe { context::isolation_of(worker.strand().context.get()) };
+    let thread = worker.thread();
+    // Looked at before the search: what is found must be run.
+    if !isolation.is_null() || !thread.can_park() {
+        return Yield::Idle;
+    }
+    thread.exhausted.end_turn();
+    let Some(found) = thread.find_work() else {
+        return Yield::Idle;
+    };
+    let strand = worker.strand();
+    // SAFETY: a `&Worker` is only to be had on the strand's own stack.
+    unsafe { strand.share_all() };
+    thread.give_up_turn(strand, found);
+    Yield::Executed
 }
 
 fn give_way(worker: &Worker, found: Found, can_park: bool) -> Yield {

@@ -18,6 +18,7 @@ use crate::inbox::{Mail, MailContent};
 use crate::latch::Wake;
 use crate::pool::shared::Shared;
 use crate::raw::bell::StrandBell;
+use crate::raw::fuel::Fuel;
 #[cfg(jobtree_stacks)]
 use crate::stack::StackClass;
 use crate::sync::step::Step;
@@ -28,6 +29,8 @@ pub(crate) struct Strand {
     pub(crate) forks: Deque,
     /// What runs on the strand runs in this context. Owner only.
     pub(crate) context: Cell<*const Context>,
+    /// What runs on the strand may burn as much. Owner only.
+    pub(crate) fuel: Fuel,
     /// How many forks are public without anybody asking.
     eager_public: usize,
     /// See `sim/mod.rs`.
@@ -41,7 +44,7 @@ pub(crate) struct Strand {
     pub(crate) stack: crate::parking::StrandStack,
 }
 
-// SAFETY: `forks` is made for sharing. `context`, `bell` and `stack` are touched only by the
+// SAFETY: `forks` is made for sharing. `context`, `fuel`, `bell` and `stack` are touched only by the
 // worker the strand belongs to. `mail` is touched by whoever wakes the strand, once per wait, and by
 // the worker after taking it out of its inbox.
 unsafe impl Sync for Strand {}
@@ -66,6 +69,7 @@ impl Strand {
         Strand {
             forks: Deque::without_room(pool.tuning.private_forks),
             context: Cell::new(context::OUTERMOST),
+            fuel: Fuel::new(),
             eager_public: pool.tuning.eager_public_forks,
             is_simulated: pool.tuning.is_simulated,
             pool,

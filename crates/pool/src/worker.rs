@@ -10,10 +10,12 @@ use std::sync::Arc;
 
 use crate::context::Installed;
 use crate::deque::Entry;
+use crate::exhausted::Exhausted;
 use crate::job::{AbortOnUnwind, Job};
 use crate::pool::Pool;
 use crate::pool::shared::{Shared, WorkerShared};
 use crate::random::Random;
+use crate::raw::fuel::Meter;
 use crate::search::Watched;
 use crate::sim;
 use crate::sleep::SpinMemory;
@@ -166,6 +168,8 @@ pub(crate) struct WorkerThread {
     pub(crate) gave_way: Cell<Option<Entry>>,
     /// The bells of this worker's strands.
     pub(crate) bells: RefCell<Vec<Arc<crate::raw::bell::StrandBell>>>,
+    /// Strands that have used up a turn.
+    pub(crate) exhausted: Exhausted,
     /// Tasks out of the inbox, oldest first.
     pub(crate) own_mail: RefCell<VecDeque<Entry>>,
     #[cfg(jobtree_stacks)]
@@ -223,6 +227,7 @@ impl WorkerThread {
             ready: RefCell::new(VecDeque::new()),
             gave_way: Cell::new(None),
             bells: RefCell::new(Vec::new()),
+            exhausted: Exhausted::new(),
             own_mail: RefCell::new(VecDeque::new()),
             #[cfg(jobtree_stacks)]
             parking: crate::parking::ParkingLot::new(&pool),
@@ -358,6 +363,9 @@ impl WorkerThread {
         // Before it runs: whoever waits for it may read the count as soon as it has.
         stats.executed.add(1);
         let installed = Installed::new(Some(worker), entry.context);
+        let fuel = &worker.strand().fuel;
+        // SAFETY: the entry is ours, so its context is alive.
+        let put_aside = fuel.replace(unsafe { Meter::of(entry.context) }.turn);
         let guard = AbortOnUnwind("a job's own frame");
         // SAFETY: not yet run.
         let named = TaskName::set(unsafe { Job::name(entry.job) });
@@ -365,6 +373,7 @@ impl WorkerThread {
         unsafe { Job::execute(entry.job, worker) };
         drop(named);
         guard.disarm();
+        fuel.set(put_aside);
         drop(installed);
         if is_task {
             stats.finished_tasks.add_release(1);

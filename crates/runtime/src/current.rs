@@ -7,8 +7,8 @@ use std::sync::Once;
 use jobtree_pool::{StopSignal, Stopped, UserContext, user_context, with_user_context};
 use jobtree_tree::{BodyResult, BoxError, Cancelled, Job, raw};
 
-use crate::panics;
 use crate::sim;
+use crate::{budget, panics};
 
 /// Lets `Job::current` find the job; to be called before the first one runs.
 pub(crate) fn install() {
@@ -65,7 +65,8 @@ fn judge_panic(job: &Job, payload: Box<dyn Any + Send>) -> BodyResult {
 
 /// Whether the current job was cancelled, as an error for `?`.
 ///
-/// For bodies that compute for long without a fork, a loop or a wait of ours. Outside of a job it is always fine.
+/// For bodies that compute for long without a fork, a loop or a wait of ours. It costs an operation, as a
+/// [`tick`](crate::tick) does. Outside of a job it is always fine.
 ///
 /// ```
 /// use jobtree_runtime::{JobError, checkpoint, nursery};
@@ -84,6 +85,7 @@ fn judge_panic(job: &Job, payload: Box<dyn Any + Send>) -> BodyResult {
 /// If the current job was cancelled, every time again.
 #[inline]
 pub fn checkpoint() -> Result<(), Cancelled> {
+    budget::charge_op();
     sim::point();
     if jobtree_pool::stop_requested() {
         return Err(cancellation());

@@ -24,6 +24,7 @@
 
 mod atomics;
 mod block;
+pub mod budget;
 pub mod channel;
 mod claim;
 mod cost;
@@ -39,6 +40,7 @@ mod runtime;
 #[doc(hidden)]
 pub mod select;
 pub mod sim;
+mod spawner;
 mod step;
 pub mod sync;
 mod task;
@@ -47,6 +49,7 @@ mod waiters;
 mod withdraw;
 
 pub use block::block_on;
+pub use budget::{Profile, tick, tick_async};
 pub use current::checkpoint;
 pub use deadline::{shield, sleep, with_timeout};
 pub use handle::{CancelOnDrop, JobHandle};
@@ -56,7 +59,8 @@ pub use jobtree_tree::{
     Event, EventKind, Failure, Job, JobError, JobId, JobInfo, JobLocal, JobState, Outcome, Panic,
     Recorded, TimedOut, TreeDump, WaitingFor,
 };
-pub use nursery::{Nursery, NurseryState, Spawner, nursery, supervisor};
+pub use nursery::{Nursery, NurseryState, nursery, supervisor};
 #[doc(hidden)]
 pub use owned::OwnedNursery;
 pub use runtime::{Runtime, RuntimeBuilder, ShutdownError};
+pub use spawner::Spawner;

@@ -1,22 +1,19 @@
 //! Scopes whose children have ended when the scope has.
 
-use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use jobtree_pool::raw::task::RawContext;
-use jobtree_tree::{BoxError, CancelReason, Job, JobOptions, JobState, Outcome, ParentEnded};
+use jobtree_tree::{BoxError, CancelReason, Job, JobOptions, JobState, Outcome};
 
-use crate::deadline::limit_of;
-use crate::future;
+use crate::budget::{Budget, Decision, Exhausted, RechargeError, Scope, SpawnRefused};
 use crate::handle::JobHandle;
 use crate::inline;
 use crate::runtime::{self, Inner, Place};
 use crate::sim;
-use crate::task::{self, Spawned, TaskStack};
+use crate::spawner::Spawner;
 
 /// Runs `body` in a scope for jobs, on the calling thread, and returns when all jobs spawned in it have ended.
 ///
@@ -91,14 +88,27 @@ where
     // Both outlive the call below, and so all jobs in the scope; the body's frame does not.
     let context = RawContext::current();
     let nursery = OnceCell::new();
+    let (budgets, lease) = match Scope::open(&parent, &runtime.ground) {
+        None => (None, None),
+        Some((scope, lease)) => (Some(scope), lease),
+    };
+    let options = match &lease {
+        None => options,
+        Some(lease) => lease.install(options),
+    };
     inline::run(&parent, options, |job| {
-        body(nursery.get_or_init(|| Nursery {
+        let nursery = nursery.get_or_init(|| Nursery {
             job: job.clone(),
             runtime,
             context,
+            budgets,
             scope: PhantomData,
             env: PhantomData,
-        }))
+        });
+        match &lease {
+            None => body(nursery),
+            Some(lease) => lease.run(|| body(nursery)),
+        }
     })
 }
 
@@ -134,9 +144,11 @@ impl From<JobState> for NurseryState {
 ///
 /// `'scope` is as long as the scope is open, `'env` is what surrounds it: as with [`std::thread::scope`].
 pub struct Nursery<'scope, 'env: 'scope> {
-    job: Job,
-    runtime: Arc<Inner>,
-    context: RawContext,
+    pub(crate) job: Job,
+    pub(crate) runtime: Arc<Inner>,
+    pub(crate) context: RawContext,
+    /// Where budgets are limited.
+    pub(crate) budgets: Option<Scope>,
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
@@ -150,13 +162,41 @@ unsafe impl Sync for Nursery<'_, '_> {}
 impl<'scope, 'env> Nursery<'scope, 'env> {
     /// Starts a job.
     ///
-    /// In a scope that is cancelled, the job is born cancelled and never runs.
+    /// In a scope that is cancelled, the job is born cancelled and never runs. Where budgets or capabilities do not allow
+    /// it, the job fails with the [`Refusal`]; [`try_spawn`](Nursery::try_spawn) says so at once.
     pub fn spawn<F, T>(&'scope self, body: F) -> JobHandle<T>
     where
         F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
         T: Send + 'scope,
     {
-        self.job_with(JobOptions::new(), self.runtime.task_stack, None, body)
+        self.job_with(self.plain(), JobOptions::new(), body)
+    }
+
+    /// Starts a job, or says why it may not be.
+    ///
+    /// ```
+    /// use jobtree_runtime::budget::{Profile, Refusal};
+    /// use jobtree_runtime::Runtime;
+    ///
+    /// let runtime = Runtime::builder().workers(1).profile(Profile::Core).build()?;
+    /// runtime.nursery(|n| {
+    ///     let refused = n.try_spawn(|| Ok(6 * 7)).unwrap_err();
+    ///     assert!(matches!(refused.reason(), Refusal::CoreProfile));
+    ///     assert_eq!(refused.into_body()()?, 42);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the scope is cancelled, or its budget or its capabilities do not allow another job. A refusal that may pass by
+    /// itself lets others run before it returns.
+    pub fn try_spawn<F, T>(&'scope self, body: F) -> Result<JobHandle<T>, SpawnRefused<F>>
+    where
+        F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
+        T: Send + 'scope,
+    {
+        self.try_job_with(self.plain(), JobOptions::new(), body)
     }
 
     /// Starts a job whose value nobody needs. Nothing of it is left when it has ended: a scope can launch jobs for
@@ -166,8 +206,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         F: FnOnce() -> Result<(), BoxError> + Send + 'scope,
     {
         let options = JobOptions::new().unwanted();
-        let handle = self.job_with(options, self.runtime.task_stack, None, body);
-        drop(handle);
+        drop(self.job_with(self.plain(), options, body));
     }
 
     /// Starts a job that is a future. It may borrow what the scope's other jobs may.
@@ -188,7 +227,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         F: Future<Output = Result<T, BoxError>> + Send + 'scope,
         T: Send + 'scope,
     {
-        self.future_with(JobOptions::new(), None, future)
+        self.future_with(self.plain(), JobOptions::new(), future)
     }
 
     /// Says more about a job before it starts: label, limit, supervision.
@@ -209,12 +248,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
     /// .unwrap();
     /// ```
     pub fn job_options(&'scope self) -> Spawner<'scope, 'env> {
-        Spawner {
-            nursery: self,
-            options: JobOptions::new(),
-            stack: self.runtime.task_stack,
-            limit: None,
-        }
+        Spawner::new(self)
     }
 
     /// The scope as a job.
@@ -245,148 +279,57 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         asked
     }
 
-    fn job_with<F, T>(
-        &'scope self,
-        options: JobOptions,
-        stack: TaskStack,
-        deadline: Option<Instant>,
-        body: F,
-    ) -> JobHandle<T>
-    where
-        F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
-        T: Send + 'scope,
-    {
-        let timer = |job: &Job| limit_of(&self.runtime, deadline, job);
-        // SAFETY: `inline::run` does not return before the scope's job has ended, and `'scope` and the frame
-        // of the context are longer than that call.
-        let spawned = unsafe {
-            task::spawn(
-                &self.job,
-                options,
-                self.runtime.pool(),
-                self.context,
-                stack,
-                timer,
-                body,
-            )
-        };
-        handle_of(spawned)
+    /// Has `handler` decide what becomes of jobs spawned here that have used up their budget, where that is for a
+    /// supervisor to decide ([`Profile::Cluster`](crate::Profile::Cluster)). What it gives them comes out of the scope's
+    /// own budget. Without one they wait until somebody [`recharge`](Nursery::recharge)s or cancels them.
+    ///
+    /// It is called on the stack of the exhausted job, and should be short.
+    ///
+    /// ```
+    /// use jobtree_runtime::budget::{Budget, Decision};
+    /// use jobtree_runtime::{Profile, Runtime, tick};
+    ///
+    /// let runtime = Runtime::builder().workers(1).profile(Profile::Cluster).build()?;
+    /// runtime.nursery(|n| {
+    ///     n.supervise_budgets(|_| Decision::Recharge(Budget { ops: 1_000, ..Budget::NONE }));
+    ///     let busy = n.spawn(|| Ok((0..15_000).for_each(|_| tick())));
+    ///     Ok(busy.join()?)
+    /// })?;
+    /// assert_eq!(runtime.statistics().recharges, 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn supervise_budgets(
+        &self,
+        handler: impl Fn(&Exhausted) -> Decision + Send + Sync + 'static,
+    ) {
+        if let Some(budgets) = &self.budgets {
+            budgets.supervise(handler);
+        }
     }
 
-    fn future_with<F, T>(
-        &'scope self,
-        options: JobOptions,
-        deadline: Option<Instant>,
-        future: F,
-    ) -> JobHandle<T>
-    where
-        F: Future<Output = Result<T, BoxError>> + Send + 'scope,
-        T: Send + 'scope,
-    {
-        let timer = |job: &Job| limit_of(&self.runtime, deadline, job);
-        let (job, runtime) = (&self.job, &*self.runtime);
-        // SAFETY: as in `job_with`.
-        let spawned =
-            unsafe { future::task::spawn(job, options, runtime, self.context, timer, future) };
-        handle_of(spawned)
+    /// The jobs spawned here that have used up their budget and wait.
+    pub fn exhausted(&self) -> Vec<Exhausted> {
+        match &self.budgets {
+            Some(budgets) => budgets.exhausted(),
+            None => Vec::new(),
+        }
     }
-}
 
-fn handle_of<T>(spawned: Result<Spawned<T>, ParentEnded>) -> JobHandle<T> {
-    match spawned {
-        Ok(spawned) => JobHandle::new(spawned),
-        // `'scope` is over when the scope's job has ended.
-        Err(ended) => unreachable!("a nursery was used after its end: {ended}"),
+    /// Gives a job spawned here that has used up its budget up to `more` out of the scope's, and lets it go on. Returns
+    /// how much it got.
+    ///
+    /// # Errors
+    /// If the job is not exhausted, the scope has nothing of what it lacks, or it is no job of this scope.
+    pub fn recharge(&self, job: &Job, more: Budget) -> Result<Budget, RechargeError> {
+        match &self.budgets {
+            Some(budgets) => budgets.recharge(job, more),
+            None => Err(RechargeError::NotSupervised),
+        }
     }
 }
 
 impl fmt::Debug for Nursery<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Nursery").field(&self.job).finish()
-    }
-}
-
-/// What is said about a job before it starts; see [`Nursery::job_options`].
-#[must_use = "nothing starts before `spawn` or `launch`"]
-pub struct Spawner<'scope, 'env: 'scope> {
-    nursery: &'scope Nursery<'scope, 'env>,
-    options: JobOptions,
-    stack: TaskStack,
-    limit: Option<Duration>,
-}
-
-impl<'scope, 'env> Spawner<'scope, 'env> {
-    /// What reports and dumps call it.
-    pub fn label(mut self, label: impl Into<Cow<'static, str>>) -> Self {
-        self.options = self.options.label(label);
-        self
-    }
-
-    /// How long it may take, from now on. Then it is cancelled, and has failed.
-    pub fn timeout(mut self, limit: Duration) -> Self {
-        self.limit = Some(limit);
-        self
-    }
-
-    /// Starts it on a stack of 64 KiB, whatever the runtime's default: for one of very many jobs that wait.
-    pub fn small_stack(mut self) -> Self {
-        self.stack = TaskStack::Small;
-        self
-    }
-
-    /// Jobs below it fail alone.
-    pub fn supervisor(mut self) -> Self {
-        self.options = self.options.supervisor();
-        self
-    }
-
-    /// Starts the job: [`Nursery::spawn`].
-    pub fn spawn<F, T>(self, body: F) -> JobHandle<T>
-    where
-        F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
-        T: Send + 'scope,
-    {
-        let stack = self.stack;
-        let (nursery, options, deadline) = self.into_parts();
-        nursery.job_with(options, stack, deadline, body)
-    }
-
-    /// Starts a job that is a future: [`Nursery::spawn_future`].
-    pub fn spawn_future<F, T>(self, future: F) -> JobHandle<T>
-    where
-        F: Future<Output = Result<T, BoxError>> + Send + 'scope,
-        T: Send + 'scope,
-    {
-        let (nursery, options, deadline) = self.into_parts();
-        nursery.future_with(options, deadline, future)
-    }
-
-    /// The time begins to run.
-    fn into_parts(self) -> (&'scope Nursery<'scope, 'env>, JobOptions, Option<Instant>) {
-        let now = self.nursery.runtime.timers.now();
-        let deadline = self.limit.and_then(|limit| now.checked_add(limit));
-        let options = match deadline {
-            Some(deadline) => self.options.deadline(deadline),
-            None => self.options,
-        };
-        (self.nursery, options, deadline)
-    }
-
-    /// Starts the job and forgets its value: [`Nursery::launch`].
-    pub fn launch<F>(mut self, body: F)
-    where
-        F: FnOnce() -> Result<(), BoxError> + Send + 'scope,
-    {
-        self.options = self.options.unwanted();
-        drop(self.spawn(body));
-    }
-}
-
-impl fmt::Debug for Spawner<'_, '_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spawner")
-            .field("options", &self.options)
-            .field("limit", &self.limit)
-            .finish_non_exhaustive()
     }
 }

@@ -15,6 +15,9 @@ use jobtree_tree::{
 };
 
 use crate::block::{FirstOf, until_ready};
+use crate::budget::{
+    Budget, Capabilities, Decision, Exhausted, Ground, GroundBuilder, Profile, Statistics,
+};
 use crate::current;
 use crate::deadline::Sleep;
 use crate::future;
@@ -60,6 +63,7 @@ pub(crate) struct Inner {
     pub(crate) timers: Timers,
     /// What jobs start on, unless they say otherwise.
     pub(crate) task_stack: TaskStack,
+    pub(crate) ground: Ground,
 }
 
 /// What a runtime is made of.
@@ -68,6 +72,7 @@ struct MadeOf {
     own_pool: Option<Pool>,
     timers: Timers,
     task_stack: TaskStack,
+    ground: GroundBuilder,
     /// Is told of every event of a job.
     watcher: Option<Watcher>,
 }
@@ -126,6 +131,7 @@ impl Runtime {
         RuntimeBuilder {
             pool: Pool::builder(),
             task_stack: TaskStack::Default,
+            ground: GroundBuilder::default(),
         }
     }
 
@@ -141,6 +147,7 @@ impl Runtime {
                 own_pool: None,
                 timers: Timers::new(),
                 task_stack: TaskStack::Default,
+                ground: GroundBuilder::default(),
                 watcher: None,
             };
             Runtime::made_of(made_of)
@@ -154,6 +161,7 @@ impl Runtime {
             own_pool: None,
             timers,
             task_stack: TaskStack::Default,
+            ground: GroundBuilder::default(),
             watcher: Some(watcher),
         })
     }
@@ -164,6 +172,7 @@ impl Runtime {
             own_pool,
             timers,
             task_stack,
+            ground,
             watcher: event,
         } = made_of;
         current::install();
@@ -176,6 +185,7 @@ impl Runtime {
             pool,
             timers,
             task_stack,
+            ground: ground.build(),
         });
         let is_first = tree.set_extension(Arc::clone(&inner)).is_ok();
         debug_assert!(is_first, "a tree belongs to one runtime");
@@ -214,7 +224,8 @@ impl Runtime {
     /// Starts a job that belongs to nobody: it is under the root, is not waited for by its creator, and ends by
     /// [`shutdown`](Runtime::shutdown) at the latest. If it fails, it does so alone.
     ///
-    /// After the shutdown the job is born cancelled.
+    /// After the shutdown the job is born cancelled. If the runtime's profile does not allow it, the job fails with the
+    /// [`Refusal`](crate::budget::Refusal).
     pub fn spawn<F, T>(&self, body: F) -> JobHandle<T>
     where
         F: FnOnce() -> Result<T, BoxError> + Send + 'static,
@@ -299,6 +310,30 @@ impl Runtime {
     /// What the jobs of this runtime did so far, counted.
     pub fn counters(&self) -> Counters {
         self.owner.tree().counters()
+    }
+
+    /// What this runtime and its pool did so far, counted.
+    pub fn statistics(&self) -> Statistics {
+        let counters = self.counters();
+        let workers = self.owner.inner.pool.stats().total();
+        let mut statistics = Statistics {
+            executed: workers.executed,
+            completed: counters.completed,
+            failed: counters.failed + counters.timed_out,
+            cancelled: counters.cancelled,
+            blocked: workers.parks,
+            steals: workers.stolen,
+            local_pops: workers.executed.saturating_sub(workers.stolen),
+            idle: workers.sleeps,
+            ..Statistics::default()
+        };
+        self.owner.inner.ground.counters().add_to(&mut statistics);
+        statistics
+    }
+
+    /// What it allows its jobs.
+    pub fn profile(&self) -> Profile {
+        self.owner.inner.ground.profile()
     }
 
     /// Keeps the newest `capacity` events of jobs from now on; 0 stops it.
@@ -439,6 +474,7 @@ fn paths_of_leaves(dump: &TreeDump) -> Vec<String> {
 pub struct RuntimeBuilder {
     pool: jobtree_pool::Builder,
     task_stack: TaskStack,
+    ground: GroundBuilder,
 }
 
 impl RuntimeBuilder {
@@ -469,6 +505,43 @@ impl RuntimeBuilder {
         self
     }
 
+    /// What jobs may do if nothing else is said; without it, [`Profile::Open`].
+    ///
+    /// ```
+    /// use jobtree_runtime::{Profile, Runtime};
+    ///
+    /// let runtime = Runtime::builder().workers(1).profile(Profile::Core).build()?;
+    /// assert!(runtime.spawn(|| Ok(())).join().is_err(), "nothing is scheduled there");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn profile(mut self, profile: Profile) -> RuntimeBuilder {
+        self.ground.profile = profile;
+        self
+    }
+
+    /// What each scope or job directly under the root has, if not what the profile says.
+    pub fn root_budget(mut self, budget: Budget) -> RuntimeBuilder {
+        self.ground.budget = Some(budget);
+        self
+    }
+
+    /// What each scope or job directly under the root may ask for, if not what the profile says. In
+    /// [`Profile::Sovereign`] nobody may ask for anything without this.
+    pub fn root_capabilities(mut self, capabilities: Capabilities) -> RuntimeBuilder {
+        self.ground.capabilities = Some(capabilities);
+        self
+    }
+
+    /// Has `handler` decide about scopes and jobs directly under the root that have used up their budget, where a
+    /// supervisor has to: see [`Nursery::supervise_budgets`]. What it gives them comes out of nothing.
+    pub fn supervise_budgets(
+        mut self,
+        handler: impl Fn(&Exhausted) -> Decision + Send + Sync + 'static,
+    ) -> RuntimeBuilder {
+        self.ground.handler = Some(Arc::new(handler));
+        self
+    }
+
     /// Makes the runtime.
     ///
     /// # Errors
@@ -480,6 +553,7 @@ impl RuntimeBuilder {
             own_pool: Some(pool),
             timers: Timers::new(),
             task_stack: self.task_stack,
+            ground: self.ground,
             watcher: None,
         }))
     }

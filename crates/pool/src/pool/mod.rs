@@ -270,18 +270,7 @@ impl Pool {
 
     /// What its workers have done so far.
     pub fn stats(&self) -> PoolStats {
-        PoolStats {
-            workers: self
-                .shared
-                .workers
-                .iter()
-                .enumerate()
-                .map(|(index, worker)| {
-                    let sleeps_and_wakes = self.shared.sleep.sleeps_and_wakes(index);
-                    worker.stats.snapshot(sleeps_and_wakes)
-                })
-                .collect(),
-        }
+        self.shared.stats()
     }
 
     /// Lets everything that was spawned finish, then waits at most `limit` for the threads to end.

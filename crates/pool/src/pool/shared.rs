@@ -20,7 +20,7 @@ use crate::padded::Padded;
 use crate::placement::Workplace;
 use crate::requeued::Requeued;
 use crate::sleep::Sleep;
-use crate::stats::WorkerCounters;
+use crate::stats::{PoolStats, WorkerCounters};
 use crate::strand::Strand;
 use crate::sync::step::{Step, left_out};
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, get_mut, lock};
@@ -296,6 +296,16 @@ impl Shared {
         // SAFETY: a fresh box, which the owner frees when it takes it out.
         unsafe { self.workers[index].inbox.push(letter) };
         self.sleep.notify(index);
+    }
+
+    /// What the workers have done so far.
+    pub(crate) fn stats(&self) -> PoolStats {
+        let reading = |(index, worker): (usize, &WorkerShared)| {
+            worker.stats.snapshot(self.sleep.sleeps_and_wakes(index))
+        };
+        PoolStats {
+            workers: self.workers.iter().enumerate().map(reading).collect(),
+        }
     }
 
     /// Asks the pool to end once all its tasks have.

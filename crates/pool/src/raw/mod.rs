@@ -8,12 +8,13 @@
 //! is checked, or follows from the types.
 //!
 //! The job tree keeps tasks in allocations of its own ([`task`]), and finds its pool again ([`PoolRef`]). What is
-//! unsafe there says so.
+//! unsafe there says so. What tasks may use up before they give way is in [`fuel`].
 //!
 //! This is no public interface; it changes with what the layers above need.
 
 pub(crate) mod bell;
 mod claims;
+pub mod fuel;
 mod merge;
 mod merge_sort;
 mod permute;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::pool::Pool;
 use crate::pool::shared::Shared;
 use crate::scope::current_pool;
+use crate::stats::PoolStats;
 use crate::worker::Worker;
 
 /// A pool, for layers that must find it again. Other than a [`Pool`], it can be cloned, and dropping it does not end
@@ -73,6 +74,11 @@ impl PoolRef {
         Worker::with_current(|worker| {
             worker.is_some_and(|worker| std::ptr::eq(worker.pool(), &*self.shared))
         })
+    }
+
+    /// What its workers have done: [`Pool::stats`].
+    pub fn stats(&self) -> PoolStats {
+        self.shared.stats()
     }
 
     /// Has every worker look whether its context was stopped: [`Pool::interrupt_forks`].

@@ -55,23 +55,85 @@ pub use sender::{Sender, Sending};
 pub use stats::ChannelStats;
 
 use self::core::Overflow;
+use crate::budget::{ChannelRefused, may_create_channel};
 use shared::Shared;
 
-fn new<T>(room: usize, overflow: Overflow) -> (Sender<T>, Receiver<T>) {
-    let shared = Shared::new(room, overflow);
-    (
+/// What a channel holds, and what becomes of a value for which there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// [`rendezvous`].
+    Rendezvous,
+    /// [`bounded`].
+    Bounded(usize),
+    /// [`unbounded`].
+    Unbounded,
+    /// [`conflated`].
+    Conflated,
+    /// [`dropping_oldest`].
+    DroppingOldest(usize),
+    /// [`dropping_newest`].
+    DroppingNewest(usize),
+}
+
+impl Kind {
+    fn room(self) -> (usize, Overflow) {
+        match self {
+            Kind::Rendezvous => (0, Overflow::Wait),
+            Kind::Bounded(capacity) => (capacity, Overflow::Wait),
+            Kind::Unbounded => (usize::MAX, Overflow::Wait),
+            Kind::Conflated => (1, Overflow::DropOldest),
+            Kind::DroppingOldest(capacity) => (capacity, Overflow::DropOldest),
+            Kind::DroppingNewest(capacity) => (capacity, Overflow::DropNewest),
+        }
+    }
+}
+
+/// A channel of any kind, unless the current job may not have it.
+///
+/// ```
+/// use jobtree_runtime::budget::ChannelRefused;
+/// use jobtree_runtime::channel::{self, Kind};
+/// use jobtree_runtime::{Profile, Runtime};
+///
+/// let runtime = Runtime::builder().workers(1).profile(Profile::Service).build()?;
+/// runtime.nursery(|_| {
+///     let refused = channel::try_new::<u8>(Kind::Unbounded).unwrap_err();
+///     assert!(matches!(refused, ChannelRefused::BufferTooLarge { limit: 10_000, .. }));
+///     let (sender, receiver) = channel::try_new(Kind::Bounded(1))?;
+///     sender.send(1)?;
+///     assert_eq!(receiver.recv()?, 1);
+///     Ok(())
+/// })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// If its [`CapChannel`](crate::budget::CapChannel) is missing or does not allow it.
+///
+/// # Panics
+/// If a capacity of 0 was asked for: that is [`Kind::Rendezvous`].
+#[track_caller]
+pub fn try_new<T>(kind: Kind) -> Result<(Sender<T>, Receiver<T>), ChannelRefused> {
+    let (room, overflow) = kind.room();
+    assert!(
+        room > 0 || kind == Kind::Rendezvous,
+        "a channel {kind:?} could hold nothing: use channel::rendezvous(), whose senders wait for a receiver"
+    );
+    let permit = may_create_channel((room != usize::MAX).then_some(room))?;
+    let shared = Shared::new(room, overflow, permit);
+    Ok((
         Sender::new(std::sync::Arc::clone(&shared)),
         Receiver::new(shared),
-    )
+    ))
 }
 
 #[track_caller]
-fn at_least_one(capacity: usize, maker: &str) -> usize {
-    assert!(
-        capacity > 0,
-        "channel::{maker}(0) could hold nothing: use channel::rendezvous(), whose senders wait for a receiver"
-    );
-    capacity
+fn new<T>(kind: Kind) -> (Sender<T>, Receiver<T>) {
+    match try_new(kind) {
+        Ok(ends) => ends,
+        Err(refused) => panic!("{refused}; channel::try_new returns this as an error"),
+    }
 }
 
 /// A channel that holds nothing: a send ends when its value was received.
@@ -86,8 +148,9 @@ fn at_least_one(capacity: usize, maker: &str) -> usize {
 ///     assert_eq!(receiver.recv().unwrap(), 2);
 /// });
 /// ```
+#[track_caller]
 pub fn rendezvous<T>() -> (Sender<T>, Receiver<T>) {
-    new(0, Overflow::Wait)
+    new(Kind::Rendezvous)
 }
 
 /// A channel that holds up to `capacity` values; a sender waits for room.
@@ -101,10 +164,10 @@ pub fn rendezvous<T>() -> (Sender<T>, Receiver<T>) {
 /// ```
 ///
 /// # Panics
-/// If `capacity` is 0: that is [`rendezvous`].
+/// If `capacity` is 0: that is [`rendezvous`]. If the current job may not have it: see [`try_new`].
 #[track_caller]
 pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-    new(at_least_one(capacity, "bounded"), Overflow::Wait)
+    new(Kind::Bounded(capacity))
 }
 
 /// A channel without a bound: sending never waits. What nobody receives stays in memory.
@@ -117,8 +180,9 @@ pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 /// assert_eq!(receiver.len(), 1000);
 /// assert_eq!(receiver.capacity(), None);
 /// ```
+#[track_caller]
 pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
-    new(usize::MAX, Overflow::Wait)
+    new(Kind::Unbounded)
 }
 
 /// A channel that holds only the newest value, as one wants it of a state that is shown. Sending never waits.
@@ -130,8 +194,9 @@ pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
 /// assert_eq!(receiver.recv().unwrap(), "20 %");
 /// assert!(receiver.try_recv().is_err());
 /// ```
+#[track_caller]
 pub fn conflated<T>() -> (Sender<T>, Receiver<T>) {
-    new(1, Overflow::DropOldest)
+    new(Kind::Conflated)
 }
 
 /// A channel that holds the newest `capacity` values: without room, sending drops the oldest one. It never waits.
@@ -150,10 +215,7 @@ pub fn conflated<T>() -> (Sender<T>, Receiver<T>) {
 /// If `capacity` is 0.
 #[track_caller]
 pub fn dropping_oldest<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-    new(
-        at_least_one(capacity, "dropping_oldest"),
-        Overflow::DropOldest,
-    )
+    new(Kind::DroppingOldest(capacity))
 }
 
 /// A channel that holds the first `capacity` values: without room, sending drops the new one, and counts it as sent and
@@ -173,8 +235,5 @@ pub fn dropping_oldest<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 /// If `capacity` is 0.
 #[track_caller]
 pub fn dropping_newest<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-    new(
-        at_least_one(capacity, "dropping_newest"),
-        Overflow::DropNewest,
-    )
+    new(Kind::DroppingNewest(capacity))
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::atomics::{AtomicUsize, Guarded, Held, Ordering, model_has_failed};
+use crate::budget::ChannelPermit;
 use crate::channel::core::{Nothing, Overflow, Refused, State};
 use crate::channel::stats::ChannelStats;
 
@@ -13,16 +14,19 @@ pub(crate) struct Shared<T> {
     receivers: AtomicUsize,
     /// How many values may lie in it; `usize::MAX` is any number.
     room: usize,
+    /// Where channels are limited, the right to this one.
+    _permit: ChannelPermit,
 }
 
 impl<T> Shared<T> {
     /// A channel with one end of each kind.
-    pub(crate) fn new(room: usize, overflow: Overflow) -> Arc<Shared<T>> {
+    pub(crate) fn new(room: usize, overflow: Overflow, permit: ChannelPermit) -> Arc<Shared<T>> {
         Arc::new(Shared {
             state: Guarded::new(State::new(room, overflow)),
             senders: AtomicUsize::new(1),
             receivers: AtomicUsize::new(1),
             room,
+            _permit: permit,
         })
     }
 

@@ -2,12 +2,14 @@
 //! before they have ended.
 
 use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
 
 use jobtree_pool::raw::task::RawContext;
 use jobtree_tree::{BoxError, CancelReason, Job, JobOptions, Outcome};
 
 use super::{scope, task};
+use crate::budget::{self, Lease, Refusal, Request, Scope};
 use crate::handle::JobHandle;
 use crate::runtime::{self, Inner, born_cancelled};
 use crate::task::spawn as spawn_task;
@@ -65,8 +67,25 @@ async fn open<F, T>(options: JobOptions, body: F) -> Outcome<T>
 where
     F: AsyncFnOnce(Nursery) -> Result<T, BoxError>,
 {
-    scope::run(runtime::current(), options, |place, job| {
-        body(Nursery::new(job, place.runtime))
+    let place = runtime::current();
+    let (budgets, lease) = match Scope::open(&place.parent, &place.runtime.ground) {
+        None => (None, None),
+        Some((scope, lease)) => (Some(Arc::new(scope)), lease),
+    };
+    let options = match &lease {
+        None => options,
+        Some(lease) => lease.install(options),
+    };
+    scope::run(place, options, |place, job| async move {
+        let scope = body(Nursery {
+            job,
+            runtime: place.runtime,
+            budgets,
+        });
+        match lease {
+            None => scope.await,
+            Some(lease) => lease.around_future(scope).await,
+        }
     })
     .await
 }
@@ -76,11 +95,17 @@ where
 pub struct Nursery {
     job: Job,
     runtime: Arc<Inner>,
+    /// `None` where nothing is limited, and for jobs under the root.
+    budgets: Option<Arc<Scope>>,
 }
 
 impl Nursery {
     pub(crate) fn new(job: Job, runtime: Arc<Inner>) -> Nursery {
-        Nursery { job, runtime }
+        Nursery {
+            job,
+            runtime,
+            budgets: None,
+        }
     }
 
     /// Starts a job on a stack of the pool; it may wait.
@@ -106,14 +131,52 @@ impl Nursery {
         F: Future<Output = Result<T, BoxError>> + Send + 'static,
         T: Send + 'static,
     {
+        let options = JobOptions::new();
+        match self.admit() {
+            Ok(None) => self.start_future(options, future),
+            Ok(Some(lease)) => {
+                self.start_future(lease.install(options), lease.around_future(future))
+            }
+            Err(refusal) => self.start_future(options, ready(Err(refusal.into()))),
+        }
+    }
+
+    fn start_future<F, T>(&self, options: JobOptions, future: F) -> JobHandle<T>
+    where
+        F: Future<Output = Result<T, BoxError>> + Send + 'static,
+        T: Send + 'static,
+    {
         let (job, runtime) = (&self.job, &*self.runtime);
-        let (options, context) = (JobOptions::new(), RawContext::outermost());
+        let context = RawContext::outermost();
         // SAFETY: the future borrows nothing, and the outermost context is always there.
         let spawned = unsafe { task::spawn(job, options, runtime, context, |_| None, future) };
         JobHandle::new(spawned.unwrap_or_else(|_| born_cancelled(runtime.pool())))
     }
 
+    /// A lease on a budget for a job to be spawned, if it needs one.
+    fn admit(&self) -> Result<Option<Lease>, Refusal> {
+        budget::charge_op();
+        let request = Request::default();
+        match &self.budgets {
+            None => self.runtime.ground.admit(&request),
+            Some(budgets) => budgets.admit(&request).map(Some),
+        }
+    }
+
     pub(crate) fn spawn_with<F, T>(&self, options: JobOptions, body: F) -> JobHandle<T>
+    where
+        F: FnOnce() -> Result<T, BoxError> + Send + 'static,
+        T: Send + 'static,
+    {
+        match self.admit() {
+            Ok(None) => self.start(options, body),
+            Ok(Some(lease)) => self.start(lease.install(options), lease.around(body)),
+            // As a job that fails, so that nobody misses it.
+            Err(refusal) => self.start(options, move || Err(refusal.into())),
+        }
+    }
+
+    fn start<F, T>(&self, options: JobOptions, body: F) -> JobHandle<T>
     where
         F: FnOnce() -> Result<T, BoxError> + Send + 'static,
         T: Send + 'static,

@@ -1,0 +1,137 @@
+//! Strands that have used up a turn, and when they go on.
+//!
+//! They must not starve, and must not starve others: neither those that are ready, of which there may always be one,
+//! nor the tasks in this worker's own deque. A place in the queue of ready strands would not do, since strands that use
+//! up one turn after the other would have it among themselves. So there is a queue of their own, and a clock: when a
+//! turn was used up, all of them wait until the others had twice the time that it took, or have nothing to do. Thus all
+//! of them together have at most a third of a worker that others want, however many they are, and what they compute
+//! is done at last.
+//!
+//! Who makes new tasks could have its turns in many small pieces. So a strand that gives way of its own accord meanwhile
+//! does so for those that are ready, and not for tasks that have not begun; these take turns with the exhausted
+//! strands when it is time for them. Whoever waits for something, instead of giving way, has everything run at once.
+//!
+//! All of it belongs to one worker thread. A worker that never sees such a strand pays for one look at a flag.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use crate::raw::ticks;
+use crate::strand::Strand;
+
+/// How much longer the others have the thread.
+const SHARE_OF_OTHERS: u64 = 2;
+
+pub(crate) struct Exhausted {
+    waiting: RefCell<VecDeque<*const Strand>>,
+    /// Whether there is anything to know here.
+    is_used: Cell<bool>,
+    /// When the worker last looked for work: what runs now began then.
+    looked: Cell<u64>,
+    /// Whether what runs now was let run as one of those that wait here.
+    is_one_of_them: Cell<bool>,
+    /// Up to then the others come first.
+    not_before: Cell<u64>,
+    /// Whether it is a new task's turn next.
+    task_is_next: Cell<bool>,
+}
+
+/// Who comes first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// Nobody waits here.
+    Unused,
+    /// The others.
+    TooEarly,
+    /// A new task, if there is one, else one of those that wait here.
+    TimeForTask,
+    /// One of those that wait here.
+    TimeForStrand,
+}
+
+impl Exhausted {
+    pub(crate) fn new() -> Exhausted {
+        Exhausted {
+            waiting: RefCell::new(VecDeque::new()),
+            is_used: Cell::new(false),
+            looked: Cell::new(0),
+            is_one_of_them: Cell::new(false),
+            not_before: Cell::new(0),
+            task_is_next: Cell::new(false),
+        }
+    }
+
+    /// Whether any strand waits here, or did a moment ago.
+    #[inline]
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used.get()
+    }
+
+    /// The running strand has used up its turn: to be called before the worker looks for something else.
+    pub(crate) fn end_turn(&self) {
+        if self.is_used.get() {
+            self.charge(ticks());
+        }
+    }
+
+    /// Has `strand`, which has used up its turn, wait here.
+    pub(crate) fn push(&self, strand: *const Strand) {
+        self.waiting.borrow_mut().push_back(strand);
+        self.is_used.set(true);
+    }
+
+    /// To be called whenever the worker looks for work.
+    #[inline]
+    pub(crate) fn moment(&self) -> Moment {
+        if self.is_used.get() {
+            self.moment_if_used()
+        } else {
+            Moment::Unused
+        }
+    }
+
+    fn moment_if_used(&self) -> Moment {
+        let now = ticks();
+        if self.is_one_of_them.get() {
+            self.charge(now);
+        }
+        self.looked.set(now);
+        if self.waiting.borrow().is_empty() {
+            self.is_used.set(false);
+            return Moment::Unused;
+        }
+        if now < self.not_before.get() {
+            return Moment::TooEarly;
+        }
+        let task_is_next = self.task_is_next.get();
+        self.task_is_next.set(!task_is_next);
+        if task_is_next {
+            Moment::TimeForTask
+        } else {
+            Moment::TimeForStrand
+        }
+    }
+
+    /// What ran since the last look has had its share.
+    fn charge(&self, now: u64) {
+        self.is_one_of_them.set(false);
+        let took = now.saturating_sub(self.looked.replace(now));
+        self.not_before.set(now + took * SHARE_OF_OTHERS);
+    }
+
+    /// What was found runs at the expense of those that wait here.
+    pub(crate) fn begin_turn(&self) {
+        self.is_one_of_them.set(true);
+    }
+
+    /// The strand whose turn it is among those that wait here.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<*const Strand> {
+        if !self.is_used.get() {
+            return None;
+        }
+        let next = self.waiting.borrow_mut().pop_front()?;
+        self.begin_turn();
+        Some(next)
+    }
+}

@@ -1,0 +1,213 @@
+//! Fuel: how much what runs on a strand may still do before it gives way to others.
+//!
+//! A strand has three counters. Code burns from them a unit at a time ([`burn`]), for the price of a decrement; what
+//! follows when one is empty is for the layer above, which refills them, gives way ([`give_way`]) or waits. The pool
+//! sees to it that nobody burns another's:
+//!
+//! * Every context has a [`Meter`], inherited by the contexts inside: how much a turn is, and whose it is.
+//! * A task or stolen fork that runs on a strand, maybe on top of a waiting frame, begins with the turn of the
+//!   context that it carries; when it ends, the strand has again what it had before (`WorkerThread::execute`).
+//! * [`with_meter`] does the same for a call.
+//! * A strand that was parked begins a new turn when it goes on, if its meter refills by itself.
+//!
+//! Threads that are no workers have no fuel and never run out: there is nobody to give way to.
+
+use std::cell::Cell;
+
+use crate::context::{self, Context, Installed};
+use crate::spawn::{Yield, yield_exhausted};
+use crate::strand::Strand;
+use crate::worker::Worker;
+
+/// Amounts of what is burnt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Operations of any kind.
+    pub ops: u32,
+    /// Operations on channels.
+    pub channel_ops: u32,
+    /// Calls of the system.
+    pub syscalls: u32,
+}
+
+impl Turn {
+    /// Nothing.
+    pub const EMPTY: Turn = Turn {
+        ops: 0,
+        channel_ops: 0,
+        syscalls: 0,
+    };
+
+    /// What has no other limit than that others want to run, too.
+    pub const OPEN: Turn = Turn {
+        ops: 100_000,
+        channel_ops: u32::MAX,
+        syscalls: u32::MAX,
+    };
+
+    /// What is left when `cost` is taken; `None` if any of it is not there.
+    #[inline(always)]
+    fn without(self, cost: Turn) -> Option<Turn> {
+        let enough = self.ops >= cost.ops
+            && self.channel_ops >= cost.channel_ops
+            && self.syscalls >= cost.syscalls;
+        enough.then(|| Turn {
+            ops: self.ops - cost.ops,
+            channel_ops: self.channel_ops - cost.channel_ops,
+            syscalls: self.syscalls - cost.syscalls,
+        })
+    }
+}
+
+/// Says what runs in a context may burn, and in whose name.
+#[derive(Clone, Copy, Debug)]
+pub struct Meter {
+    /// With how much a piece of work begins.
+    pub turn: Turn,
+    /// Whether it has as much again each time it was parked.
+    pub refills: bool,
+    /// A pointer of the layer above.
+    pub account: *const (),
+}
+
+impl Meter {
+    /// What the outermost context has.
+    pub const OPEN: Meter = Meter {
+        turn: Turn::OPEN,
+        refills: true,
+        account: std::ptr::null(),
+    };
+
+    /// # Safety
+    /// `context` must be null or alive.
+    #[inline(always)]
+    pub(crate) unsafe fn of(context: *const Context) -> Meter {
+        // SAFETY: by contract.
+        unsafe { context.as_ref() }.map_or(Meter::OPEN, |context| context.meter)
+    }
+}
+
+/// What a strand has left.
+pub(crate) struct Fuel {
+    ops: Cell<u32>,
+    channel_ops: Cell<u32>,
+    syscalls: Cell<u32>,
+}
+
+impl Fuel {
+    pub(crate) fn new() -> Fuel {
+        let fuel = Fuel {
+            ops: Cell::new(0),
+            channel_ops: Cell::new(0),
+            syscalls: Cell::new(0),
+        };
+        fuel.set(Turn::OPEN);
+        fuel
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> Turn {
+        Turn {
+            ops: self.ops.get(),
+            channel_ops: self.channel_ops.get(),
+            syscalls: self.syscalls.get(),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&self, turn: Turn) {
+        self.ops.set(turn.ops);
+        self.channel_ops.set(turn.channel_ops);
+        self.syscalls.set(turn.syscalls);
+    }
+
+    #[inline(always)]
+    pub(crate) fn replace(&self, turn: Turn) -> Turn {
+        let before = self.get();
+        self.set(turn);
+        before
+    }
+}
+
+impl Strand {
+    /// The strand was parked and goes on: a new turn, if its meter refills by itself.
+    pub(crate) fn begin_turn(&self) {
+        // SAFETY: a strand's context is alive as long as it is the strand's.
+        let meter = unsafe { Meter::of(self.context.get()) };
+        if meter.refills {
+            self.fuel.set(meter.turn);
+        }
+    }
+}
+
+/// Takes `cost` from the strand that the calling code runs on: all of it, or, if any of it is not there, nothing, and
+/// returns `false`. Always `true` on threads that are no workers.
+#[inline(always)]
+pub fn burn(cost: Turn) -> bool {
+    Worker::with_current(|worker| {
+        let Some(worker) = worker else { return true };
+        let fuel = &worker.strand().fuel;
+        match fuel.get().without(cost) {
+            Some(left) => {
+                fuel.set(left);
+                true
+            }
+            None => false,
+        }
+    })
+}
+
+/// What the calling code's strand has left; `None` on threads that are no workers.
+pub fn fuel() -> Option<Turn> {
+    Worker::with_current(|worker| worker.map(|worker| worker.strand().fuel.get()))
+}
+
+/// Gives the calling code's strand `fuel` instead of what it has, which is returned; `None`, and nothing has happened,
+/// on threads that are no workers.
+///
+/// It neither allocates nor blocks, so an allocator may call it.
+pub fn replace_fuel(fuel: Turn) -> Option<Turn> {
+    Worker::with_current(|worker| worker.map(|worker| worker.strand().fuel.replace(fuel)))
+}
+
+/// The meter of the context that the calling code runs in.
+///
+/// It neither allocates nor blocks, so an allocator may call it.
+#[inline]
+pub fn meter() -> Meter {
+    context::with_current(|context| context.map_or(Meter::OPEN, |context| context.meter))
+}
+
+/// Runs `body` with `meter` as the meter of everything it forks, installs or spawns in scopes, and with a turn of its
+/// own. Afterwards the strand has what it had before.
+///
+/// # Safety
+/// Whatever `meter.account` points to must outlive everything that reads it by [`meter`] as the layer above uses it: all
+/// that `body` forks, installs or spawns in scopes ends before `body` does.
+pub unsafe fn with_meter<R>(meter: Meter, body: impl FnOnce() -> R) -> R {
+    struct Restore<'w>(Option<&'w Worker>, Turn);
+    impl Drop for Restore<'_> {
+        fn drop(&mut self) {
+            if let Some(worker) = self.0 {
+                worker.strand().fuel.set(self.1);
+            }
+        }
+    }
+    Worker::with_current(|worker| {
+        // SAFETY: the current context is alive as long as we are inside.
+        let context = unsafe { Context::metered(context::of(worker), meter) };
+        let before = worker.map(|worker| worker.strand().fuel.replace(meter.turn));
+        let _restore = Restore(worker, before.unwrap_or(Turn::EMPTY));
+        let _installed = Installed::new(worker, &context);
+        body()
+    })
+}
+
+/// Lets others run because the calling code has had its turn: everything else that this worker has to do comes first,
+/// and gets at least twice the time that turns like this one take. `None` outside of a pool.
+///
+/// Inside [`isolate`](crate::isolate()), while panicking, and where stacks cannot be parked, nobody can have the thread,
+/// and this returns at once.
+pub fn give_way() -> Option<Yield> {
+    Worker::with_current(|worker| worker.map(yield_exhausted))
+}

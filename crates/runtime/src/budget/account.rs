@@ -1,0 +1,509 @@
+//! An account: the budget of one job, where budgets are limited.
+//!
+//! A job has one if its runtime's profile or its spawner says so; most programs have none. Everything that runs in the
+//! job finds it through the meter of its context; from outside it is found as a value that the job inherits. Scopes and
+//! other parts of a body share the account of their job; a spawned job has its own, which came out of its parent's, the
+//! *pool*.
+//!
+//! # Where the numbers are
+//!
+//! Rates are burnt on strands (`pool::raw::fuel`). Where they are refilled by rescheduling, the strand's turn is all there
+//! is. Where a supervisor recharges them, the purse holds them, and strands draw from it some at a time; what a strand
+//! has left when the body ends goes back. (Only what a stolen fork drew and did not use is lost: less than [`DRAW`].)
+//!
+//! Spawns are set aside: what a child may spawn, its parent cannot. Memory is not, since few jobs use what they may: what
+//! a job uses counts for it and for everybody above, and each has its limit.
+//!
+//! # Locks
+//!
+//! Who holds the purse of an account may take that of its pool, never the other way round. Under the lock nothing
+//! waits and nobody is called. Memory is counted without it, since an allocation may come anywhere.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use jobtree_pool::raw::fuel::{Meter, Turn};
+use jobtree_tree::{Job, JobLocal};
+
+use super::amount::{Budget, Counter};
+use super::capability::{Capabilities, Executor};
+use super::memory::MemoryUse;
+use super::profile::{Profile, Refill};
+use super::refusal::Refusal;
+use super::supervise::{RechargeError, Supervision};
+
+/// How a job is found to have one.
+pub(super) static ACCOUNT: JobLocal<Arc<Account>> = JobLocal::new();
+
+/// How much a strand draws at a time.
+const DRAW: Turn = Turn {
+    ops: 1_000,
+    channel_ops: 10,
+    syscalls: 1,
+};
+
+/// After so many draws others come first.
+const DRAWS_A_TURN: u64 = 10;
+
+/// See the module's head.
+pub(crate) struct Account {
+    pool: Option<Arc<Account>>,
+    pub(super) supervision: Arc<Supervision>,
+    profile: Profile,
+    refill: Refill,
+    granted: Budget,
+    pub(super) capabilities: Capabilities,
+    pub(super) memory: MemoryUse,
+    /// Operations that an allocation took from a strand to have it look here.
+    stray_ops: AtomicU64,
+    exhaustions: AtomicU64,
+    purse: Mutex<Purse>,
+}
+
+struct Purse {
+    /// What nobody has drawn or set aside; its memory is counted elsewhere.
+    left: Budget,
+    /// The job, while its body runs.
+    job: Option<Job>,
+    body_is_open: bool,
+    /// Jobs whose accounts came out of this one and are not settled.
+    tasks: u64,
+    channels: u64,
+    draws: u64,
+    recharges: u64,
+    /// Strands that wait for more.
+    waiting: usize,
+    /// What they lack, until somebody recharges.
+    lacking: Option<Counter>,
+    /// How often somebody has; who waits, waits for the next time.
+    generation: u64,
+    wakers: Vec<Waker>,
+}
+
+/// What a spawner asks for a job.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Request {
+    pub(crate) budget: Option<Budget>,
+    pub(crate) capabilities: Option<Capabilities>,
+}
+
+impl Request {
+    pub(crate) fn is_plain(&self) -> bool {
+        self.budget.is_none() && self.capabilities.is_none()
+    }
+}
+
+/// What a strand that could not draw has to wait for.
+pub(super) struct Lack {
+    pub(super) counter: Counter,
+    pub(super) generation: u64,
+}
+
+/// What a strand got.
+pub(super) struct Drawn {
+    pub(super) fuel: Turn,
+    /// Whether others come first now.
+    pub(super) ends_turn: bool,
+}
+
+/// Where new accounts come from if not out of another one.
+pub(super) struct Terms {
+    pub(super) profile: Profile,
+    pub(super) budget: Budget,
+    pub(super) capabilities: Capabilities,
+}
+
+impl Account {
+    /// An account that came out of no other.
+    pub(super) fn outermost(terms: &Terms, supervision: &Arc<Supervision>) -> Arc<Account> {
+        Account::new(
+            None,
+            supervision,
+            terms.profile,
+            terms.budget,
+            terms.capabilities,
+        )
+    }
+
+    fn new(
+        pool: Option<Arc<Account>>,
+        supervision: &Arc<Supervision>,
+        profile: Profile,
+        granted: Budget,
+        capabilities: Capabilities,
+    ) -> Arc<Account> {
+        Arc::new(Account {
+            pool,
+            supervision: Arc::clone(supervision),
+            profile,
+            refill: profile.refill(),
+            granted,
+            capabilities,
+            memory: MemoryUse::new(granted.memory),
+            stray_ops: AtomicU64::new(0),
+            exhaustions: AtomicU64::new(0),
+            purse: Mutex::new(Purse {
+                left: Budget {
+                    memory: 0,
+                    ..granted
+                },
+                job: None,
+                body_is_open: true,
+                tasks: 0,
+                channels: 0,
+                draws: 0,
+                recharges: 0,
+                waiting: 0,
+                lacking: None,
+                generation: 0,
+                wakers: Vec::new(),
+            }),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Purse> {
+        self.purse.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The account of a job, its own or inherited.
+    pub(super) fn of(job: &Job) -> Option<Arc<Account>> {
+        job.local(&ACCOUNT).map(|account| Arc::clone(&*account))
+    }
+
+    pub(super) fn refill(&self) -> Refill {
+        self.refill
+    }
+
+    /// How what runs in the job is measured.
+    pub(super) fn meter(self: &Arc<Account>) -> Meter {
+        Meter {
+            turn: match self.refill {
+                Refill::WhenRescheduled => self.granted.turn(),
+                // Drawn when it is needed.
+                Refill::BySupervisor => Turn::EMPTY,
+            },
+            refills: self.refill == Refill::WhenRescheduled,
+            account: Arc::as_ptr(self).cast(),
+        }
+    }
+
+    /// Makes an account for a job to be spawned, out of this one.
+    pub(super) fn admit(
+        self: &Arc<Account>,
+        supervision: &Arc<Supervision>,
+        request: &Request,
+    ) -> Result<Arc<Account>, Refusal> {
+        let spawn = may_spawn(self.profile, &self.capabilities)?;
+        let most = match self.capabilities.budget {
+            Some(most) => most.most(),
+            None => spawn.task_budget,
+        };
+        let asked = request.budget.map(|budget| budget.clamped_to(most));
+        let mut purse = self.lock();
+        if purse.tasks >= spawn.max_tasks {
+            let limit = spawn.max_tasks;
+            return Err(Refusal::TaskLimitExceeded { limit });
+        }
+        let one = Budget {
+            spawns: 1,
+            ..Budget::NONE
+        };
+        if purse.left.try_take(one).is_err() {
+            return Err(Refusal::SpawnQuotaExceeded);
+        }
+        let mut granted = asked.unwrap_or(spawn.task_budget);
+        let is_vague = asked.is_none() && granted.spawns == u64::MAX;
+        if is_vague && purse.left.spawns != u64::MAX {
+            // Nobody asked for it, so it does not get all there is.
+            granted.spawns = 0;
+        }
+        let rates = match self.refill {
+            Refill::WhenRescheduled => self.granted,
+            Refill::BySupervisor => purse.left,
+        };
+        granted = granted.clamped_to(Budget {
+            memory: self.memory.limit(),
+            spawns: purse.left.spawns,
+            ..rates
+        });
+        let set_aside = match self.refill {
+            Refill::WhenRescheduled => Budget {
+                spawns: granted.spawns,
+                ..Budget::NONE
+            },
+            Refill::BySupervisor => Budget {
+                memory: 0,
+                ..granted
+            },
+        };
+        let taken = purse.left.try_take(set_aside);
+        debug_assert!(taken.is_ok(), "clamped to what is there");
+        purse.tasks += 1;
+        drop(purse);
+        let inherited = self.capabilities;
+        let capabilities = match request.capabilities {
+            Some(wanted) => inherited.restricted_to(wanted),
+            None => inherited,
+        };
+        Ok(Account::new(
+            Some(Arc::clone(self)),
+            supervision,
+            self.profile,
+            granted,
+            capabilities,
+        ))
+    }
+
+    /// The body begins, or goes on.
+    pub(super) fn enter_body(&self, job: Option<Job>) {
+        let mut purse = self.lock();
+        if purse.job.is_none() {
+            purse.job = job;
+        }
+    }
+
+    /// The body has returned, or will never run. What is left goes back when all jobs below have done so, too.
+    pub(super) fn close_body(self: &Arc<Account>) {
+        let (job, mut is_settled) = {
+            let mut purse = self.lock();
+            purse.body_is_open = false;
+            (purse.job.take(), purse.tasks == 0)
+        };
+        // It may be the last handle, and the job have this account.
+        drop(job);
+        let mut account = Arc::clone(self);
+        while is_settled && let Some(pool) = account.pool.clone() {
+            let mut back = account.take_rest();
+            back.spawns = back.spawns.saturating_add(1);
+            account.memory.give_back(&pool);
+            is_settled = {
+                let mut purse = pool.lock();
+                purse.left.recharge(back);
+                purse.tasks -= 1;
+                purse.tasks == 0 && !purse.body_is_open
+            };
+            account = pool;
+        }
+    }
+
+    /// What the pool gets back.
+    fn take_rest(&self) -> Budget {
+        let mut purse = self.lock();
+        self.collect_stray(&mut purse);
+        let spawns = std::mem::take(&mut purse.left.spawns);
+        let rates = match self.refill {
+            // They were never taken.
+            Refill::WhenRescheduled => Budget::NONE,
+            Refill::BySupervisor => purse.left.rates(),
+        };
+        purse.left = Budget::NONE;
+        Budget { spawns, ..rates }
+    }
+
+    /// Puts back what a strand has drawn and not used.
+    pub(super) fn put_back(&self, fuel: Turn) {
+        if self.refill == Refill::BySupervisor {
+            self.lock().left.recharge(Budget::of_turn(fuel));
+        }
+    }
+
+    /// An allocation took `ops` from a strand; it must not wait for the lock.
+    pub(super) fn put_back_stray(&self, ops: u32) {
+        if self.refill == Refill::BySupervisor {
+            self.stray_ops.fetch_add(ops.into(), Ordering::Relaxed);
+        }
+    }
+
+    fn collect_stray(&self, purse: &mut Purse) {
+        let stray = Budget {
+            ops: self.stray_ops.swap(0, Ordering::Relaxed),
+            ..Budget::NONE
+        };
+        purse.left.recharge(stray);
+    }
+
+    /// Draws fuel for a strand that has `in_hand` and needs `cost`. If there is not enough, the strand has nothing in
+    /// hand any more, counts as waiting, and has to call [`Account::stop_waiting`] some time.
+    pub(super) fn draw(&self, cost: Turn, in_hand: Turn) -> Result<Drawn, Lack> {
+        let mut purse = self.lock();
+        self.collect_stray(&mut purse);
+        purse.left.recharge(Budget::of_turn(in_hand));
+        let cost = Budget::of_turn(cost);
+        let lacking = match purse.left.clone().try_take(cost) {
+            Err(counter) => Some(counter),
+            Ok(()) => self.is_over_memory().then_some(Counter::Memory),
+        };
+        if let Some(counter) = lacking {
+            self.exhaustions.fetch_add(1, Ordering::Relaxed);
+            purse.lacking = Some(counter);
+            purse.waiting += 1;
+            let generation = purse.generation;
+            return Err(Lack {
+                counter,
+                generation,
+            });
+        }
+        let at_least = |one: u64, other: u64| one.max(other);
+        let wanted = Budget {
+            ops: at_least(DRAW.ops.into(), cost.ops),
+            channel_ops: at_least(DRAW.channel_ops.into(), cost.channel_ops),
+            syscalls: at_least(DRAW.syscalls.into(), cost.syscalls),
+            ..Budget::NONE
+        };
+        let drawn = wanted.clamped_to(purse.left);
+        let taken = purse.left.try_take(drawn);
+        debug_assert!(taken.is_ok(), "clamped to what is there");
+        purse.draws += 1;
+        Ok(Drawn {
+            fuel: drawn.turn(),
+            ends_turn: purse.draws.is_multiple_of(DRAWS_A_TURN),
+        })
+    }
+
+    /// Whether the job, or one above, uses more memory than it may.
+    pub(super) fn is_over_memory(&self) -> bool {
+        self.and_above().any(|account| account.memory.is_over())
+    }
+
+    /// It, its pool, and so on.
+    pub(super) fn and_above(&self) -> impl Iterator<Item = &Account> {
+        std::iter::successors(Some(self), |account| account.pool.as_deref())
+    }
+
+    /// Whether nobody has recharged since `generation`; then `waker` is called when somebody does.
+    pub(super) fn still_lacks(&self, generation: u64, waker: &Waker) -> bool {
+        let mut purse = self.lock();
+        let lacks = purse.generation == generation;
+        if lacks && !purse.wakers.iter().any(|known| known.will_wake(waker)) {
+            purse.wakers.push(waker.clone());
+        }
+        lacks
+    }
+
+    /// A strand waits no more; `true` if it was the last one.
+    pub(super) fn stop_waiting(&self) -> bool {
+        let mut purse = self.lock();
+        purse.waiting -= 1;
+        if purse.waiting == 0 {
+            purse.lacking = None;
+            purse.wakers.clear();
+        }
+        purse.waiting == 0
+    }
+
+    /// What its job waits for, if it is exhausted.
+    pub(super) fn lacking(&self) -> Option<Counter> {
+        self.lock().lacking
+    }
+
+    pub(super) fn job(&self) -> Option<Job> {
+        self.lock().job.clone()
+    }
+
+    /// Gives an exhausted job up to `more` out of the pool; returns how much it was.
+    pub(super) fn recharge(&self, more: Budget) -> Result<Budget, RechargeError> {
+        let (given, wakers) = {
+            let mut purse = self.lock();
+            let Some(lacking) = purse.lacking else {
+                return Err(RechargeError::NotExhausted);
+            };
+            let given = match &self.pool {
+                None => more,
+                Some(pool) => pool.take_for_child(more, lacking)?,
+            };
+            if given.get(lacking) == 0 {
+                return Err(RechargeError::PoolEmpty { lacking });
+            }
+            self.memory.raise_limit(given.memory);
+            purse.left.recharge(Budget { memory: 0, ..given });
+            purse.lacking = None;
+            purse.generation += 1;
+            purse.recharges += 1;
+            (given, std::mem::take(&mut purse.wakers))
+        };
+        for waker in wakers {
+            waker.wake();
+        }
+        Ok(given)
+    }
+
+    fn take_for_child(&self, more: Budget, lacking: Counter) -> Result<Budget, RechargeError> {
+        let mut purse = self.lock();
+        self.collect_stray(&mut purse);
+        let given = more.clamped_to(Budget {
+            memory: self.memory.left(),
+            ..purse.left
+        });
+        if given.get(lacking) == 0 {
+            return Err(RechargeError::PoolEmpty { lacking });
+        }
+        let taken = purse.left.try_take(Budget { memory: 0, ..given });
+        debug_assert!(taken.is_ok(), "clamped to what is there");
+        Ok(given)
+    }
+
+    /// The job has used up a turn.
+    pub(super) fn count_exhaustion(&self) {
+        self.exhaustions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Enters a channel, if there are fewer than `limit`.
+    pub(super) fn add_channel(&self, limit: u64) -> bool {
+        let mut purse = self.lock();
+        let allowed = purse.channels < limit;
+        if allowed {
+            purse.channels += 1;
+        }
+        allowed
+    }
+
+    pub(super) fn remove_channel(&self) {
+        self.lock().channels -= 1;
+    }
+
+    /// A picture of it.
+    pub(super) fn report(&self) -> super::JobBudget {
+        let purse = self.lock();
+        let left = match self.refill {
+            Refill::WhenRescheduled => Budget {
+                spawns: purse.left.spawns,
+                ..self.granted
+            },
+            Refill::BySupervisor => purse.left,
+        };
+        super::JobBudget {
+            profile: self.profile,
+            granted: self.granted,
+            remaining: Budget {
+                memory: self.memory.left(),
+                ..left
+            },
+            capabilities: self.capabilities,
+            exhausted: purse.lacking,
+            exhaustions: self.exhaustions.load(Ordering::Relaxed),
+            recharges: purse.recharges,
+            tasks: purse.tasks,
+            channels: purse.channels,
+            memory_used: self.memory.used(),
+        }
+    }
+}
+
+/// The right to spawn jobs on the pool.
+pub(super) fn may_spawn(
+    profile: Profile,
+    capabilities: &Capabilities,
+) -> Result<super::CapSpawn, Refusal> {
+    if profile == Profile::Core {
+        return Err(Refusal::CoreProfile);
+    }
+    let Some(spawn) = capabilities.spawn else {
+        return Err(Refusal::NoSpawnCapability);
+    };
+    let executor = Executor::Cooperative;
+    if !capabilities.executors.allows(executor) {
+        return Err(Refusal::ExecutorNotAllowed { executor });
+    }
+    Ok(spawn)
+}

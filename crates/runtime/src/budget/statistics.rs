@@ -1,0 +1,61 @@
+//! What a runtime's jobs did, counted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What is counted of budgets. Rare events, so plain shared counters will do.
+#[derive(Default)]
+pub(crate) struct BudgetCounters {
+    exhaustions: AtomicU64,
+    refusals: AtomicU64,
+    recharges: AtomicU64,
+}
+
+impl BudgetCounters {
+    pub(super) fn exhausted(&self) {
+        self.exhaustions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn refused(&self) {
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn recharged(&self) {
+        self.recharges.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_to(&self, statistics: &mut Statistics) {
+        statistics.exhaustions = self.exhaustions.load(Ordering::Relaxed);
+        statistics.refusals = self.refusals.load(Ordering::Relaxed);
+        statistics.recharges = self.recharges.load(Ordering::Relaxed);
+    }
+}
+
+/// What a runtime has done since it was made; see [`Runtime::statistics`](crate::Runtime::statistics).
+///
+/// Each number is exact, but they are not read at one moment. What the pool counts, it counts for all runtimes on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Tasks and stolen forks that workers ran.
+    pub executed: u64,
+    /// Jobs that ended with a value.
+    pub completed: u64,
+    /// Jobs that ended because they or a child failed, or their time was over.
+    pub failed: u64,
+    /// Jobs that ended because they were cancelled.
+    pub cancelled: u64,
+    /// Times a stack was parked because it had to wait.
+    pub blocked: u64,
+    /// Times a job had used up its budget.
+    pub exhaustions: u64,
+    /// Spawns, channels and executors that were not allowed.
+    pub refusals: u64,
+    /// Times a job got more from its supervisor.
+    pub recharges: u64,
+    /// Tasks and forks that workers took from others.
+    pub steals: u64,
+    /// Tasks and forks that were run where they were made, or came from outside.
+    pub local_pops: u64,
+    /// Times a worker fell asleep for want of work.
+    pub idle: u64,
+}

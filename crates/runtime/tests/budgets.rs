@@ -1,0 +1,800 @@
+//! Budgets: what is charged to whom, what happens when it is used up, and where the rest goes.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use jobtree_pool::{join, yield_now};
+use jobtree_runtime::budget::{
+    self, Budget, Counter, Decision, JobBudget, RechargeError, charge, charge_channel_op,
+    charge_syscall, remaining,
+};
+use jobtree_runtime::{
+    Job, JobError, JobState, Nursery, Profile, Runtime, WaitingFor, checkpoint, nursery, tick,
+    tick_async,
+};
+use support::{end, rounds, runtime, until, watch};
+
+fn runtime_of(profile: Profile, workers: usize) -> Runtime {
+    Runtime::builder()
+        .workers(workers)
+        .profile(profile)
+        .build()
+        .unwrap()
+}
+
+fn budget_of(job: &Job) -> JobBudget {
+    budget::of(job).expect("the job has a budget")
+}
+
+fn ops(ops: u64) -> Budget {
+    Budget {
+        ops,
+        ..Budget::NONE
+    }
+}
+
+fn ticks(count: usize) {
+    for _ in 0..count {
+        tick();
+    }
+}
+
+/// Returns when `job` waits for its supervisor.
+fn until_exhausted(job: &Job) {
+    until(|| budget_of(job).exhausted.is_some());
+}
+
+#[test]
+fn a_turn_ends_in_every_profile_and_others_run() {
+    let _watch = watch();
+    for profile in [Profile::Open, Profile::Service] {
+        let runtime = runtime_of(profile, 1);
+        let (began, ended) = (&AtomicBool::new(false), &AtomicBool::new(false));
+        runtime
+            .nursery(|n| {
+                let busy = n.spawn(|| {
+                    began.store(true, Ordering::Release);
+                    // On one worker this ends only if the other one gets it in between.
+                    while !ended.load(Ordering::Acquire) {
+                        tick();
+                    }
+                    Ok(())
+                });
+                until(|| began.load(Ordering::Acquire));
+                let busy_job = busy.job().clone();
+                n.spawn(move || {
+                    assert_eq!(busy_job.waiting_for(), Some(WaitingFor::Budget));
+                    assert_eq!(busy_job.state(), JobState::Active);
+                    ended.store(true, Ordering::Release);
+                    Ok(())
+                })
+                .join()?;
+                Ok(busy.join()?)
+            })
+            .unwrap();
+        assert!(runtime.statistics().exhaustions >= 1, "{profile}");
+        end(&runtime);
+    }
+}
+
+#[test]
+fn two_that_never_give_way_do_not_keep_fresh_jobs_from_a_worker() {
+    let _watch = watch();
+    let runtime = runtime(1);
+    let done = &AtomicUsize::new(0);
+    let began = &AtomicUsize::new(0);
+    runtime
+        .nursery(|n| {
+            n.spawn(move || {
+                // All are in the deque of the one worker: the two busy ones are started first, as its newest.
+                nursery(|inner| {
+                    for _ in 0..10 {
+                        inner.launch(|| {
+                            done.fetch_add(1, Ordering::Relaxed);
+                            Ok(())
+                        });
+                    }
+                    for _ in 0..2 {
+                        inner.launch(|| {
+                            began.fetch_add(1, Ordering::Relaxed);
+                            while done.load(Ordering::Relaxed) < 10 {
+                                tick();
+                            }
+                            Ok(())
+                        });
+                    }
+                    Ok(())
+                })?;
+                Ok(())
+            })
+            .join()?;
+            assert_eq!(began.load(Ordering::Relaxed), 2);
+            Ok(())
+        })
+        .unwrap();
+    end(&runtime);
+}
+
+#[test]
+fn a_voluntary_yield_is_free_and_begins_a_new_turn() {
+    let _watch = watch();
+    let runtime = runtime_of(Profile::Service, 1);
+    let other_ran = &AtomicBool::new(false);
+    runtime
+        .nursery(|n| {
+            let yielding = n.spawn(move || {
+                charge(4_000);
+                assert_eq!(remaining().ops, 6_000);
+                while !other_ran.load(Ordering::Acquire) {
+                    yield_now();
+                }
+                assert_eq!(remaining().ops, 10_000);
+                Ok(())
+            });
+            let job = yielding.job().clone();
+            n.launch(|| {
+                other_ran.store(true, Ordering::Release);
+                Ok(())
+            });
+            yielding.join()?;
+            assert_eq!(budget_of(&job).exhaustions, 0);
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(runtime.statistics().exhaustions, 0);
+    end(&runtime);
+}
+
+#[test]
+fn a_job_gives_way_when_any_rate_is_out() {
+    let _watch = watch();
+    let runtime = runtime_of(Profile::Service, 1);
+    type Charge = fn();
+    let kinds: [(Charge, usize, u64); 3] = [
+        (tick, 10_000, 0),
+        (charge_channel_op, 100, 1),
+        (charge_syscall, 10, 1),
+    ];
+    for (charge, in_a_turn, extra) in kinds {
+        runtime
+            .nursery(|n| {
+                let handle = n.spawn(move || {
+                    let own = || budget_of(&Job::current().unwrap());
+                    for _ in 0..in_a_turn {
+                        charge();
+                    }
+                    let before = own();
+                    charge();
+                    Ok((before, own(), remaining()))
+                });
+                let (before, after, left) = handle.join()?;
+                assert_eq!(before.exhaustions, 0);
+                assert_eq!(after.exhaustions, 1);
+                // A whole new turn, less what was paid out of it.
+                assert_eq!(left.ops, Budget::CHILD.ops - 1);
+                let all = Budget::CHILD.channel_ops + Budget::CHILD.syscalls;
+                assert_eq!(left.channel_ops + left.syscalls, all - extra);
+                Ok(())
+            })
+            .unwrap();
+    }
+    end(&runtime);
+}
+
+#[test]
+fn a_charge_is_all_or_nothing_and_one_that_never_fits_takes_a_turn() {
+    let _watch = watch();
+    let runtime = runtime_of(Profile::Service, 1);
+    let job = runtime.nursery(|n| {
+        let handle = n.spawn(|| {
+            charge(9_000);
+            assert_eq!(remaining().ops, 1_000);
+            // The rest of the turn is lost, and this comes out of the next one.
+            charge(2_000);
+            assert_eq!(remaining().ops, 8_000);
+            charge(1_000_000);
+            assert_eq!(remaining().ops, 0);
+            Ok(budget_of(&Job::current().unwrap()).exhaustions)
+        });
+        Ok(handle.join()?)
+    });
+    assert_eq!(job.unwrap(), 2);
+    end(&runtime);
+    let runtime = runtime_of(Profile::Cluster, 1);
+    runtime
+        .nursery(|n| {
+            n.supervise_budgets(|exhausted| {
+                assert_eq!(exhausted.lacking(), Counter::Ops);
+                assert_eq!(exhausted.budget().remaining.ops, 500, "nothing was taken");
+                Decision::Recharge(ops(1_500))
+            });
+            let job = n.job_options().budget(Budget {
+                ops: 1_000,
+                ..Budget::CHILD
+            });
+            let left = job.spawn(|| {
+                charge(500);
+                charge(2_000);
+                Ok(remaining().ops)
+            });
+            assert_eq!(left.join()?, 0);
+            Ok(())
+        })
+        .unwrap();
+    end(&runtime);
+}
+
+#[test]
+fn a_childs_budget_comes_out_of_its_scopes_and_the_rest_goes_back() {
+    let _watch = watch();
+    let runtime = runtime_of(Profile::Cluster, 1);
+    let go = &AtomicBool::new(false);
+    runtime
+        .nursery(|n| {
+            let pool = || budget_of(n.job()).remaining;
+            assert_eq!(pool(), Budget::CLUSTER);
+            let wanted = Budget {
+                ops: 40_000,
+                memory: 5,
+                spawns: 7,
+                channel_ops: 300,
+                syscalls: 20,
+            };
+            let child = n.job_options().budget(wanted).spawn(|| {
+                until(|| go.load(Ordering::Acquire));
+                ticks(1_234);
+                charge_channel_op();
+                charge_syscall();
+                assert_eq!(remaining().ops, 40_000 - 1_236);
+                Ok(())
+            });
+            assert_eq!(budget_of(child.job()).granted, wanted);
+            let taken = Budget {
+                memory: 0,
+                spawns: 8,
+                ..wanted
+            };
+            let mut left = Budget::CLUSTER;
+            left.try_take(taken).unwrap();
+            assert_eq!(pool(), left);
+            assert_eq!(budget_of(n.job()).tasks, 1);
+            go.store(true, Ordering::Release);
+            child.join()?;
+            let used = Budget {
+                ops: 1_236,
+                channel_ops: 1,
+                syscalls: 1,
+                ..Budget::NONE
+            };
+            let mut left = Budget::CLUSTER;
+            left.try_take(used).unwrap();
+            assert_eq!(pool(), left);
+            assert_eq!(budget_of(n.job()).tasks, 0);
+            Ok(())
+        })
+        .unwrap();
+    end(&runtime);
+}
+
+#[test]
+fn where_rates_are_refilled_only_quotas_are_set_aside() {
+    let _watch = watch();
+    let runtime = runtime_of(Profile::Service, 1);
+    let go = &AtomicBool::new(false);
+    runtime
+        .nursery(|n| {
+            let request = Budget {
+                spawns: 9,
+                ..Budget::SERVICE
+            };
+            let child = n.job_options().budget(request).spawn(move || {
+                until(|| go.load(Ordering::Acquire));
+                Ok(())
+            });
+            let left = budget_of(n.job()).remaining;
+            assert_eq!(
+                left,
+                Budget {
+                    spawns: 90,
+                    ..Budget::SERVICE
+                }
+            );
+            go.store(true, Ordering::Release);
+            child.join()?;
+            assert_eq!(budget_of(n.job()).remaining, Budget::SERVICE);
+            Ok(())
+        })
+        .unwrap();
+    end(&runtime);
+}
+
+#[test]
+fn a_request_is_clamped_to_what_is_there() {
+    let _watch = watch();
+    for profile in [Profile::Service, Profile::Cluster] {
+        let runtime = runtime_of(profile, 1);
+        runtime
+            .nursery(|n| {
+                let greedy = n
+                    .job_options()
+                    .budget(Budget::UNLIMITED)
+                    .spawn(|| Ok(budget_of(&Job::current().unwrap()).granted));
+                let mut most = profile.budget();
+                most.spawns -= 1;
+                assert_eq!(greedy.join()?, most, "{profile}");
+                Ok(())
+            })
+            .unwrap();
+        end(&runtime);
+    }
+}
+
+#[test]
+fn what_a_cancelled_job_never_used_goes_back() {
+    let _watch = watch();
+    let runtime = runtime_of(Profile::Cluster, 1);
+    let (began, go) = (&AtomicBool::new(false), &AtomicBool::new(false));
+    runtime
+        .nursery(|n| {
+            let blocker = n.spawn(|| {
+                began.store(true, Ordering::Release);
+                // Not a tick, nor a wait of ours: the one worker is kept.
+                while !go.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+                Ok(())
+            });
+            until(|| began.load(Ordering::Acquire));
+            let never_run = n.spawn(|| -> Result<(), _> { unreachable!("it was cancelled first") });
+            never_run.cancel("not needed");
+            go.store(true, Ordering::Release);
+            blocker.join()?;
+            assert!(matches!(never_run.join(), Err(JobError::Cancelled(_))));
+            assert_eq!(budget_of(n.job()).remaining, Budget::CLUSTER);
+            Ok(())
+        })
+        .unwrap();
+    end(&runtime);
+}
+
+#[test]
+fn nobody_burns_anothers_fuel_on_the_same_stack() {
+    let _watch = watch();
+    let runtime = runtime_of(Profile::Cluster, 1);
+    runtime
+        .nursery(|n| {
+            let request = Budget {
+                ops: 50_000,
+                spawns: 2,
+                ..Budget::CHILD
+            };
+            let parent = n.job_options().budget(request).spawn(|| {
+                let before = remaining().ops;
+                nursery(|inner| {
+                    // The scope's end helps with these, right on top of the frame that waits.
+                    for _ in 0..2 {
+                        inner.launch(|| Ok(ticks(5_000)));
+                    }
+                    Ok(())
+                })?;
+                Ok(before - remaining().ops)
+            });
+            // Two spawns, and what the children used of what they had from it.
+            assert_eq!(parent.join()?, 2 + 10_000);
+            Ok(())
+        })
+        .unwrap();
+    end(&runtime);
+}
+
+#[test]
+fn forks_are_charged_to_their_job_on_whatever_worker() {
+    let _watch = watch();
+    let runtime = runtime_of(Profile::Cluster, 2);
+    runtime
+        .nursery(|n| {
+            let both = std::sync::Barrier::new(2);
+            let job = n.spawn(move || {
+                // Two stacks, since each waits for the other.
+                let side = || {
+                    both.wait();
+                    ticks(2_000);
+                };
+                join(side, side);
+                Ok(remaining().ops)
+            });
+            let left = job.join()?;
+            assert!(left <= 6_000, "{left} of 10 000 less 4 000");
+            // The rest of what a stolen fork drew may be lost, but no more.
+            assert!(left >= 5_000, "{left}");
+            Ok(())
+        })
+        .unwrap();
+    end(&runtime);
+}
+
+#[test]
+fn an_exhausted_job_waits_until_it_is_recharged_and_only_then() {
+    let _watch = watch();
+    let runtime = runtime_of(Profile::Cluster, 1);
+    let finished = &AtomicBool::new(false);
+    runtime
+        .nursery(|n| {
+            let busy = n.spawn(|| {
+                ticks(10_500);
+                finished.store(true, Ordering::Release);
+                Ok(())
+            });
+            until_exhausted(busy.job());
+            assert_eq!(busy.job().state(), JobState::Active);
+            let listed = n.exhausted();
+            assert_eq!(listed.len(), 1);
+            assert_eq!(listed[0].job(), busy.job());
+            assert_eq!(listed[0].lacking(), Counter::Ops);
+            until(|| busy.job().waiting_for() == Some(WaitingFor::Budget));
+            // Others have the worker meanwhile.
+            n.spawn(|| Ok(())).join()?;
+            assert!(!finished.load(Ordering::Acquire));
+            // What it does not lack does not help it.
+            let useless = Budget {
+                spawns: 1,
+                ..Budget::NONE
+            };
+            let empty = RechargeError::PoolEmpty {
+                lacking: Counter::Ops,
+            };
+            assert_eq!(n.recharge(busy.job(), useless), Err(empty));
+            assert_eq!(n.recharge(busy.job(), ops(600)), Ok(ops(600)));
+            let job = busy.job().clone();
+            busy.join()?;
+            assert_eq!(
+                n.recharge(&job, ops(1)),
+                Err(RechargeError::NotExhausted),
+                "it is not"
+            );
+            assert!(n.exhausted().is_empty());
+            assert_eq!(budget_of(&job).recharges, 1);
+            assert_eq!(budget_of(&job).exhaustions, 1);
+            Ok(())
+        })
+        .unwrap();
+    let statistics = runtime.statistics();
+    assert_eq!((statistics.exhaustions, statistics.recharges), (1, 1));
+    end(&runtime);
+}
+
+#[test]
+fn who_is_not_exhausted_or_not_ones_own_is_not_recharged() {
+    let _watch = watch();
+    let runtime = runtime_of(Profile::Cluster, 1);
+    let go = &AtomicBool::new(false);
+    runtime
+        .nursery(|n| {
+            let waiting = n.spawn(move || {
+                until(|| go.load(Ordering::Acquire));
+                Ok(())
+            });
+            let not_exhausted = Err(RechargeError::NotExhausted);
+            assert_eq!(n.recharge(waiting.job(), ops(1)), not_exhausted);
+            let not_supervised = Err(RechargeError::NotSupervised);
+            assert_eq!(n.recharge(n.job(), ops(1)), not_supervised);
+            nursery(|other| {
+                assert_eq!(other.recharge(waiting.job(), ops(1)), not_supervised);
+                Ok(())
+            })?;
+            go.store(true, Ordering::Release);
+            Ok(waiting.join()?)
+        })
+        .unwrap();
+    nursery(|n| {
+        let not_supervised = Err(RechargeError::NotSupervised);
+        assert_eq!(n.recharge(n.job(), ops(1)), not_supervised);
+        assert!(n.exhausted().is_empty());
+        Ok(())
+    })
+    .unwrap();
+    end(&runtime);
+}
+
+#[test]
+fn a_recharge_comes_out_of_the_supervisors_pool_and_is_clamped_to_it() {
+    let _watch = watch();
+    let runtime = Runtime::builder()
+        .workers(1)
+        .profile(Profile::Cluster)
+        .root_budget(Budget {
+            ops: 11_000,
+            ..Budget::CLUSTER
+        })
+        .build()
+        .unwrap();
+    runtime
+        .nursery(|n| {
+            let busy = n.spawn(|| Ok(ticks(12_000)));
+            until_exhausted(busy.job());
+            let pool = || budget_of(n.job()).remaining.ops;
+            assert_eq!(pool(), 1_000);
+            assert_eq!(n.recharge(busy.job(), ops(5_000)), Ok(ops(1_000)));
+            assert_eq!(pool(), 0);
+            until_exhausted(busy.job());
+            let empty = RechargeError::PoolEmpty {
+                lacking: Counter::Ops,
+            };
+            assert_eq!(n.recharge(busy.job(), ops(5_000)), Err(empty));
+            assert!(!busy.is_finished());
+            busy.cancel("there is nothing to give");
+            assert!(matches!(busy.join(), Err(JobError::Cancelled(_))));
+            Ok(())
+        })
+        .unwrap();
+    end(&runtime);
+}
+
+/// A recharge may come at any moment of a job's way into its wait.
+#[test]
+fn a_recharge_is_never_lost() {
+    let _watch = watch();
+    let runtime = runtime_of(Profile::Cluster, 2);
+    runtime
+        .nursery(|n| {
+            for _ in 0..rounds(300) {
+                let request = Budget {
+                    ops: 1,
+                    ..Budget::CHILD
+                };
+                let busy = n.job_options().budget(request).spawn(|| Ok(ticks(3)));
+                // Each time for one operation more.
+                for _ in 0..2 {
+                    while n.recharge(busy.job(), ops(1)).is_err() {
+                        std::hint::spin_loop();
+                    }
+                }
+                busy.join()?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    end(&runtime);
+}
+
+/// So may a cancellation; and whoever comes second does nothing.
+#[test]
+fn a_cancellation_races_with_a_recharge() {
+    let _watch = watch();
+    let runtime = runtime_of(Profile::Cluster, 2);
+    runtime
+        .nursery(|n| {
+            for round in 0..rounds(200) {
+                let request = Budget {
+                    ops: 1,
+                    ..Budget::CHILD
+                };
+                let busy = n.job_options().budget(request).spawn(|| Ok(ticks(1_000)));
+                if round % 2 == 0 {
+                    until_exhausted(busy.job());
+                }
+                std::thread::scope(|s| {
+                    s.spawn(|| busy.cancel("enough"));
+                    let _ = n.recharge(busy.job(), ops(10));
+                });
+                assert!(matches!(busy.join(), Err(JobError::Cancelled(_))));
+            }
+            assert!(n.exhausted().is_empty());
+            assert_eq!(budget_of(n.job()).tasks, 0);
+            Ok(())
+        })
+        .unwrap();
+    end(&runtime);
+}
+
+#[test]
+fn the_supervisor_recharges_cancels_or_ignores() {
+    let _watch = watch();
+    let runtime = runtime_of(Profile::Cluster, 1);
+    runtime
+        .supervisor(|n| {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let seen = Arc::clone(&asked);
+            n.supervise_budgets(move |exhausted| {
+                seen.fetch_add(1, Ordering::Relaxed);
+                match &*exhausted.job().label() {
+                    "worthy" => Decision::Recharge(ops(10_000)),
+                    "hopeless" => Decision::Cancel,
+                    _ => Decision::Ignore,
+                }
+            });
+            let busy = |label: &'static str| {
+                let spawner = n.job_options().label(label);
+                spawner.spawn(|| Ok(ticks(25_000)))
+            };
+            busy("worthy").join()?;
+            assert_eq!(asked.load(Ordering::Relaxed), 2);
+            let error = busy("hopeless").join().unwrap_err();
+            assert!(
+                error.to_string().contains("its budget is used up"),
+                "{error}"
+            );
+            let ignored = busy("ignored");
+            until_exhausted(ignored.job());
+            until(|| ignored.job().waiting_for() == Some(WaitingFor::Budget));
+            assert_eq!(asked.load(Ordering::Relaxed), 4);
+            n.exhausted()[0].recharge(ops(100_000)).unwrap();
+            ignored.join()?;
+            Ok(())
+        })
+        .unwrap();
+    end(&runtime);
+}
+
+#[test]
+fn a_handler_that_comes_late_decides_about_those_that_wait() {
+    let _watch = watch();
+    let runtime = runtime_of(Profile::Cluster, 1);
+    runtime
+        .nursery(|n| {
+            let busy = n.spawn(|| Ok(ticks(10_100)));
+            until_exhausted(busy.job());
+            n.supervise_budgets(|_| Decision::Recharge(ops(100)));
+            Ok(busy.join()?)
+        })
+        .unwrap();
+    end(&runtime);
+}
+
+#[test]
+fn the_runtime_supervises_what_is_under_its_root() {
+    let _watch = watch();
+    let runtime = Runtime::builder()
+        .workers(1)
+        .profile(Profile::Cluster)
+        .supervise_budgets(|_| Decision::Recharge(ops(500_000)))
+        .build()
+        .unwrap();
+    let busy = runtime.spawn(|| Ok(ticks(1_200_000)));
+    busy.join().unwrap();
+    assert_eq!(runtime.statistics().recharges, 1);
+    end(&runtime);
+}
+
+#[test]
+fn a_cancelled_scope_ends_with_exhausted_jobs_in_it() {
+    let _watch = watch();
+    let runtime = runtime_of(Profile::Cluster, 1);
+    let outcome: Result<(), _> = runtime.nursery(|n: &Nursery<'_, '_>| {
+        let jobs: Vec<_> = (0..5).map(|_| n.spawn(|| Ok(ticks(20_000)))).collect();
+        for job in &jobs {
+            until_exhausted(job.job());
+        }
+        n.cancel("nobody recharges them");
+        Ok(())
+    });
+    assert!(matches!(outcome, Err(JobError::Cancelled(_))));
+    end(&runtime);
+}
+
+#[test]
+fn a_busy_loop_that_only_ticks_can_be_cancelled() {
+    let _watch = watch();
+    for profile in [Profile::Open, Profile::Service] {
+        let runtime = runtime_of(profile, 1);
+        let busy = runtime.spawn(|| -> Result<(), _> {
+            loop {
+                tick();
+            }
+        });
+        until(|| busy.job().state() == JobState::Active);
+        busy.cancel("it would never end");
+        assert!(matches!(busy.join(), Err(JobError::Cancelled(_))));
+        end(&runtime);
+    }
+}
+
+#[test]
+fn a_checkpoint_costs_an_operation_and_is_an_error_when_cancelled() {
+    let _watch = watch();
+    let runtime = runtime_of(Profile::Service, 1);
+    let job = runtime.spawn(|| {
+        let before = remaining().ops;
+        checkpoint()?;
+        assert_eq!(before - remaining().ops, 1);
+        loop {
+            checkpoint()?;
+        }
+        #[expect(unreachable_code, reason = "names the type")]
+        Ok(())
+    });
+    until(|| budget_of(job.job()).exhaustions > 0);
+    job.cancel("enough");
+    assert!(matches!(job.join(), Err(JobError::Cancelled(_))));
+    end(&runtime);
+}
+
+#[test]
+fn the_awaiting_form_pays_and_gives_way_as_well() {
+    let _watch = watch();
+    let runtime = runtime_of(Profile::Service, 1);
+    let job = runtime.spawn(|| {
+        let polls = AtomicUsize::new(0);
+        let busy = async {
+            for _ in 0..250_000 {
+                tick_async().await;
+            }
+        };
+        let counted = std::future::poll_fn({
+            let mut busy = Box::pin(busy);
+            let polls = &polls;
+            move |context| {
+                polls.fetch_add(1, Ordering::Relaxed);
+                busy.as_mut().poll(context)
+            }
+        });
+        jobtree_runtime::block_on(counted)?;
+        assert_eq!(
+            polls.into_inner(),
+            3,
+            "left once after each turn of 100 000"
+        );
+        Ok(budget_of(&Job::current().unwrap()).exhaustions)
+    });
+    assert_eq!(job.join().unwrap(), 2);
+    end(&runtime);
+}
+
+#[test]
+fn destructors_that_run_while_panicking_are_not_stopped() {
+    struct Ticks;
+    impl Drop for Ticks {
+        fn drop(&mut self) {
+            ticks(300_000);
+        }
+    }
+    let _watch = watch();
+    for profile in [Profile::Service, Profile::Cluster] {
+        let runtime = runtime_of(profile, 1);
+        let job = runtime.spawn(|| -> Result<(), _> {
+            let _ticks = Ticks;
+            let _more = Ticks;
+            ticks(900_000);
+            panic!("on purpose");
+        });
+        assert!(matches!(job.join(), Err(JobError::Panicked(_))));
+        end(&runtime);
+    }
+}
+
+#[test]
+fn outside_of_jobs_nothing_is_charged() {
+    ticks(1_000_000);
+    charge(u32::MAX);
+    charge_syscall();
+    assert_eq!(remaining(), Budget::UNLIMITED);
+}
+
+#[test]
+fn a_budget_of_its_own_in_an_open_runtime_goes_down_the_tree() {
+    let _watch = watch();
+    let runtime = runtime(1);
+    runtime
+        .nursery(|n| {
+            let request = Budget {
+                ops: 777,
+                spawns: 3,
+                ..Budget::OPEN
+            };
+            let limited = n.job_options().budget(request).spawn(|| {
+                let granted = nursery(|inner| {
+                    let child = inner.spawn(|| Ok(budget_of(&Job::current().unwrap()).granted));
+                    Ok(child.join()?)
+                })?;
+                Ok(granted)
+            });
+            let child = limited.join()?;
+            assert_eq!((child.ops, child.spawns), (777, 0));
+            assert_eq!(budget::of(n.job()), None);
+            Ok(())
+        })
+        .unwrap();
+    end(&runtime);
+}

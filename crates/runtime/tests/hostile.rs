@@ -1,0 +1,288 @@
+//! Jobs that take what they can get, beside one that does not: on one worker, in the profile `service`.
+//!
+//! The neighbour works in units and lets others run after each. Its units are counted over a short window, alone and
+//! beside the hostile job, by the time that the worker's thread had a processor; what counts is the ratio. Machines have
+//! bad moments, so the best of a few counts.
+//!
+//! A program of its own, because floods of memory are only seen with the allocator that counts.
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{OnceLock, mpsc};
+use std::time::{Duration, Instant};
+
+use jobtree_macros::budgeted;
+use jobtree_pool::yield_now;
+use jobtree_runtime::budget::{Budget, CountingAllocator, charge_channel_op};
+use jobtree_runtime::{BoxError, Nursery, Profile, Runtime, nursery, supervisor, tick};
+use support::{end, until, watch};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator::system();
+
+/// How long one measurement takes.
+const WINDOW: Duration = Duration::from_millis(60);
+/// What a neighbour must keep of what it does alone.
+const ENOUGH: f64 = 0.5;
+/// Measurements at most; the first good one will do.
+const ATTEMPTS: usize = 8;
+
+/// What both sides of a measurement know.
+#[derive(Default)]
+struct Arena {
+    units: AtomicU64,
+    is_over: AtomicBool,
+    /// How many readings the neighbour shall have made.
+    wanted: AtomicUsize,
+    readings: [OnceLock<Reading>; 2],
+}
+
+/// How far the neighbour is, made by itself.
+struct Reading {
+    units: u64,
+    time: Duration,
+}
+
+impl Arena {
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Begins a unit of the neighbour's work, and returns its number.
+    fn next_unit(&self) -> u64 {
+        let units = self.units.fetch_add(1, Ordering::Relaxed);
+        for reading in &self.readings[..self.wanted.load(Ordering::Relaxed)] {
+            reading.get_or_init(|| Reading {
+                units,
+                time: time_on_processor(),
+            });
+        }
+        units
+    }
+
+    /// Has the neighbour make its reading number `index`.
+    fn read(&self, index: usize) -> &Reading {
+        self.wanted.store(index + 1, Ordering::Relaxed);
+        until(|| self.readings[index].get().is_some());
+        self.readings[index].get().unwrap()
+    }
+}
+
+/// How long the calling thread has had a processor, where that is known; elsewhere any clock.
+fn time_on_processor() -> Duration {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let known = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let nanoseconds = known.and_then(|text| text.split(' ').next()?.parse().ok());
+    match nanoseconds {
+        Some(nanoseconds) => Duration::from_nanos(nanoseconds),
+        None => START.get_or_init(Instant::now).elapsed(),
+    }
+}
+
+/// What a job does until the arena is closed.
+type Player = fn(&Arena) -> Result<(), BoxError>;
+
+/// A unit of the neighbour's work: some microseconds.
+#[budgeted(crate = jobtree_runtime)]
+fn unit(seed: u64) -> u64 {
+    let mut value = seed;
+    for _ in 0..200 {
+        value = value
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+    }
+    std::hint::black_box(value)
+}
+
+/// Works, and lets others run after each unit.
+fn polite(arena: &Arena) -> Result<(), BoxError> {
+    while !arena.is_over() {
+        unit(arena.next_unit());
+        yield_now();
+    }
+    Ok(())
+}
+
+/// Has each unit done by a job of its own.
+fn delegating(arena: &Arena) -> Result<(), BoxError> {
+    nursery(|n| {
+        while !arena.is_over() {
+            let next = arena.next_unit();
+            n.spawn(move || Ok(unit(next))).join()?;
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// A loop that gives nobody a chance.
+#[budgeted(crate = jobtree_runtime)]
+fn busy(arena: &Arena) -> Result<(), BoxError> {
+    let mut value = 0_u64;
+    while !arena.is_over() {
+        value = std::hint::black_box(value.wrapping_mul(31).wrapping_add(7));
+    }
+    Ok(())
+}
+
+/// Spawns whatever it may, again and again; the jobs do nothing.
+fn bomb_of_duds(arena: &Arena) -> Result<(), BoxError> {
+    supervisor(|n| {
+        while !arena.is_over() {
+            drop(n.try_spawn(|| Ok(())));
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// Spawns whatever it may, again and again; the jobs take what they can get.
+fn bomb_of_bombs(arena: &Arena) -> Result<(), BoxError> {
+    supervisor(|n: &Nursery<'_, '_>| {
+        while !arena.is_over() {
+            drop(n.try_spawn(|| busy(arena)));
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// Sends to itself as fast as it can. The channel is not one of ours; it pays as ours do.
+fn channel_flood(arena: &Arena) -> Result<(), BoxError> {
+    let (sender, receiver) = mpsc::channel();
+    while !arena.is_over() {
+        charge_channel_op();
+        sender.send([0_u8; 32])?;
+        charge_channel_op();
+        receiver.recv()?;
+    }
+    Ok(())
+}
+
+/// Uses more memory than it may, and just less than it would be cancelled for.
+fn allocation_flood(arena: &Arena) -> Result<(), BoxError> {
+    const BLOCK: usize = 16 * 1024;
+    let most = Budget::CHILD.memory as usize * 7 / 4 / BLOCK;
+    while !arena.is_over() {
+        let mut kept = Vec::new();
+        for _ in 0..most {
+            kept.push(vec![1_u8; BLOCK]);
+            tick();
+        }
+    }
+    Ok(())
+}
+
+/// How many units the neighbour does in a second, beside the hostile job if there is one.
+fn throughput(neighbour: Player, hostile: Option<Player>) -> f64 {
+    let runtime = Runtime::builder()
+        .workers(1)
+        .profile(Profile::Service)
+        .build()
+        .unwrap();
+    let arena = &Arena::default();
+    let counted = runtime.supervisor(|n| {
+        let budget = Budget {
+            spawns: 40,
+            ..Budget::CHILD
+        };
+        n.job_options().budget(budget).launch(|| neighbour(arena));
+        until(|| arena.units.load(Ordering::Relaxed) > 0);
+        let hostile = hostile.map(|hostile| {
+            let spawner = n.job_options().budget(budget);
+            spawner.spawn(move || hostile(arena))
+        });
+        // Both are in full swing after a moment.
+        std::thread::sleep(WINDOW / 4);
+        let before = arena.read(0);
+        std::thread::sleep(WINDOW);
+        let after = arena.read(1);
+        arena.is_over.store(true, Ordering::Relaxed);
+        if let Some(hostile) = hostile {
+            // It was there all the time.
+            hostile.join()?;
+        }
+        let time = after.time - before.time;
+        Ok((after.units - before.units) as f64 / time.as_secs_f64())
+    });
+    end(&runtime);
+    counted.unwrap()
+}
+
+#[track_caller]
+fn assert_neighbours_live(hostile: Player) {
+    for (name, neighbour) in [("polite", polite as Player), ("delegating", delegating)] {
+        let mut best = 0.0;
+        for _ in 0..ATTEMPTS {
+            let alone = throughput(neighbour, None);
+            let beside = throughput(neighbour, Some(hostile));
+            best = f64::max(best, beside / alone);
+            if best >= ENOUGH {
+                break;
+            }
+        }
+        eprintln!("a {name} neighbour keeps {:.0} %", best * 100.0);
+        assert!(
+            best >= ENOUGH,
+            "a {name} neighbour keeps {:.0} % of its throughput",
+            best * 100.0
+        );
+    }
+}
+
+#[test]
+fn a_busy_loop() {
+    let _watch = watch();
+    assert_neighbours_live(busy);
+}
+
+#[test]
+fn a_spawn_bomb_of_duds() {
+    let _watch = watch();
+    assert_neighbours_live(bomb_of_duds);
+}
+
+#[test]
+fn a_spawn_bomb_of_busy_loops() {
+    let _watch = watch();
+    assert_neighbours_live(bomb_of_bombs);
+}
+
+#[test]
+fn a_flood_of_channel_operations() {
+    let _watch = watch();
+    assert_neighbours_live(channel_flood);
+}
+
+#[test]
+fn a_flood_of_allocations() {
+    let _watch = watch();
+    assert_neighbours_live(allocation_flood);
+}
+
+/// The other way round: what takes much gets something, too.
+#[test]
+fn a_busy_loop_is_not_starved_by_polite_neighbours() {
+    let _watch = watch();
+    let runtime = Runtime::builder()
+        .workers(1)
+        .profile(Profile::Service)
+        .build()
+        .unwrap();
+    let arena = &Arena::default();
+    runtime
+        .supervisor(|n| {
+            for _ in 0..5 {
+                n.launch(|| polite(arena));
+            }
+            // More than a turn: it has to come back, although there is always somebody else.
+            let rounds = 50 * Budget::CHILD.ops;
+            n.spawn(move || Ok((0..rounds).for_each(|_| tick())))
+                .join()?;
+            arena.is_over.store(true, Ordering::Relaxed);
+            Ok(())
+        })
+        .unwrap();
+    end(&runtime);
+}
