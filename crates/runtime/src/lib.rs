@@ -31,6 +31,8 @@ mod current;
 mod deadline;
 mod handle;
 mod inline;
+#[cfg(all(test, loom))]
+mod modelling;
 mod nursery;
 mod panics;
 mod runtime;

@@ -5,6 +5,8 @@
 mod channels;
 mod clause;
 mod futures;
+#[cfg(all(test, loom))]
+mod models;
 mod random;
 mod selecting;
 
