@@ -26,6 +26,8 @@ mod atomics;
 mod block;
 pub mod channel;
 mod claim;
+#[cfg(all(test, not(loom)))]
+mod core_tests;
 mod cost;
 mod current;
 mod deadline;

@@ -17,6 +17,10 @@ pub(crate) enum Step {
     WithdrawFirst,
     /// What a counterpart did is visible to whoever sees that it is done.
     DoneReleases,
+    /// Permits that were handed to somebody who gave up are given back.
+    PermitsReturned,
+    /// Who gives up its place lets the next one look.
+    NextLooks,
     /// A select looks at all of its channels and enters them under one hold of all of their locks.
     OneHold,
 }

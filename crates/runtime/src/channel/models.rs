@@ -14,7 +14,7 @@ use crate::step::Step;
 /// A receiver is handed a value and is dropped before it takes it: the other one, who waits behind it, must get it.
 #[test]
 fn loom_what_a_dropped_receiver_was_handed_goes_to_the_next() {
-    check(2, &[Step::HandedBack, Step::WithdrawalLooks], || {
+    check(5, &[Step::HandedBack, Step::WithdrawalLooks], || {
         let shared = Shared::new(1, Overflow::Wait);
         let parked = Parked::silent();
         let mut gives_up = Box::pin(RecvOperation::tried(&shared));
@@ -38,7 +38,7 @@ fn loom_what_a_dropped_receiver_was_handed_goes_to_the_next() {
 /// A sender that finds no room, against a receiver that makes some and then waits itself.
 #[test]
 fn loom_a_sender_and_a_receiver_that_both_wait_find_each_other() {
-    check(3, &[Step::LooksBeforeEntering], || {
+    check(5, &[Step::LooksBeforeEntering], || {
         let shared = Shared::new(1, Overflow::Wait);
         assert!(shared.try_send(1).is_ok());
         let sends = {
@@ -58,7 +58,7 @@ fn loom_a_sender_and_a_receiver_that_both_wait_find_each_other() {
 /// The same in a rendezvous, where the sender may be the one who is found.
 #[test]
 fn loom_a_rendezvous_hands_over() {
-    check(3, &[Step::LooksBeforeEntering], || {
+    check(5, &[Step::LooksBeforeEntering], || {
         let shared = Shared::new(0, Overflow::Wait);
         let sends = {
             let shared = shared.clone();
@@ -76,7 +76,7 @@ fn loom_a_rendezvous_hands_over() {
 /// Whoever waits hears of the close, and a sender has its value back.
 #[test]
 fn loom_close_against_waiting() {
-    check(2, &[Step::CloseTells, Step::LooksBeforeEntering], || {
+    check(5, &[Step::CloseTells, Step::LooksBeforeEntering], || {
         let shared = Shared::new(1, Overflow::Wait);
         assert!(shared.try_send(1).is_ok());
         let sends = {
@@ -110,7 +110,7 @@ fn loom_close_against_waiting() {
 #[test]
 fn loom_a_sender_that_gives_up_knows_whether_it_has_sent() {
     use crate::withdraw::Operation;
-    check(3, &[Step::WithdrawalLooks], || {
+    check(5, &[Step::WithdrawalLooks], || {
         let shared = Shared::new(0, Overflow::Wait);
         let mut sending = pin!(SendOperation::tried(&shared, 1));
         assert!(poll_once(sending.as_mut(), &Parked::silent()).is_pending());
@@ -134,7 +134,7 @@ fn loom_a_sender_that_gives_up_knows_whether_it_has_sent() {
 /// A receiver that looks by itself sees all of what the sender did, or nothing.
 #[test]
 fn loom_a_receiver_that_looks_by_itself_sees_the_value() {
-    check(3, &[Step::DoneReleases], || {
+    check(5, &[Step::DoneReleases], || {
         let shared = Shared::new(0, Overflow::Wait);
         let parked = Parked::silent();
         let mut receives = pin!(RecvOperation::tried(&shared));
