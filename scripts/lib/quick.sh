@@ -94,7 +94,8 @@ stage_planted() {
 run_loom() {
   # A folder of its own: `--cfg loom` is part of every crate's fingerprint, and sharing would rebuild everything twice.
   # Release, since a model runs its body some hundred thousand times.
-  local models=(cargo test --locked --release --target-dir "$target/loom" -p jobtree-pool -p jobtree-tree --lib loom_)
+  local crates=(-p jobtree-pool -p jobtree-tree -p jobtree-runtime)
+  local models=(cargo test --locked --release --target-dir "$target/loom" "${crates[@]}" --lib loom_)
   export RUSTFLAGS="${RUSTFLAGS:-} --cfg loom"
   # A filter that matches nothing passes; models that were renamed must not vanish in silence.
   # Not in a pipe: grep leaves at the first match, and the lister would fail on the closed pipe.

@@ -26,7 +26,14 @@ use crate::worker::Worker;
 #[derive(Default)]
 pub struct OnceLatch {
     is_set: AtomicBool,
-    waiters: Mutex<Vec<Waiter>>,
+    waiters: Mutex<Waiters>,
+}
+
+/// Mostly one: it needs no memory of its own.
+#[derive(Default)]
+struct Waiters {
+    first: Option<Waiter>,
+    others: Vec<Waiter>,
 }
 
 /// One who waits, with a latch in its own frame, which it leaves only after that is set.
@@ -62,7 +69,7 @@ impl OnceLatch {
             self.is_set.store(true, Ordering::Release);
             std::mem::take(&mut *waiters)
         };
-        for waiter in waiters {
+        for waiter in waiters.first.into_iter().chain(waiters.others) {
             waiter.wake();
         }
     }
@@ -106,11 +113,14 @@ impl OnceLatch {
         if self.is_set() {
             return false;
         }
-        waiters.push(waiter);
+        match waiters.first {
+            None => waiters.first = Some(waiter),
+            Some(_) => waiters.others.push(waiter),
+        }
         true
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Waiter>> {
+    fn lock(&self) -> MutexGuard<'_, Waiters> {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -49,11 +49,12 @@ impl Claim {
     pub(crate) fn try_take(&self, clause: u32) -> bool {
         let taken = TAKEN | (clause << CLAUSE_SHIFT);
         if left_out(Step::ClaimFirst) {
-            self.0.store(taken, Ordering::Release);
+            self.0.store(taken, Ordering::Relaxed);
             return true;
         }
+        // Nothing is read or published by it: the entry is guarded by its lock, and `finish` publishes.
         self.0
-            .compare_exchange(OPEN, taken, Ordering::AcqRel, Ordering::Relaxed)
+            .compare_exchange(OPEN, taken, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     }
 
@@ -61,8 +62,11 @@ impl Claim {
     /// gone afterwards.
     #[inline]
     pub(crate) fn finish(&self, clause: u32) {
-        self.0
-            .store(DONE | (clause << CLAUSE_SHIFT), Ordering::Release);
+        let order = match left_out(Step::DoneReleases) {
+            true => Ordering::Relaxed,
+            false => Ordering::Release,
+        };
+        self.0.store(DONE | (clause << CLAUSE_SHIFT), order);
     }
 
     #[inline]

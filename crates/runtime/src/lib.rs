@@ -27,12 +27,16 @@ mod block;
 pub mod budget;
 pub mod channel;
 mod claim;
+#[cfg(all(test, not(loom)))]
+mod core_tests;
 mod cost;
 mod current;
 mod deadline;
 pub mod future;
 mod handle;
 mod inline;
+#[cfg(all(test, loom))]
+mod modelling;
 mod nursery;
 mod owned;
 mod panics;

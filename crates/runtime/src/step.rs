@@ -15,8 +15,12 @@ pub(crate) enum Step {
     ClaimFirst,
     /// The claim of an operation that is given up is withdrawn before anything else.
     WithdrawFirst,
-    /// The value lies in its place before the claim says so.
-    ValueFirst,
+    /// What a counterpart did is visible to whoever sees that it is done.
+    DoneReleases,
+    /// Permits that were handed to somebody who gave up are given back.
+    PermitsReturned,
+    /// Who gives up its place lets the next one look.
+    NextLooks,
     /// A select looks at all of its channels and enters them under one hold of all of their locks.
     OneHold,
 }

@@ -219,13 +219,6 @@ impl<T> Claimed<'_, T> {
     /// Puts a value into the entry; what wakes the waiter comes back.
     #[inline]
     pub(crate) fn give(self, value: T) -> Option<Waker> {
-        if left_out(Step::ValueFirst) {
-            let waiter: *const Waiter<T> = self.waiter;
-            let waker = self.tell();
-            // SAFETY: none. This is the bug that a model has to find.
-            unsafe { *(*waiter).slot() = Some(value) };
-            return waker;
-        }
         // SAFETY: the lock is held.
         unsafe { *self.waiter.slot() = Some(value) };
         self.tell()

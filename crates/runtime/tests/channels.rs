@@ -274,7 +274,8 @@ fn a_body_that_returns_a_channels_cancellation_was_cancelled_and_has_not_failed(
     let runtime = runtime(2);
     // Not `Sync`: the error may go through `?` all the same.
     type Value = std::cell::Cell<u8>;
-    let bodies: Vec<fn(&Sender<Value>, &Receiver<Value>) -> Result<(), BoxError>> = vec![
+    type Body = fn(&Sender<Value>, &Receiver<Value>) -> Result<(), BoxError>;
+    let bodies: Vec<Body> = vec![
         |sender, _| Ok(sender.send(Value::new(1))?),
         |sender, _| Ok(sender.send_timeout(Value::new(1), Some(FAR))?),
         |_, receiver| {

@@ -51,7 +51,7 @@ fn those_who_wait_get_the_lock_in_order_and_nobody_gets_in_between() {
     let mut second = Box::pin(mutex.lock_async());
     let mut third = pin!(mutex.lock_async());
     let wakers = bells.each_ref().map(Bell::waker);
-    let mut contexts = wakers.each_ref().map(|waker| Context::from_waker(waker));
+    let mut contexts = wakers.each_ref().map(Context::from_waker);
     assert!(first.as_mut().poll(&mut contexts[0]).is_pending());
     assert!(second.as_mut().poll(&mut contexts[1]).is_pending());
     assert!(third.as_mut().poll(&mut contexts[2]).is_pending());
@@ -158,7 +158,7 @@ fn who_wants_many_is_not_passed_by_who_wants_few() {
     let one = semaphore.try_acquire(1).unwrap();
     let bells: [Arc<Bell>; 2] = Default::default();
     let wakers = bells.each_ref().map(Bell::waker);
-    let mut contexts = wakers.each_ref().map(|waker| Context::from_waker(waker));
+    let mut contexts = wakers.each_ref().map(Context::from_waker);
     let mut many = Box::pin(semaphore.acquire_async(2));
     let mut few = pin!(semaphore.acquire_async(1));
     assert!(many.as_mut().poll(&mut contexts[0]).is_pending());

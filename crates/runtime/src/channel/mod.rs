@@ -41,6 +41,8 @@
 
 pub(crate) mod core;
 mod errors;
+#[cfg(all(test, loom))]
+mod models;
 pub(crate) mod operation;
 mod receiver;
 mod sender;

@@ -5,12 +5,16 @@
 mod channels;
 mod clause;
 mod futures;
+#[cfg(all(test, loom))]
+mod models;
 mod random;
 mod selecting;
 
 pub use channels::{RecvClause, SendClause};
 pub use clause::{Clause, ClauseSet, Kind};
 pub use futures::{FutureClause, Moment, after, join};
+#[cfg(all(test, not(loom)))]
+pub(crate) use selecting::Selecting;
 pub use selecting::{block, look, wait};
 
 /// The output of the clause that has won.

@@ -2,8 +2,10 @@
 //!
 //! They work as well on threads that run no job, and in futures on any executor by the `_async` forms.
 
+#[cfg(all(test, loom))]
+mod models;
 mod mutex;
-mod permits;
+pub(crate) mod permits;
 mod semaphore;
 
 pub use mutex::{Locking, Mutex, MutexGuard};

@@ -13,6 +13,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::atomics::{Guarded, model_has_failed};
 use crate::claim::{Claim, Standing};
+use crate::step::{Step, left_out};
 use crate::waiters::{WaitList, Waiter};
 use crate::withdraw::Operation;
 
@@ -218,6 +219,9 @@ impl<'a> Taking<'a> {
         drop(state);
         if has_left {
             self.stage = Stage::Over;
+            if left_out(Step::NextLooks) {
+                return true;
+            }
             // There may be enough for the next one.
             self.permits.grant();
         }
@@ -256,6 +260,7 @@ impl Drop for Taking<'_> {
             && !model_has_failed()
             && !self.leave()
             && self.has_permits()
+            && !left_out(Step::PermitsReturned)
         {
             self.permits.give(self.wanted);
         }
