@@ -1,5 +1,5 @@
 //! Simulations: the same seed gives the same run, races and deadlocks are found, and time costs nothing.
-#![cfg(not(miri))]
+#![cfg(all(unix, not(miri)))]
 
 #[path = "simulated/mod.rs"]
 mod simulated;
