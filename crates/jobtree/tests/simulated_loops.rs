@@ -1,5 +1,5 @@
 //! Forks, loops and sorts in a simulation: right under every seed, in another order under each.
-#![cfg(not(miri))]
+#![cfg(all(unix, not(miri)))]
 
 #[path = "../../pool/tests/watchdog/mod.rs"]
 mod watchdog;

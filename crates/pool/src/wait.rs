@@ -119,7 +119,7 @@ impl Worker {
     /// Runs this worker's newest tasks while they are the scope's own; `true` if the scope is done.
     fn run_own_tasks(&self, thread: &WorkerThread, latch: &Latch, owner: *const ()) -> bool {
         while !latch.is_set() {
-            if thread.is_simulated && sim::choose(4) == Some(0) {
+            if thread.is_simulated && sim::choose(2) == Some(0) {
                 return false;
             }
             match thread.pop_task_of(owner) {

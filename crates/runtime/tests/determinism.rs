@@ -1,5 +1,5 @@
 //! The same seed gives the same simulation in every process, and different seeds give different ones.
-#![cfg(not(miri))]
+#![cfg(all(unix, not(miri)))]
 
 mod support;
 

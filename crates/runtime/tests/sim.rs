@@ -1,5 +1,5 @@
 //! Simulations: the same seed gives the same run, races and deadlocks are found, and time costs nothing.
-#![cfg(not(miri))]
+#![cfg(all(unix, not(miri)))]
 
 #[path = "simulated/mod.rs"]
 mod simulated;
@@ -216,9 +216,9 @@ fn a_deadlock_is_found_and_described() {
     assert_eq!(jobs.len(), 4, "{error}");
     let text = error.to_string();
     for part in [
-        "root/main (active) waits for root/job 2",
-        "root/job 2/left (active) waits for a future",
-        "root/job 2/right (active) waits for a future",
+        "root/main (active) waits for root/job 3",
+        "root/job 3/left (active) waits for a future",
+        "root/job 3/right (active) waits for a future",
     ] {
         assert!(text.contains(part), "`{part}` is missing in: {text}");
     }
@@ -293,6 +293,69 @@ fn a_simulation_in_a_simulation_is_refused_and_one_after_another_is_not() {
 }
 
 #[test]
+fn one_worker_is_enough() {
+    let _watch = watch();
+    for seed in 0..50 {
+        let report = sim::Runtime::builder(seed).workers(1).build().run(|rt| {
+            let (sender, receiver) = (Arc::new(OnceLatch::new()), Arc::new(OnceLatch::new()));
+            rt.nursery(|n| {
+                let (sets, waits) = (sender.clone(), receiver.clone());
+                n.launch(move || {
+                    waits.wait();
+                    sets.set();
+                    Ok(())
+                });
+                n.launch(move || {
+                    sleep(SECOND)?;
+                    receiver.set();
+                    Ok(())
+                });
+                sender.wait();
+                Ok(())
+            })?;
+            Ok(join(|| 1, || 2))
+        });
+        assert_eq!(report.outcome.unwrap(), (1, 2), "seed {seed}");
+        assert_eq!(report.elapsed, SECOND);
+    }
+}
+
+#[test]
+fn a_shutdown_waits_by_the_clock_of_the_simulation() {
+    let _watch = watch();
+    let report = sim::Runtime::new(8).run(|rt| {
+        let stubborn = rt.spawn(|| shield(HOUR, || Ok(sleep(HOUR / 2)?)).map_err(Into::into));
+        sleep(SECOND)?;
+        let error = rt.shutdown(HOUR / 4).unwrap_err();
+        assert!(!error.stragglers().is_empty());
+        assert!(!stubborn.is_finished());
+        assert_eq!(sim::elapsed(), Some(SECOND + HOUR / 4));
+        rt.shutdown(HOUR)?;
+        assert!(stubborn.is_finished());
+        Ok(sim::elapsed())
+    });
+    assert_eq!(report.outcome.unwrap(), Some(HOUR / 2));
+    assert_eq!(report.elapsed, HOUR / 2);
+}
+
+#[test]
+fn tasks_of_the_pool_find_the_simulated_runtime() {
+    let _watch = watch();
+    sim::check(0..20, |_| {
+        let found = Arc::new(OnceLatch::new());
+        let finds = found.clone();
+        // No job, so nothing tells it where it is but the thread.
+        jobtree_pool::spawn(move || {
+            nursery(|n| Ok(n.spawn(|| Ok(sleep(SECOND)?)).join()?)).unwrap();
+            assert_eq!(sim::elapsed(), Some(SECOND));
+            finds.set();
+        });
+        found.wait();
+        Ok(())
+    });
+}
+
+#[test]
 fn a_program_may_borrow() {
     let _watch = watch();
     let words = ["one".to_owned(), "two".to_owned()];
@@ -328,6 +391,7 @@ fn the_trace_tells_who_did_what_and_when() {
     for part in [
         "job 1 is made under job 0",
         "job 3 is made under job 2",
+        "job 4 is made under job 3",
         "a timer at 1s",
         "] runs\n",
     ] {

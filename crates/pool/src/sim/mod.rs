@@ -152,7 +152,7 @@ fn pass_point(gives_way: bool) {
                 if gives_way {
                     schedule.gives_way(worker.index());
                 }
-                let interrupted = schedule.interrupts();
+                let interrupted = schedule.interrupts(worker.index());
                 drop(schedule);
                 if interrupted || simulation.is_over_limit() {
                     worker.thread().suspend_to_hub(worker.strand());

@@ -158,3 +158,15 @@ mod absent {
         }
     }
 }
+
+#[cfg(all(test, not(jobtree_stacks), not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_stacks_there_is_no_simulation_and_the_error_says_why() {
+        let error = SimulatedPool::new(SimulationOptions::new(1)).unwrap_err();
+        assert!(matches!(error, SimulationError::NoStacks));
+        assert!(error.to_string().contains("cannot be done on this platform"));
+    }
+}

@@ -103,6 +103,40 @@ fn forks_scopes_and_latches_come_to_their_ends_under_every_seed() {
 }
 
 #[test]
+fn waits_inside_isolate_and_broadcasts_end_under_every_seed() {
+    for seed in 0..SEEDS {
+        let (pause, _, trace) = simulate(seed, || {
+            scope(|s| {
+                for _ in 0..4 {
+                    s.spawn(|_| assert_eq!(crate::isolate(|| fib(5)), 5));
+                }
+                s.spawn(|_| {
+                    let indices = crate::broadcast(|context| context.index());
+                    assert_eq!(indices, [0, 1, 2]);
+                });
+            });
+        });
+        assert_eq!(pause, Pause::Over, "seed {seed}:\n{trace}");
+    }
+}
+
+#[test]
+fn who_waits_for_another_thread_is_told_of_it_when_that_comes_in_time() {
+    let mut pool = SimulatedPool::new(SimulationOptions::new(5)).unwrap();
+    let pool_ref = pool.pool_ref();
+    // As if it had been posted by a stranger while everybody was idle.
+    let never = AtomicBool::new(false);
+    assert_eq!(pool.run(&mut Still { done: &never }, 1000), Pause::Stuck);
+    let ran = Arc::new(AtomicBool::new(false));
+    let set = ran.clone();
+    std::thread::spawn(move || spawn_on(&pool_ref, move || set.store(true, Ordering::Relaxed)))
+        .join()
+        .unwrap();
+    assert_eq!(pool.run(&mut Still { done: &ran }, 1000), Pause::Over);
+    pool.end(1000).unwrap();
+}
+
+#[test]
 fn forks_move_between_workers_under_some_seeds_and_stay_under_others() {
     let moved = Arc::new(AtomicUsize::new(0));
     for seed in 0..SEEDS {

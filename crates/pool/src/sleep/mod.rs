@@ -82,6 +82,7 @@ impl Sleep {
     }
 
     /// `worker` has read its notice, if there was one.
+    #[cfg(jobtree_stacks)]
     pub(crate) fn read_notice(&self, worker: usize) {
         self.sleepers[worker].stay_awake();
     }

@@ -53,12 +53,12 @@ pub struct WaitingJob {
 }
 
 impl WaitingJob {
-    /// All jobs of `dump` that wait for something else than jobs below them, or may go on.
-    pub(super) fn all_of(dump: &TreeDump, numbers: &Numbers) -> Vec<WaitingJob> {
+    /// All jobs of `dumps` that have not ended, except roots.
+    pub(super) fn all_of(dumps: &[TreeDump], numbers: &Numbers) -> Vec<WaitingJob> {
         let mut labels: Vec<String> = Vec::new();
         let mut paths = HashMap::new();
         let mut alive = Vec::new();
-        for job in dump.jobs() {
+        for job in dumps.iter().flat_map(TreeDump::jobs) {
             labels.truncate(job.depth);
             let has_label = job.label != job.id.to_string();
             labels.push(if has_label {

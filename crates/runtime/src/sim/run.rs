@@ -70,8 +70,10 @@ impl Runtime {
         }
     }
 
-    /// Runs `program` as a job of a new, simulated runtime, and returns when it has ended. What it leaves running is
-    /// cancelled, and waited for.
+    /// Runs `program` with a new, simulated runtime, and returns when it has ended. What it leaves running is cancelled, and
+    /// waited for.
+    ///
+    /// The program is a job itself, but none of the runtime that it is given, which it can shut down.
     ///
     /// The program runs on a thread of its own, so that it finds all thread locals as new.
     ///
@@ -120,32 +122,36 @@ impl Runtime {
         };
         let timers = Timers::virtual_ones();
         let numbers = Numbers::default();
-        let runtime = crate::Runtime::simulated(pool.pool_ref(), timers.clone(), numbers.watcher());
-        // The root comes first, as in the tree.
+        let new_tree =
+            || crate::Runtime::simulated(pool.pool_ref(), timers.clone(), numbers.watcher());
+        // The program is in a tree of its own, so that it can shut the runtime down that it is given.
+        let trees = [new_tree(), new_tree()];
+        let [around, runtime] = &trees;
+        let _known = Known::new(runtime);
+        // Roots have their numbers before what is under them.
+        numbers.of(around.root().id());
+        let main = start(around, runtime.clone(), program);
         numbers.of(runtime.root().id());
-        let _known = Known::new(&runtime);
-        let main = start(&runtime, program);
         let mut clock = Clock {
-            until: main.job().clone(),
+            until: vec![main.job().clone()],
             timers: timers.clone(),
             time_per_step: self.time_per_step,
             last_steps: 0,
         };
         let pause = pool.run(&mut clock, self.max_steps);
-        let alive = |root: &Job| WaitingJob::all_of(&root.dump_tree(), &numbers);
+        let roots = trees.each_ref().map(|tree| tree.root().clone());
+        let alive = || WaitingJob::all_of(&roots.each_ref().map(Job::dump_tree), &numbers);
         let outcome = match pause {
             Pause::Over => main.join().map_err(SimError::Failed),
-            Pause::Stuck => Err(SimError::Stuck {
-                jobs: alive(runtime.root()),
-            }),
+            Pause::Stuck => Err(SimError::Stuck { jobs: alive() }),
             Pause::Limit => Err(SimError::NoEnd {
                 steps: pool.steps(),
-                jobs: alive(runtime.root()),
+                jobs: alive(),
             }),
         };
         // What is left, if only for its destructors, gets as much again.
-        runtime.close_tree();
-        clock.until = runtime.root().clone();
+        trees.iter().for_each(crate::Runtime::close_tree);
+        clock.until = roots.to_vec();
         let limit = pool.steps().saturating_add(self.max_steps);
         pool.run(&mut clock, limit);
         let report = |outcome, pool: &mut SimulatedPool| Report {
@@ -158,7 +164,7 @@ impl Runtime {
         };
         let panics = pool.take_panics();
         let mut report = report(outcome, &mut pool);
-        let jobs = alive(runtime.root());
+        let jobs = alive();
         let ended = pool.end(self.max_steps);
         if let (Ok(_), Err(tasks)) = (&report.outcome, ended) {
             report.outcome = Err(SimError::LeftOver { jobs, tasks });
@@ -176,25 +182,24 @@ fn message_of(payload: &(dyn std::any::Any + Send)) -> String {
     text.unwrap_or_else(|| "(no message)".to_owned())
 }
 
-/// Starts the program as a job under the root.
-fn start<F, T>(runtime: &crate::Runtime, program: F) -> JobHandle<T>
+/// Starts the program as a job under the root of `around`; it is given `runtime`.
+fn start<F, T>(around: &crate::Runtime, runtime: crate::Runtime, program: F) -> JobHandle<T>
 where
     F: FnOnce(&crate::Runtime) -> Result<T, BoxError> + Send,
     T: Send,
 {
-    let own = runtime.clone();
     // SAFETY: whatever the program borrows is there until `Runtime::run` returns. By then the job has ended and its
     // value was taken, or everything of it is leaked: its closure, its stack and its job stay where they are and are
     // never touched again, since nobody resumes that stack. The outermost context is always there.
     let spawned = unsafe {
         task::spawn(
-            runtime.root(),
+            around.root(),
             JobOptions::new().label("main"),
-            runtime.inner().pool(),
+            around.inner().pool(),
             RawContext::outermost(),
             crate::task::TaskStack::Default,
             |_| None,
-            move || program(&own),
+            move || program(&runtime),
         )
     };
     match spawned {
@@ -221,8 +226,8 @@ impl Drop for Known {
 
 /// The clock of a simulation, which also sees when it is over.
 struct Clock {
-    /// The job with whose end it is.
-    until: Job,
+    /// The jobs with whose end it is.
+    until: Vec<Job>,
     timers: Timers,
     time_per_step: Duration,
     last_steps: u64,
@@ -238,7 +243,7 @@ impl Clock {
 
 impl World for Clock {
     fn is_over(&mut self) -> bool {
-        self.until.is_ended()
+        self.until.iter().all(Job::is_ended)
     }
 
     fn is_due(&mut self, steps: u64) -> bool {
