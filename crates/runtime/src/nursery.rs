@@ -146,7 +146,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
         T: Send + 'scope,
     {
-        self.job_with(JobOptions::new(), None, &Request::default(), body)
+        self.job_with(JobOptions::new(), None, None, body)
     }
 
     /// Starts a job, or says why it may not be.
@@ -183,7 +183,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         F: FnOnce() -> Result<(), BoxError> + Send + 'scope,
     {
         let options = JobOptions::new().unwanted();
-        drop(self.job_with(options, None, &Request::default(), body));
+        drop(self.job_with(options, None, None, body));
     }
 
     /// Says more about a job before it starts: label, limit, supervision.
@@ -275,7 +275,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         &'scope self,
         options: JobOptions,
         deadline: Option<Instant>,
-        request: &Request,
+        request: Option<&Request>,
         body: F,
     ) -> JobHandle<T>
     where
@@ -283,7 +283,26 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         T: Send + 'scope,
     {
         budget::charge_op();
-        match self.admit(request) {
+        if self.budgets.is_none() && request.is_none() {
+            return self.start(options, deadline, body);
+        }
+        self.start_within_limits(options, deadline, request, body)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn start_within_limits<F, T>(
+        &'scope self,
+        options: JobOptions,
+        deadline: Option<Instant>,
+        request: Option<&Request>,
+        body: F,
+    ) -> JobHandle<T>
+    where
+        F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
+        T: Send + 'scope,
+    {
+        match self.admit(request.unwrap_or(&Request::default())) {
             Ok(None) => self.start(options, deadline, body),
             Ok(Some(lease)) => self.start(lease.install(options), deadline, lease.around(body)),
             // As a job that fails, so that nobody misses it.
@@ -319,7 +338,6 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
     }
 
     /// A lease on a budget for a job to be spawned, if it needs one.
-    #[inline]
     fn admit(&self, request: &Request) -> Result<Option<Lease>, Refusal> {
         match &self.budgets {
             None if request.is_plain() => Ok(None),
@@ -416,8 +434,8 @@ impl<'scope, 'env> Spawner<'scope, 'env> {
         T: Send + 'scope,
     {
         let deadline = self.take_deadline();
-        self.nursery
-            .job_with(self.options, deadline, &self.request, body)
+        let request = Some(&self.request).filter(|request| !request.is_plain());
+        self.nursery.job_with(self.options, deadline, request, body)
     }
 
     /// Starts the job, or says why it may not be: [`Nursery::try_spawn`].
