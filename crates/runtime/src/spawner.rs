@@ -44,11 +44,29 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         T: Send + 'scope,
     {
         budget::charge_op();
+        if self.budgets.is_none() && start.request.is_plain() {
+            return self.start(&start, options, body);
+        }
+        self.start_within_limits(&start, options, body)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn start_within_limits<F, T>(
+        &'scope self,
+        start: &Start,
+        options: JobOptions,
+        body: F,
+    ) -> JobHandle<T>
+    where
+        F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
+        T: Send + 'scope,
+    {
         match self.admit(&start.request) {
-            Ok(None) => self.start(&start, options, body),
-            Ok(Some(lease)) => self.start(&start, lease.install(options), lease.around(body)),
+            Ok(None) => self.start(start, options, body),
+            Ok(Some(lease)) => self.start(start, lease.install(options), lease.around(body)),
             // As a job that fails, so that nobody misses it.
-            Err(refusal) => self.start(&start, options, move || Err(refusal.into())),
+            Err(refusal) => self.start(start, options, move || Err(refusal.into())),
         }
     }
 
@@ -97,7 +115,6 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
     }
 
     /// A lease on a budget for a job to be spawned, if it needs one.
-    #[inline]
     fn admit(&self, request: &Request) -> Result<Option<Lease>, Refusal> {
         match &self.budgets {
             None if request.is_plain() => Ok(None),

@@ -11,8 +11,8 @@ use jobtree_runtime::budget::{
     charge_syscall, remaining,
 };
 use jobtree_runtime::{
-    Job, JobError, JobState, Nursery, Profile, Runtime, WaitingFor, checkpoint, nursery, tick,
-    tick_async,
+    BoxError, Job, JobError, JobState, Nursery, Profile, Runtime, WaitingFor, checkpoint, nursery,
+    tick, tick_async,
 };
 use support::{end, rounds, runtime, until, watch};
 
@@ -39,6 +39,12 @@ fn ticks(count: usize) {
     for _ in 0..count {
         tick();
     }
+}
+
+/// [`ticks`], as a body.
+fn ticking(count: usize) -> Result<(), BoxError> {
+    ticks(count);
+    Ok(())
 }
 
 /// Returns when `job` waits for its supervisor.
@@ -375,7 +381,7 @@ fn nobody_burns_anothers_fuel_on_the_same_stack() {
                 nursery(|inner| {
                     // The scope's end helps with these, right on top of the frame that waits.
                     for _ in 0..2 {
-                        inner.launch(|| Ok(ticks(5_000)));
+                        inner.launch(|| ticking(5_000));
                     }
                     Ok(())
                 })?;
@@ -512,7 +518,7 @@ fn a_recharge_comes_out_of_the_supervisors_pool_and_is_clamped_to_it() {
         .unwrap();
     runtime
         .nursery(|n| {
-            let busy = n.spawn(|| Ok(ticks(12_000)));
+            let busy = n.spawn(|| ticking(12_000));
             until_exhausted(busy.job());
             let pool = || budget_of(n.job()).remaining.ops;
             assert_eq!(pool(), 1_000);
@@ -544,7 +550,7 @@ fn a_recharge_is_never_lost() {
                     ops: 1,
                     ..Budget::CHILD
                 };
-                let busy = n.job_options().budget(request).spawn(|| Ok(ticks(3)));
+                let busy = n.job_options().budget(request).spawn(|| ticking(3));
                 // Each time for one operation more.
                 for _ in 0..2 {
                     while n.recharge(busy.job(), ops(1)).is_err() {
@@ -571,7 +577,7 @@ fn a_cancellation_races_with_a_recharge() {
                     ops: 1,
                     ..Budget::CHILD
                 };
-                let busy = n.job_options().budget(request).spawn(|| Ok(ticks(1_000)));
+                let busy = n.job_options().budget(request).spawn(|| ticking(1_000));
                 if round % 2 == 0 {
                     until_exhausted(busy.job());
                 }
@@ -607,7 +613,7 @@ fn the_supervisor_recharges_cancels_or_ignores() {
             });
             let busy = |label: &'static str| {
                 let spawner = n.job_options().label(label);
-                spawner.spawn(|| Ok(ticks(25_000)))
+                spawner.spawn(|| ticking(25_000))
             };
             busy("worthy").join()?;
             assert_eq!(asked.load(Ordering::Relaxed), 2);
@@ -634,7 +640,7 @@ fn a_handler_that_comes_late_decides_about_those_that_wait() {
     let runtime = runtime_of(Profile::Cluster, 1);
     runtime
         .nursery(|n| {
-            let busy = n.spawn(|| Ok(ticks(10_100)));
+            let busy = n.spawn(|| ticking(10_100));
             until_exhausted(busy.job());
             n.supervise_budgets(|_| Decision::Recharge(ops(100)));
             Ok(busy.join()?)
@@ -652,7 +658,7 @@ fn the_runtime_supervises_what_is_under_its_root() {
         .supervise_budgets(|_| Decision::Recharge(ops(500_000)))
         .build()
         .unwrap();
-    let busy = runtime.spawn(|| Ok(ticks(1_200_000)));
+    let busy = runtime.spawn(|| ticking(1_200_000));
     busy.join().unwrap();
     assert_eq!(runtime.statistics().recharges, 1);
     end(&runtime);
@@ -663,7 +669,7 @@ fn a_cancelled_scope_ends_with_exhausted_jobs_in_it() {
     let _watch = watch();
     let runtime = runtime_of(Profile::Cluster, 1);
     let outcome: Result<(), _> = runtime.nursery(|n: &Nursery<'_, '_>| {
-        let jobs: Vec<_> = (0..5).map(|_| n.spawn(|| Ok(ticks(20_000)))).collect();
+        let jobs: Vec<_> = (0..5).map(|_| n.spawn(|| ticking(20_000))).collect();
         for job in &jobs {
             until_exhausted(job.job());
         }

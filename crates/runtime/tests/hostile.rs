@@ -278,8 +278,11 @@ fn a_busy_loop_is_not_starved_by_polite_neighbours() {
             }
             // More than a turn: it has to come back, although there is always somebody else.
             let rounds = 50 * Budget::CHILD.ops;
-            n.spawn(move || Ok((0..rounds).for_each(|_| tick())))
-                .join()?;
+            let busy = n.spawn(move || {
+                (0..rounds).for_each(|_| tick());
+                Ok(())
+            });
+            busy.join()?;
             arena.is_over.store(true, Ordering::Relaxed);
             Ok(())
         })

@@ -90,10 +90,6 @@ impl std::fmt::Display for Executor {
 
 /// The ways to run something that one may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "a set of four names, of which each is there or not"
-)]
 pub struct CapExecutor {
     /// [`Executor::Blocking`].
     pub blocking: bool,

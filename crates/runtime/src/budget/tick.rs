@@ -47,7 +47,9 @@ const OP: Turn = Turn {
 /// ```
 #[inline(always)]
 pub fn tick() {
-    charge_turn(OP);
+    if !fuel::burn(OP) {
+        out_of_ops();
+    }
 }
 
 /// [`tick`], for `async` code: when the turn is over, the future it is awaited in is left once, so that others polled by
@@ -127,7 +129,7 @@ pub fn charge_channel_op() {
 #[inline]
 pub(crate) fn charge_op() {
     if !fuel::burn(OP) {
-        run_out(OP);
+        run_out_of_ops();
     }
 }
 
@@ -138,11 +140,24 @@ fn charge_turn(cost: Turn) {
     }
 }
 
+/// Without an argument, which every tick would prepare in vain.
+#[cold]
+#[inline(never)]
+fn out_of_ops() {
+    out_of_fuel(OP);
+}
+
 #[cold]
 #[inline(never)]
 fn out_of_fuel(cost: Turn) {
     run_out(cost);
     unwind_if_stopped();
+}
+
+#[cold]
+#[inline(never)]
+fn run_out_of_ops() {
+    run_out(OP);
 }
 
 /// `cost` could not be paid. Returns when it is, or when the job is to end.
