@@ -29,6 +29,7 @@ mod claim;
 mod cost;
 mod current;
 mod deadline;
+pub mod dispatcher;
 pub mod future;
 mod handle;
 mod inline;
@@ -45,6 +46,7 @@ mod withdraw;
 pub use block::block_on;
 pub use current::checkpoint;
 pub use deadline::{shield, sleep, with_timeout};
+pub use dispatcher::{DispatchedSpawner, Dispatcher, DispatcherError, DrainError};
 pub use handle::{CancelOnDrop, JobHandle};
 pub use inline::with_local;
 pub use jobtree_tree::{

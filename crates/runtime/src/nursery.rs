@@ -240,7 +240,11 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         self.job.cancel(reason.into())
     }
 
-    fn job_with<F, T>(
+    pub(crate) fn runtime(&self) -> &Inner {
+        &self.runtime
+    }
+
+    pub(crate) fn job_with<F, T>(
         &'scope self,
         options: JobOptions,
         deadline: Option<Instant>,
@@ -285,7 +289,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
     }
 }
 
-fn handle_of<T>(spawned: Result<Spawned<T>, ParentEnded>) -> JobHandle<T> {
+pub(crate) fn handle_of<T>(spawned: Result<Spawned<T>, ParentEnded>) -> JobHandle<T> {
     match spawned {
         Ok(spawned) => JobHandle::new(spawned),
         // `'scope` is over when the scope's job has ended.
@@ -346,8 +350,14 @@ impl<'scope, 'env> Spawner<'scope, 'env> {
         nursery.future_with(options, deadline, future)
     }
 
+    /// Nobody will ask for its value.
+    pub(crate) fn unwanted(mut self) -> Self {
+        self.options = self.options.unwanted();
+        self
+    }
+
     /// The time begins to run.
-    fn into_parts(self) -> (&'scope Nursery<'scope, 'env>, JobOptions, Option<Instant>) {
+    pub(crate) fn into_parts(self) -> (&'scope Nursery<'scope, 'env>, JobOptions, Option<Instant>) {
         let now = self.nursery.runtime.timers.now();
         let deadline = self.limit.and_then(|limit| now.checked_add(limit));
         let options = match deadline {

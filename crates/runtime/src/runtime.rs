@@ -15,6 +15,7 @@ use jobtree_tree::{
 use crate::block::{FirstOf, until_ready};
 use crate::current;
 use crate::deadline::Sleep;
+use crate::dispatcher::{Blocking, Route};
 use crate::future;
 use crate::handle::JobHandle;
 use crate::nursery::{Nursery, open};
@@ -55,6 +56,7 @@ struct Owner {
 pub(crate) struct Inner {
     pool: PoolRef,
     pub(crate) timers: Timers,
+    pub(crate) blocking: Blocking,
 }
 
 /// Where new jobs go: under the current one, or under the root of the global runtime.
@@ -77,7 +79,7 @@ pub(crate) fn current() -> Place {
 }
 
 /// The runtime of a job that has not ended.
-fn runtime_of(job: &Job) -> Option<Arc<Inner>> {
+pub(crate) fn runtime_of(job: &Job) -> Option<Arc<Inner>> {
     raw::with_extension(job, Arc::<Inner>::clone)
 }
 
@@ -107,6 +109,8 @@ impl Runtime {
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder {
             pool: Pool::builder(),
+            blocking_threads: None,
+            route: Route::default(),
         }
     }
 
@@ -116,10 +120,13 @@ impl Runtime {
     /// If the global pool cannot be made (see [`Pool::try_global`]).
     pub fn global() -> &'static Runtime {
         static GLOBAL: OnceLock<Runtime> = OnceLock::new();
-        GLOBAL.get_or_init(|| Runtime::on(PoolRef::of(Pool::global()), None))
+        GLOBAL.get_or_init(|| {
+            let blocking = Blocking::new(Route::default(), None);
+            Runtime::on(PoolRef::of(Pool::global()), None, blocking)
+        })
     }
 
-    fn on(pool: PoolRef, own_pool: Option<Pool>) -> Runtime {
+    fn on(pool: PoolRef, own_pool: Option<Pool>, blocking: Blocking) -> Runtime {
         current::install();
         let own = pool.clone();
         let tree = Tree::with_hooks(Hooks {
@@ -128,6 +135,7 @@ impl Runtime {
         let inner = Arc::new(Inner {
             pool,
             timers: Timers::new(),
+            blocking,
         });
         let is_first = tree.set_extension(Arc::clone(&inner)).is_ok();
         debug_assert!(is_first, "a tree belongs to one runtime");
@@ -280,10 +288,16 @@ impl Runtime {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
+        let left = || limit.saturating_sub(began.elapsed()).max(MOMENT);
+        if !owner.inner.blocking.shut_down(left()) {
+            return Err(ShutdownError {
+                stragglers: vec!["a blocking thread".to_owned()],
+            });
+        }
         let Some(pool) = pool else {
             return Ok(());
         };
-        let left = limit.saturating_sub(began.elapsed()).max(MOMENT);
+        let left = left();
         pool.shutdown(left).map_err(|error| ShutdownError {
             stragglers: vec![error.to_string()],
         })
@@ -373,6 +387,8 @@ fn paths_of_leaves(dump: &TreeDump) -> Vec<String> {
 #[derive(Debug)]
 pub struct RuntimeBuilder {
     pool: jobtree_pool::Builder,
+    blocking_threads: Option<usize>,
+    route: Route,
 }
 
 impl RuntimeBuilder {
@@ -388,13 +404,35 @@ impl RuntimeBuilder {
         self
     }
 
+    /// How many threads [`Dispatcher::io`](crate::Dispatcher::io) may have at most; without it 64.
+    ///
+    /// # Panics
+    /// If it is 0.
+    pub fn blocking_threads(mut self, threads: usize) -> RuntimeBuilder {
+        assert!(
+            threads > 0,
+            "a runtime needs at least one blocking thread; it is only started when it is needed"
+        );
+        self.blocking_threads = Some(threads);
+        self
+    }
+
+    /// Blocking jobs run on the workers, as many at once as there would be threads: for a runtime that must not
+    /// have other threads.
+    #[doc(hidden)]
+    pub fn blocking_on_workers(mut self) -> RuntimeBuilder {
+        self.route = Route::Workers;
+        self
+    }
+
     /// Makes the runtime.
     ///
     /// # Errors
     /// If the pool cannot be made.
     pub fn build(self) -> Result<Runtime, BuildError> {
         let pool = self.pool.build()?;
-        Ok(Runtime::on(PoolRef::of(&pool), Some(pool)))
+        let blocking = Blocking::new(self.route, self.blocking_threads);
+        Ok(Runtime::on(PoolRef::of(&pool), Some(pool), blocking))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::pool::Pool;
 use crate::pool::shared::Shared;
 use crate::scope::current_pool;
+use crate::spawn::spawn_on;
 use crate::worker::Worker;
 
 /// A pool, for layers that must find it again. Other than a [`Pool`], it can be cloned, and dropping it does not end
@@ -71,6 +72,11 @@ impl PoolRef {
     /// Has every worker look whether its context was stopped: [`Pool::interrupt_forks`].
     pub fn interrupt_forks(&self) {
         self.shared.interrupt_forks();
+    }
+
+    /// Runs `body` on this pool some time: [`Pool::spawn`]. As with a task, somebody must keep the pool.
+    pub fn spawn<F: FnOnce() + Send + 'static>(&self, body: F) {
+        spawn_on(&self.shared, body);
     }
 
     pub(super) fn shared(&self) -> &Shared {
