@@ -22,6 +22,7 @@
 //!
 //! A body returns `Result<T, BoxError>`: `Ok(value)`, or any error by `?`.
 
+pub mod actor;
 mod atomics;
 mod block;
 pub mod channel;
@@ -36,8 +37,10 @@ mod inline;
 mod nursery;
 mod owned;
 mod panics;
+mod produce;
 mod runtime;
 mod step;
+pub mod supervision;
 mod task;
 mod timers;
 mod waiters;
@@ -57,4 +60,5 @@ pub use jobtree_tree::{
 pub use nursery::{Nursery, NurseryState, Spawner, nursery, supervisor};
 #[doc(hidden)]
 pub use owned::OwnedNursery;
+pub use produce::Producer;
 pub use runtime::{Runtime, RuntimeBuilder, ShutdownError};
