@@ -169,7 +169,10 @@ fn two_actors_on_one_worker_alternate() {
                 let start = |name: char| {
                     let log = &log;
                     let options = ActorOptions::new().mailbox(Mailbox::Unbounded);
-                    let note = from_fn(move |(), _| Ok(log.lock().unwrap().push(name)));
+                    let note = from_fn(move |(), _| {
+                        log.lock().unwrap().push(name);
+                        Ok(())
+                    });
                     n.actor(options, note)
                 };
                 let both = [start('a'), start('b')];
@@ -552,7 +555,10 @@ fn mailboxes_are_of_every_kind() {
             .nursery(|n| {
                 // On the only worker: the actor takes nothing before all were sent.
                 n.launch(|| {
-                    let note = from_fn(|number: u32, _| Ok(seen.lock().unwrap().push(number)));
+                    let note = from_fn(|number: u32, _| {
+                        seen.lock().unwrap().push(number);
+                        Ok(())
+                    });
                     let address = n.actor(ActorOptions::new().mailbox(kind), note);
                     let sent: Vec<_> = (0..4).map(|number| address.try_send(number)).collect();
                     let refused = sent.into_iter().filter_map(Result::err);

@@ -325,7 +325,10 @@ fn run_waits_for_its_body_even_if_the_caller_is_cancelled() {
             let outcome = Dispatcher::io().run(|| {
                 begun.set();
                 let ended = for_ever::<()>();
-                shield(FAR, || Ok(put_in_order.store(true, Ordering::SeqCst)))?;
+                shield(FAR, || {
+                    put_in_order.store(true, Ordering::SeqCst);
+                    Ok(())
+                })?;
                 ended
             });
             assert!(put_in_order.load(Ordering::SeqCst));
@@ -347,7 +350,12 @@ fn run_waits_for_its_body_even_if_the_caller_is_cancelled() {
 fn run_lends_borrows_and_returns_values_and_errors() {
     let _watch = watch();
     let mut numbers = vec![3, 1, 2];
-    Dispatcher::io().run(|| Ok(numbers.sort())).unwrap();
+    Dispatcher::io()
+        .run(|| {
+            numbers.sort();
+            Ok(())
+        })
+        .unwrap();
     assert_eq!(numbers, [1, 2, 3]);
     let failed = Dispatcher::io().run::<_, ()>(|| Err("broken".into()));
     assert!(matches!(failed, Err(JobError::Failed(f)) if f.error().to_string() == "broken"));

@@ -9,7 +9,7 @@ use jobtree_tree::{BoxError, Job, JobOptions};
 
 use super::Actor;
 use super::address::{About, Address};
-use super::options::{ActorEnd, ActorOptions, OnDone, Opened};
+use super::options::{ActorEnd, ActorOptions, OnDone};
 use crate::channel::{Receiver, RecvError};
 use crate::inline;
 
@@ -85,35 +85,37 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// The label, the address and the body of an actor's job.
+/// An actor that is ready to be started.
+pub(super) struct Prepared<M, F> {
+    pub(super) label: Option<Cow<'static, str>>,
+    pub(super) address: Address<M>,
+    /// Of its job.
+    pub(super) body: F,
+}
+
+/// Makes the mailbox of an actor, and the body of its job.
 #[track_caller]
 pub(super) fn prepare<'a, A>(
     options: ActorOptions<'a>,
     actor: A,
-) -> (
-    Option<Cow<'static, str>>,
-    Address<A::Message>,
-    impl FnOnce() -> Result<(), BoxError> + Send + use<'a, A>,
-)
+) -> Prepared<A::Message, impl FnOnce() -> Result<(), BoxError> + Send + use<'a, A>>
 where
     A: Actor + 'a,
     A::Message: 'a,
 {
-    let Opened {
-        label,
-        sender,
-        receiver,
-        on_done,
-    } = options.open();
+    let opened = options.open();
     let about = Arc::new(About::default());
-    let address = Address::new(sender, Arc::clone(&about));
     let life = Life {
         actor,
-        mailbox: receiver,
-        about,
-        on_done,
+        mailbox: opened.receiver,
+        about: Arc::clone(&about),
+        on_done: opened.on_done,
     };
-    (label, address, move || life.live())
+    Prepared {
+        label: opened.label,
+        address: Address::new(opened.sender, about),
+        body: move || life.live(),
+    }
 }
 
 /// An actor that nobody will start again. The fields are dropped in this order: first the state goes, then nobody can

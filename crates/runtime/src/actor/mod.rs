@@ -59,6 +59,7 @@ use jobtree_tree::{BoxError, JobOptions};
 
 use crate::future;
 use crate::nursery::Nursery;
+use life::Prepared;
 
 pub use address::Address;
 pub use ask::{AskError, Reply};
@@ -156,7 +157,11 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         A: Actor + 'scope,
         A::Message: 'scope,
     {
-        let (label, address, body) = life::prepare(options, actor);
+        let Prepared {
+            label,
+            address,
+            body,
+        } = life::prepare(options, actor);
         let mut spawner = self.job_options();
         if let Some(label) = label {
             spawner = spawner.label(label);
@@ -174,7 +179,11 @@ impl future::Nursery {
         A: Actor + 'static,
         A::Message: 'static,
     {
-        let (label, address, body) = life::prepare(options, actor);
+        let Prepared {
+            label,
+            address,
+            body,
+        } = life::prepare(options, actor);
         let mut options = JobOptions::new();
         if let Some(label) = label {
             options = options.label(label);

@@ -8,7 +8,7 @@ use jobtree_tree::{JobError, Outcome};
 
 use crate::channel::{self, Receiver, Sender};
 
-/// What kind of channel an actor's messages wait in; see [`channel`](crate::channel).
+/// What kind of channel an actor's messages wait in; see [`channel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mailbox {
