@@ -1,4 +1,4 @@
-//! Actors and producers: one message at a time, every way to end, and who is told of it.
+//! Actors: one message at a time, every way to end, and who is told of it.
 
 mod support;
 
@@ -618,75 +618,4 @@ fn async_code_starts_and_asks_actors() {
     }));
     assert_eq!(waiting.unwrap().unwrap(), 0);
     assert_eq!(log.take(), ["started", "one", "stopped"]);
-}
-
-#[test]
-fn a_producers_channel_closes_however_the_producer_ends() {
-    let _watch = watch();
-    type Body = fn() -> Result<(), BoxError>;
-    let bodies: [Body; 3] = [|| Ok(()), || Err("broken".into()), || panic!("expected")];
-    for body in bodies {
-        let kept = Mutex::new(None);
-        supervisor(|n| {
-            let (numbers, producer) = n.produce(4, |out| {
-                // Not even a clone of the sender keeps it open.
-                *kept.lock().unwrap() = Some(out.sender().clone());
-                out.send(1)?;
-                out.send(2)?;
-                body()
-            });
-            assert_eq!(numbers.iter().collect::<Vec<_>>(), [1, 2]);
-            let _ = producer.join();
-            assert!(numbers.is_closed());
-            Ok(())
-        })
-        .unwrap();
-        assert!(kept.into_inner().unwrap().unwrap().is_closed());
-    }
-    // Cancelled in the middle, and before it began.
-    supervisor(|n| {
-        let (numbers, producer) = n.produce(0, |out| {
-            loop {
-                out.send(1)?;
-            }
-        });
-        assert_eq!(numbers.recv()?, 1);
-        producer.cancel("enough");
-        until(|| numbers.is_closed());
-        let job = producer.job().clone();
-        assert!(producer.join().is_err());
-        assert_eq!(job.state(), JobState::Cancelled);
-        n.cancel("enough");
-        let (numbers, producer) = n.produce(1, |out| Ok(out.send(1)?));
-        assert!(producer.is_finished() && numbers.is_closed());
-        Ok(())
-    })
-    .unwrap_err();
-}
-
-#[test]
-fn a_producer_whose_values_nobody_wants_ends_without_a_failure() {
-    let _watch = watch();
-    let words = ["one".to_owned(), "two".to_owned(), "three".to_owned()];
-    for capacity in [0, 1, 100] {
-        let first = nursery(|n| {
-            let (lent, producer) = n.produce(capacity, |out| {
-                for word in words.iter().cycle() {
-                    // Also from below the producer's own job.
-                    nursery(|inner| {
-                        inner.launch(|| Ok(out.send(word.as_str())?));
-                        Ok(())
-                    })?;
-                }
-                Ok(())
-            });
-            let first = lent.recv()?;
-            drop(lent);
-            let job = producer.job().clone();
-            assert!(matches!(producer.join(), Err(JobError::Cancelled(_))));
-            assert_eq!(job.state(), JobState::Cancelled);
-            Ok(first)
-        });
-        assert_eq!(first.unwrap(), "one");
-    }
 }
