@@ -10,6 +10,7 @@
 #[cfg(feature = "bench-support")]
 #[doc(hidden)]
 pub mod bench_support;
+mod blocking;
 mod broadcast;
 mod context;
 mod deque;

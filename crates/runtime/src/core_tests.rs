@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
+use crate::budget::ChannelPermit;
 use crate::channel::core::Overflow;
 use crate::channel::operation::{RecvOperation, SendOperation};
 use crate::channel::shared::Shared;
@@ -40,7 +41,7 @@ const COUNT: usize = if cfg!(miri) { 20 } else { 2000 };
 #[test]
 fn values_cross_threads_through_waiting_ends() {
     for room in [0, 1, 3] {
-        let shared = Shared::new(room, Overflow::Wait);
+        let shared = Shared::new(room, Overflow::Wait, ChannelPermit::unlimited());
         thread::scope(|s| {
             for _ in 0..2 {
                 s.spawn(|| {
@@ -61,7 +62,7 @@ fn values_cross_threads_through_waiting_ends() {
 
 #[test]
 fn operations_that_give_up_leave_the_lists_in_order() {
-    let shared = Shared::new(0, Overflow::Wait);
+    let shared = Shared::new(0, Overflow::Wait, ChannelPermit::unlimited());
     let mut operations: Vec<_> = (0..5)
         .map(|number| Box::pin(SendOperation::tried(&shared, Box::new(number))))
         .collect();
@@ -94,7 +95,7 @@ fn operations_that_give_up_leave_the_lists_in_order() {
 
 #[test]
 fn closing_ends_every_wait() {
-    let shared = Shared::<Box<u8>>::new(0, Overflow::Wait);
+    let shared = Shared::<Box<u8>>::new(0, Overflow::Wait, ChannelPermit::unlimited());
     thread::scope(|s| {
         for _ in 0..3 {
             s.spawn(|| assert!(block(pin!(RecvOperation::tried(&shared))).is_err()));
@@ -109,7 +110,7 @@ fn closing_ends_every_wait() {
 #[test]
 fn selects_meet_in_pairs() {
     let channels: [Arc<Shared<Box<usize>>>; 2] =
-        std::array::from_fn(|_| Shared::new(0, Overflow::Wait));
+        std::array::from_fn(|_| Shared::new(0, Overflow::Wait, ChannelPermit::unlimited()));
     let play = |a: &Shared<Box<usize>>, b: &Shared<Box<usize>>, start: usize| {
         let mut received = 0;
         for round in 0..COUNT {

@@ -22,9 +22,11 @@
 //!
 //! A body returns `Result<T, BoxError>`: `Ok(value)`, or any error by `?`.
 
+pub mod actor;
 mod atomics;
 mod block;
 pub mod budget;
+mod builder;
 pub mod channel;
 mod claim;
 #[cfg(all(test, not(loom)))]
@@ -32,6 +34,7 @@ mod core_tests;
 mod cost;
 mod current;
 mod deadline;
+pub mod dispatcher;
 pub mod future;
 mod handle;
 mod inline;
@@ -40,12 +43,14 @@ mod modelling;
 mod nursery;
 mod owned;
 mod panics;
+mod produce;
 mod runtime;
 #[doc(hidden)]
 pub mod select;
 pub mod sim;
 mod spawner;
 mod step;
+pub mod supervision;
 pub mod sync;
 mod task;
 mod timers;
@@ -54,8 +59,10 @@ mod withdraw;
 
 pub use block::block_on;
 pub use budget::{Profile, tick, tick_async};
+pub use builder::RuntimeBuilder;
 pub use current::checkpoint;
 pub use deadline::{shield, sleep, with_timeout};
+pub use dispatcher::{DispatchedSpawner, Dispatcher, DispatcherError, DrainError};
 pub use handle::{CancelOnDrop, JobHandle};
 pub use inline::with_local;
 pub use jobtree_tree::{
@@ -66,5 +73,6 @@ pub use jobtree_tree::{
 pub use nursery::{Nursery, NurseryState, nursery, supervisor};
 #[doc(hidden)]
 pub use owned::OwnedNursery;
-pub use runtime::{Runtime, RuntimeBuilder, ShutdownError};
+pub use produce::Producer;
+pub use runtime::{Runtime, ShutdownError};
 pub use spawner::Spawner;

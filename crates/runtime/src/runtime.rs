@@ -5,21 +5,21 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use jobtree_pool::Pool;
 use jobtree_pool::raw::PoolRef;
 use jobtree_pool::raw::sim::undisturbed;
 use jobtree_pool::raw::task::RawContext;
-use jobtree_pool::{BuildError, Pool};
 use jobtree_tree::{
     BoxError, Cause, Counters, Hooks, Job, JobOptions, Outcome, Recorded, Tree, TreeDump, Watcher,
     raw,
 };
 
 use crate::block::{FirstOf, until_ready};
-use crate::budget::{
-    Budget, Capabilities, Decision, Exhausted, Ground, GroundBuilder, Profile, Statistics,
-};
+use crate::budget::{Ground, GroundBuilder, Profile, Statistics};
+use crate::builder::RuntimeBuilder;
 use crate::current;
 use crate::deadline::Sleep;
+use crate::dispatcher::{Blocking, Route};
 use crate::future;
 use crate::handle::JobHandle;
 use crate::nursery::{Nursery, open};
@@ -64,17 +64,34 @@ pub(crate) struct Inner {
     /// What jobs start on, unless they say otherwise.
     pub(crate) task_stack: TaskStack,
     pub(crate) ground: Ground,
+    pub(crate) blocking: Blocking,
 }
 
 /// What a runtime is made of.
-struct MadeOf {
-    pool: PoolRef,
-    own_pool: Option<Pool>,
-    timers: Timers,
-    task_stack: TaskStack,
-    ground: GroundBuilder,
+pub(crate) struct MadeOf {
+    pub(crate) pool: PoolRef,
+    pub(crate) own_pool: Option<Pool>,
+    pub(crate) timers: Timers,
+    pub(crate) task_stack: TaskStack,
+    pub(crate) ground: GroundBuilder,
+    pub(crate) blocking: Blocking,
     /// Is told of every event of a job.
-    watcher: Option<Watcher>,
+    pub(crate) watcher: Option<Watcher>,
+}
+
+impl MadeOf {
+    /// Nothing special, on this pool.
+    pub(crate) fn pool(pool: PoolRef) -> MadeOf {
+        MadeOf {
+            pool,
+            own_pool: None,
+            timers: Timers::new(),
+            task_stack: TaskStack::Default,
+            ground: GroundBuilder::default(),
+            blocking: Blocking::new(Route::default(), None),
+            watcher: None,
+        }
+    }
 }
 
 /// Where new jobs go: under the current one, or under the root of the global runtime.
@@ -100,7 +117,7 @@ pub(crate) fn current() -> Place {
 }
 
 /// The runtime of a job that has not ended.
-fn runtime_of(job: &Job) -> Option<Arc<Inner>> {
+pub(crate) fn runtime_of(job: &Job) -> Option<Arc<Inner>> {
     raw::with_extension(job, Arc::<Inner>::clone)
 }
 
@@ -128,11 +145,7 @@ impl Drop for Inner {
 impl Runtime {
     /// Starts to describe a runtime.
     pub fn builder() -> RuntimeBuilder {
-        RuntimeBuilder {
-            pool: Pool::builder(),
-            task_stack: TaskStack::Default,
-            ground: GroundBuilder::default(),
-        }
+        RuntimeBuilder::new()
     }
 
     /// The runtime of everybody who has none of their own; made on first use, on [`Pool::global`].
@@ -141,38 +154,27 @@ impl Runtime {
     /// If the global pool cannot be made (see [`Pool::try_global`]).
     pub fn global() -> &'static Runtime {
         static GLOBAL: OnceLock<Runtime> = OnceLock::new();
-        GLOBAL.get_or_init(|| {
-            let made_of = MadeOf {
-                pool: PoolRef::of(Pool::global()),
-                own_pool: None,
-                timers: Timers::new(),
-                task_stack: TaskStack::Default,
-                ground: GroundBuilder::default(),
-                watcher: None,
-            };
-            Runtime::made_of(made_of)
-        })
+        GLOBAL.get_or_init(|| Runtime::made_of(MadeOf::pool(PoolRef::of(Pool::global()))))
     }
 
     /// A runtime on a simulated pool, with a clock to match; `watcher` is told of every event of a job.
     pub(crate) fn simulated(pool: PoolRef, timers: Timers, watcher: Watcher) -> Runtime {
         Runtime::made_of(MadeOf {
-            pool,
-            own_pool: None,
             timers,
-            task_stack: TaskStack::Default,
-            ground: GroundBuilder::default(),
+            blocking: Blocking::new(Route::Workers, None),
             watcher: Some(watcher),
+            ..MadeOf::pool(pool)
         })
     }
 
-    fn made_of(made_of: MadeOf) -> Runtime {
+    pub(crate) fn made_of(made_of: MadeOf) -> Runtime {
         let MadeOf {
             pool,
             own_pool,
             timers,
             task_stack,
             ground,
+            blocking,
             watcher: event,
         } = made_of;
         current::install();
@@ -186,6 +188,7 @@ impl Runtime {
             timers,
             task_stack,
             ground: ground.build(),
+            blocking,
         });
         let is_first = tree.set_extension(Arc::clone(&inner)).is_ok();
         debug_assert!(is_first, "a tree belongs to one runtime");
@@ -374,10 +377,16 @@ impl Runtime {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
+        let left = || limit.saturating_sub(began.elapsed()).max(MOMENT);
+        if !owner.inner.blocking.shut_down(left()) {
+            return Err(ShutdownError {
+                stragglers: vec!["a blocking thread".to_owned()],
+            });
+        }
         let Some(pool) = pool else {
             return Ok(());
         };
-        let left = limit.saturating_sub(self.since(began)).max(MOMENT);
+        let left = left();
         pool.shutdown(left).map_err(|error| ShutdownError {
             stragglers: vec![error.to_string()],
         })
@@ -467,96 +476,6 @@ fn paths_of_leaves(dump: &TreeDump) -> Vec<String> {
         }
     }
     paths
-}
-
-/// Describes a runtime.
-#[derive(Debug)]
-pub struct RuntimeBuilder {
-    pool: jobtree_pool::Builder,
-    task_stack: TaskStack,
-    ground: GroundBuilder,
-}
-
-impl RuntimeBuilder {
-    /// How many workers; without it as many as the pool's default.
-    pub fn workers(mut self, workers: usize) -> RuntimeBuilder {
-        self.pool = self.pool.workers(workers);
-        self
-    }
-
-    /// The pool in full: stack size, names, handlers.
-    pub fn pool(mut self, pool: jobtree_pool::Builder) -> RuntimeBuilder {
-        self.pool = pool;
-        self
-    }
-
-    /// Has jobs start on stacks of 64 KiB, so that a million of them can wait at once: for jobs that recurse little and
-    /// keep large values on the heap. A job that needs more ends the process, with a report that names it.
-    ///
-    /// ```
-    /// use jobtree_runtime::Runtime;
-    ///
-    /// let runtime = Runtime::builder().workers(1).small_stacks().build()?;
-    /// assert_eq!(runtime.spawn(|| Ok(1)).join()?, 1);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn small_stacks(mut self) -> RuntimeBuilder {
-        self.task_stack = TaskStack::Small;
-        self
-    }
-
-    /// What jobs may do if nothing else is said; without it, [`Profile::Open`].
-    ///
-    /// ```
-    /// use jobtree_runtime::{Profile, Runtime};
-    ///
-    /// let runtime = Runtime::builder().workers(1).profile(Profile::Core).build()?;
-    /// assert!(runtime.spawn(|| Ok(())).join().is_err(), "nothing is scheduled there");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn profile(mut self, profile: Profile) -> RuntimeBuilder {
-        self.ground.profile = profile;
-        self
-    }
-
-    /// What each scope or job directly under the root has, if not what the profile says.
-    pub fn root_budget(mut self, budget: Budget) -> RuntimeBuilder {
-        self.ground.budget = Some(budget);
-        self
-    }
-
-    /// What each scope or job directly under the root may ask for, if not what the profile says. In
-    /// [`Profile::Sovereign`] nobody may ask for anything without this.
-    pub fn root_capabilities(mut self, capabilities: Capabilities) -> RuntimeBuilder {
-        self.ground.capabilities = Some(capabilities);
-        self
-    }
-
-    /// Has `handler` decide about scopes and jobs directly under the root that have used up their budget, where a
-    /// supervisor has to: see [`Nursery::supervise_budgets`]. What it gives them comes out of nothing.
-    pub fn supervise_budgets(
-        mut self,
-        handler: impl Fn(&Exhausted) -> Decision + Send + Sync + 'static,
-    ) -> RuntimeBuilder {
-        self.ground.handler = Some(Arc::new(handler));
-        self
-    }
-
-    /// Makes the runtime.
-    ///
-    /// # Errors
-    /// If the pool cannot be made.
-    pub fn build(self) -> Result<Runtime, BuildError> {
-        let pool = self.pool.build()?;
-        Ok(Runtime::made_of(MadeOf {
-            pool: PoolRef::of(&pool),
-            own_pool: Some(pool),
-            timers: Timers::new(),
-            task_stack: self.task_stack,
-            ground: self.ground,
-            watcher: None,
-        }))
-    }
 }
 
 /// Jobs were still running when the time for their end was over.

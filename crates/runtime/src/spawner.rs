@@ -17,8 +17,8 @@ use crate::task::{self, Spawned, TaskStack};
 /// How a job starts, apart from what its job is told.
 pub(crate) struct Start {
     stack: TaskStack,
-    deadline: Option<Instant>,
-    request: Request,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) request: Request,
 }
 
 impl<'scope, 'env> Nursery<'scope, 'env> {
@@ -115,7 +115,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
     }
 
     /// A lease on a budget for a job to be spawned, if it needs one.
-    fn admit(&self, request: &Request) -> Result<Option<Lease>, Refusal> {
+    pub(crate) fn admit(&self, request: &Request) -> Result<Option<Lease>, Refusal> {
         match &self.budgets {
             None if request.is_plain() => Ok(None),
             None => self.runtime.ground.admit(request),
@@ -164,7 +164,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
     }
 }
 
-fn handle_of<T>(spawned: Result<Spawned<T>, ParentEnded>) -> JobHandle<T> {
+pub(crate) fn handle_of<T>(spawned: Result<Spawned<T>, ParentEnded>) -> JobHandle<T> {
     match spawned {
         Ok(spawned) => JobHandle::new(spawned),
         // `'scope` is over when the scope's job has ended.
@@ -266,8 +266,14 @@ impl<'scope, 'env> Spawner<'scope, 'env> {
         nursery.future_with(start, options, future)
     }
 
+    /// Nobody will ask for its value.
+    pub(crate) fn unwanted(mut self) -> Self {
+        self.options = self.options.unwanted();
+        self
+    }
+
     /// The time begins to run.
-    fn into_parts(self) -> (&'scope Nursery<'scope, 'env>, Start, JobOptions) {
+    pub(crate) fn into_parts(self) -> (&'scope Nursery<'scope, 'env>, Start, JobOptions) {
         let now = self.nursery.runtime.timers.now();
         let deadline = self.limit.and_then(|limit| now.checked_add(limit));
         let options = match deadline {

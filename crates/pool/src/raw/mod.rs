@@ -8,7 +8,8 @@
 //! is checked, or follows from the types.
 //!
 //! The job tree keeps tasks in allocations of its own ([`task`]), and finds its pool again ([`PoolRef`]). What is
-//! unsafe there says so. What tasks may use up before they give way is in [`fuel`].
+//! unsafe there says so. What tasks may use up before they give way is in [`fuel`]. Jobs that block their thread run on
+//! [`BlockingThreads`].
 //!
 //! This is no public interface; it changes with what the layers above need.
 
@@ -26,6 +27,7 @@ pub mod task;
 mod tests;
 mod ticks;
 
+pub use crate::blocking::{BlockingJob, BlockingThreads, Carriers, HandedBack, Ticket};
 pub use crate::stop::{can_be_stopped, unwind_if_stopped};
 pub use bell::{current_stack, wait_with_waker};
 pub use claims::{ClaimError, Claims};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::pool::Pool;
 use crate::pool::shared::Shared;
 use crate::scope::current_pool;
+use crate::spawn::spawn_on;
 use crate::stats::PoolStats;
 use crate::worker::Worker;
 
@@ -89,6 +90,11 @@ impl PoolRef {
     #[cfg(all(test, jobtree_stacks))]
     pub(crate) fn shared_for_tests(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// Runs `body` on this pool some time: [`Pool::spawn`]. As with a task, somebody must keep the pool.
+    pub fn spawn<F: FnOnce() + Send + 'static>(&self, body: F) {
+        spawn_on(&self.shared, body);
     }
 
     pub(super) fn shared(&self) -> &Shared {

@@ -15,6 +15,14 @@ pub struct ChannelPermit {
     account: Option<Arc<Account>>,
 }
 
+impl ChannelPermit {
+    /// Where nothing is limited.
+    #[cfg(test)]
+    pub(crate) fn unlimited() -> ChannelPermit {
+        ChannelPermit { account: None }
+    }
+}
+
 impl Drop for ChannelPermit {
     fn drop(&mut self) {
         if let Some(account) = &self.account {

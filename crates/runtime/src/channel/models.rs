@@ -5,6 +5,7 @@ use std::task::Poll;
 
 use loom::thread;
 
+use crate::budget::ChannelPermit;
 use crate::channel::core::Overflow;
 use crate::channel::operation::{RecvOperation, SendOperation};
 use crate::channel::shared::Shared;
@@ -15,7 +16,7 @@ use crate::step::Step;
 #[test]
 fn loom_what_a_dropped_receiver_was_handed_goes_to_the_next() {
     check(5, &[Step::HandedBack, Step::WithdrawalLooks], || {
-        let shared = Shared::new(1, Overflow::Wait);
+        let shared = Shared::new(1, Overflow::Wait, ChannelPermit::unlimited());
         let parked = Parked::silent();
         let mut gives_up = Box::pin(RecvOperation::tried(&shared));
         assert!(poll_once(gives_up.as_mut(), &parked).is_pending());
@@ -39,7 +40,7 @@ fn loom_what_a_dropped_receiver_was_handed_goes_to_the_next() {
 #[test]
 fn loom_a_sender_and_a_receiver_that_both_wait_find_each_other() {
     check(5, &[Step::LooksBeforeEntering], || {
-        let shared = Shared::new(1, Overflow::Wait);
+        let shared = Shared::new(1, Overflow::Wait, ChannelPermit::unlimited());
         assert!(shared.try_send(1).is_ok());
         let sends = {
             let shared = shared.clone();
@@ -59,7 +60,7 @@ fn loom_a_sender_and_a_receiver_that_both_wait_find_each_other() {
 #[test]
 fn loom_a_rendezvous_hands_over() {
     check(5, &[Step::LooksBeforeEntering], || {
-        let shared = Shared::new(0, Overflow::Wait);
+        let shared = Shared::new(0, Overflow::Wait, ChannelPermit::unlimited());
         let sends = {
             let shared = shared.clone();
             thread::spawn(move || {
@@ -77,7 +78,7 @@ fn loom_a_rendezvous_hands_over() {
 #[test]
 fn loom_close_against_waiting() {
     check(5, &[Step::CloseTells, Step::LooksBeforeEntering], || {
-        let shared = Shared::new(1, Overflow::Wait);
+        let shared = Shared::new(1, Overflow::Wait, ChannelPermit::unlimited());
         assert!(shared.try_send(1).is_ok());
         let sends = {
             let shared = shared.clone();
@@ -94,7 +95,7 @@ fn loom_close_against_waiting() {
         // What is there is drained.
         assert_eq!(shared.try_recv().ok(), Some(1));
 
-        let shared = Shared::<u8>::new(1, Overflow::Wait);
+        let shared = Shared::<u8>::new(1, Overflow::Wait, ChannelPermit::unlimited());
         let receives = {
             let shared = shared.clone();
             thread::spawn(move || {
@@ -111,7 +112,7 @@ fn loom_close_against_waiting() {
 fn loom_a_sender_that_gives_up_knows_whether_it_has_sent() {
     use crate::withdraw::Operation;
     check(5, &[Step::WithdrawalLooks], || {
-        let shared = Shared::new(0, Overflow::Wait);
+        let shared = Shared::new(0, Overflow::Wait, ChannelPermit::unlimited());
         let mut sending = pin!(SendOperation::tried(&shared, 1));
         assert!(poll_once(sending.as_mut(), &Parked::silent()).is_pending());
         let receives = {
@@ -135,7 +136,7 @@ fn loom_a_sender_that_gives_up_knows_whether_it_has_sent() {
 #[test]
 fn loom_a_receiver_that_looks_by_itself_sees_the_value() {
     check(5, &[Step::DoneReleases], || {
-        let shared = Shared::new(0, Overflow::Wait);
+        let shared = Shared::new(0, Overflow::Wait, ChannelPermit::unlimited());
         let parked = Parked::silent();
         let mut receives = pin!(RecvOperation::tried(&shared));
         assert!(poll_once(receives.as_mut(), &parked).is_pending());

@@ -11,6 +11,7 @@ use jobtree_tree::WaitingFor;
 use crate::channel::core::Nothing;
 use crate::channel::errors::{RecvError, RecvTimeoutError, TryRecvError};
 use crate::channel::operation::{IsClosed, RecvOperation};
+use crate::channel::sender::Sender;
 use crate::channel::shared::Shared;
 use crate::channel::stats::ChannelStats;
 use crate::cost::charge_channel_operation;
@@ -35,6 +36,12 @@ impl<T> Receiver<T> {
     #[doc(hidden)]
     pub fn recv_clause(&self) -> RecvClause<'_, T> {
         RecvClause::new(&self.shared)
+    }
+
+    /// An end that sends into the same channel. If that is closed because there was none any more, it stays so.
+    pub(crate) fn new_sender(&self) -> Sender<T> {
+        self.shared.add_sender();
+        Sender::new(Arc::clone(&self.shared))
     }
 
     /// Receives a value, and waits for one if there is none. The stack of a job is parked meanwhile.

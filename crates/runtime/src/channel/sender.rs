@@ -22,7 +22,7 @@ use crate::withdraw::{OrCancelled, wait_for, wait_until};
 
 /// The end of a channel that sends. Clones send into the same channel; with the last one it is closed.
 pub struct Sender<T> {
-    shared: Arc<Shared<T>>,
+    pub(crate) shared: Arc<Shared<T>>,
 }
 
 impl<T> Sender<T> {

@@ -5,6 +5,7 @@ use std::task::Poll;
 
 use loom::thread;
 
+use crate::budget::ChannelPermit;
 use crate::channel::core::Overflow;
 use crate::channel::shared::Shared;
 use crate::modelling::{Parked, block, check, poll_once};
@@ -14,7 +15,7 @@ use crate::step::Step;
 use crate::withdraw::Operation;
 
 fn rendezvous() -> std::sync::Arc<Shared<u32>> {
-    Shared::new(0, Overflow::Wait)
+    Shared::new(0, Overflow::Wait, ChannelPermit::unlimited())
 }
 
 /// Two selects that could meet on either of two channels meet on one of them.

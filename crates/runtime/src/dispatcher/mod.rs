@@ -1,0 +1,235 @@
+//! Where a job runs: on the workers, or on threads that may be blocked.
+//!
+//! A worker that waits inside of a system call or of foreign code does nothing else meanwhile, and there are only as many
+//! as processors. Such work belongs on a [`Dispatcher`]'s threads. The jobs there are jobs like all others: they have a
+//! place in the tree, are cancelled with it, may open nurseries, and may wait, which blocks only their thread.
+//!
+//! ```
+//! use jobtree_runtime::{Dispatcher, nursery};
+//!
+//! // One at a time, while the calling stack is parked:
+//! let text = Dispatcher::io().run(|| Ok(std::fs::read_to_string("/dev/null")?))?;
+//! assert_eq!(text, "");
+//!
+//! // Several:
+//! let lengths = nursery(|n| {
+//!     let paths = ["/dev/null", "/dev/null"];
+//!     let reads = paths.map(|path| {
+//!         n.job_options().on(&Dispatcher::io()).spawn(move || Ok(std::fs::read(path)?.len()))
+//!     });
+//!     let mut lengths = Vec::new();
+//!     for read in reads {
+//!         lengths.push(read.join()?);
+//!     }
+//!     Ok(lengths)
+//! })?;
+//! assert_eq!(lengths, [0, 0]);
+//! # Ok::<(), jobtree_runtime::JobError>(())
+//! ```
+//!
+//! A job that is cancelled while it waits for a thread never runs, and ends without one. A job that runs is asked to end,
+//! and does so when it next looks: nothing can stop a thread in a system call.
+
+mod job;
+mod load;
+mod route;
+mod spawner;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jobtree_pool::raw::BlockingThreads;
+use jobtree_tree::{BoxError, JobOptions, Outcome, WaitingFor};
+
+use crate::block::{Either, FirstOf, unless_cancelled};
+use crate::deadline::Sleep;
+use crate::nursery::open;
+use crate::runtime::{self, Inner};
+use load::Load;
+
+pub use load::DrainError;
+pub(crate) use route::{Blocking, Route};
+pub use spawner::DispatchedSpawner;
+
+/// Where jobs run; see the [module](self). Clones are the same dispatcher.
+#[derive(Clone)]
+pub struct Dispatcher {
+    target: Target,
+}
+
+#[derive(Clone)]
+enum Target {
+    /// The workers of whichever runtime the job belongs to.
+    Workers,
+    /// The blocking threads of whichever runtime the job belongs to.
+    Io,
+    Own(Arc<Queue>),
+}
+
+/// Threads, and what is to be done on them.
+pub(crate) struct Queue {
+    threads: BlockingThreads,
+    load: Arc<Load>,
+}
+
+/// What a target is in a given runtime.
+enum Place<'a> {
+    Workers(&'a Arc<Load>),
+    Queue(&'a Queue),
+}
+
+impl Default for Dispatcher {
+    /// The workers of the runtime that the job belongs to: where jobs run that name no dispatcher.
+    fn default() -> Dispatcher {
+        Dispatcher {
+            target: Target::Workers,
+        }
+    }
+}
+
+impl Dispatcher {
+    /// The blocking threads of the runtime that the job belongs to. They come when they are needed, up to a limit
+    /// ([`RuntimeBuilder::blocking_threads`](crate::RuntimeBuilder::blocking_threads)), and go when they have had
+    /// nothing to do for some seconds. What finds no thread waits its turn.
+    pub fn io() -> Dispatcher {
+        Dispatcher { target: Target::Io }
+    }
+
+    /// A dispatcher with `threads` threads of its own: for what must not wait for others, or must not run more often at
+    /// once. They end when the last clone is dropped and everything on them has ended.
+    ///
+    /// ```
+    /// use jobtree_runtime::Dispatcher;
+    ///
+    /// // One connection, one thread: what runs there never runs twice at once.
+    /// let database = Dispatcher::new(1)?;
+    /// assert_eq!(database.run(|| Ok(6 * 7)).unwrap(), 42);
+    /// # Ok::<(), jobtree_runtime::DispatcherError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `threads` is 0, or the system does not have that many.
+    pub fn new(threads: usize) -> Result<Dispatcher, DispatcherError> {
+        if threads == 0 {
+            return Err(DispatcherError::NoThreads);
+        }
+        let carriers = route::carriers_here("jobtree-own");
+        let threads = BlockingThreads::new(threads, None, carriers);
+        threads.start_all().map_err(DispatcherError::Thread)?;
+        Ok(Dispatcher {
+            target: Target::Own(Arc::new(Queue::new(threads))),
+        })
+    }
+
+    /// Runs `body` there as a job under the current one, and returns what came of it. The calling stack is parked
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// If the body fails, panics, or is cancelled. If the calling job is cancelled, the body is asked to end; the call
+    /// returns, with that cancellation, when it has.
+    pub fn run<F, T>(&self, body: F) -> Outcome<T>
+    where
+        F: FnOnce() -> Result<T, BoxError> + Send,
+        T: Send,
+    {
+        open(runtime::current(), JobOptions::new(), |n| {
+            Ok(n.job_options().on(self).spawn(body).join()?)
+        })
+    }
+
+    /// Waits until nothing that was started on it by [`run`](Dispatcher::run) or [`on`](crate::Spawner::on) is waiting
+    /// or running there any more; what is started meanwhile counts, too. For [`default`](Dispatcher::default) and
+    /// [`io`](Dispatcher::io): of the current runtime.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use jobtree_runtime::{Dispatcher, nursery};
+    ///
+    /// let writer = Dispatcher::new(1)?;
+    /// nursery(|n| {
+    ///     n.job_options().on(&writer).launch(|| Ok(()));
+    ///     writer.drain(Duration::from_secs(60))?;
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If `limit` was over first: with the paths of what is left. A job that runs on the dispatcher waits for itself, and
+    /// gets no other answer. If the current job is cancelled.
+    pub fn drain(&self, limit: Duration) -> Result<(), DrainError> {
+        let runtime = runtime::current().runtime;
+        let load = match self.place(&runtime) {
+            Place::Workers(load) => load,
+            Place::Queue(queue) => &queue.load,
+        };
+        let patience = Sleep::new(runtime.timers.clone(), limit);
+        match unless_cancelled(FirstOf(load.empty(), patience), WaitingFor::Future) {
+            Ok(Either::First(())) => Ok(()),
+            Ok(Either::Second(())) => Err(DrainError::TimedOut { left: load.paths() }),
+            Err(cancelled) => Err(DrainError::Cancelled(cancelled)),
+        }
+    }
+
+    fn place<'a>(&'a self, runtime: &'a Inner) -> Place<'a> {
+        match &self.target {
+            Target::Workers => Place::Workers(runtime.blocking.workers_load()),
+            Target::Io => Place::Queue(runtime.blocking.io(runtime.pool())),
+            Target::Own(queue) => Place::Queue(queue),
+        }
+    }
+}
+
+impl Queue {
+    fn new(threads: BlockingThreads) -> Queue {
+        Queue {
+            threads,
+            load: Arc::default(),
+        }
+    }
+}
+
+impl fmt::Debug for Dispatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.target {
+            Target::Workers => f.write_str("Dispatcher::default"),
+            Target::Io => f.write_str("Dispatcher::io"),
+            Target::Own(queue) => f.debug_tuple("Dispatcher").field(&queue.threads).finish(),
+        }
+    }
+}
+
+/// Why there is no dispatcher.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum DispatcherError {
+    /// None were asked for.
+    NoThreads,
+    /// A thread could not be started.
+    Thread(io::Error),
+}
+
+impl fmt::Display for DispatcherError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DispatcherError::NoThreads => f.write_str(
+                "a dispatcher without threads would never run anything; ask for at least one thread",
+            ),
+            DispatcherError::Thread(error) => write!(
+                f,
+                "a thread of a dispatcher could not be started ({error}); ask for fewer, or raise the limit of threads"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for DispatcherError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            DispatcherError::NoThreads => None,
+            DispatcherError::Thread(error) => Some(error),
+        }
+    }
+}
