@@ -56,6 +56,9 @@ stage_miri() {
   # The rest of the tree's tests is about modules without unsafe code, and has many threads.
   MIRIFLAGS="-Zmiri-disable-isolation ${MIRIFLAGS:-}" limited 3600 \
     cargo +nightly miri test --locked -p jobtree-tree --test lifecycle
+  # Channels, select and permits by themselves; what waits in jobs needs stacks that switch.
+  MIRIFLAGS="-Zmiri-disable-isolation ${MIRIFLAGS:-}" limited 3600 \
+    cargo +nightly miri test --locked -p jobtree-runtime --lib core_tests
   # par's tests keep their pools until the process ends.
   MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks ${MIRIFLAGS:-}" limited 3600 \
     cargo +nightly miri test --locked -p jobtree-par --lib

@@ -65,6 +65,28 @@
 //! assert!(error.to_string().ends_with("check failed: the certificate has expired"));
 //! ```
 //!
+//! # Channels
+//!
+//! [`channel`] connects jobs, threads and futures; [`select!`] waits for the first of several things; [`sync`] has a
+//! mutex and a semaphore. Whoever waits parks its stack, and stops waiting when it is cancelled:
+//!
+//! ```
+//! use jobtree::{channel, nursery, select};
+//! use std::time::Duration;
+//!
+//! let (sender, receiver) = channel::bounded(8);
+//! let first = nursery(|n| {
+//!     n.launch(move || Ok(sender.send("a page")?));
+//!     let first = select! {
+//!         recv(receiver) -> page => page?,
+//!         after(Duration::from_secs(5)) => "nothing",
+//!     }?;
+//!     Ok(first)
+//! })?;
+//! assert_eq!(first, "a page");
+//! # Ok::<(), jobtree::JobError>(())
+//! ```
+//!
 //! [`nursery!`] is the same as a block: `spawn f(x);` starts a job, `let y = async g(z);` one whose value is wanted.
 //!
 //! # Budgets
@@ -118,6 +140,6 @@ pub use jobtree_runtime::{
     DropGuard, Event, EventKind, Failure, Job, JobError, JobHandle, JobId, JobInfo, JobLocal,
     JobState, Nursery, Outcome, Panic, Profile, Recorded, Runtime, RuntimeBuilder,
     ShutdownError as RuntimeShutdownError, Spawner, TimedOut, TreeDump, WaitingFor, block_on,
-    budget, checkpoint, nursery, shield, sleep, supervisor, tick, tick_async, with_local,
-    with_timeout,
+    budget, channel, checkpoint, nursery, select, select_async, shield, sleep, supervisor, sync,
+    tick, tick_async, with_local, with_timeout,
 };
