@@ -167,6 +167,10 @@ mod tests {
     fn without_stacks_there_is_no_simulation_and_the_error_says_why() {
         let error = SimulatedPool::new(SimulationOptions::new(1)).unwrap_err();
         assert!(matches!(error, SimulationError::NoStacks));
-        assert!(error.to_string().contains("cannot be done on this platform"));
+        assert!(
+            error
+                .to_string()
+                .contains("cannot be done on this platform")
+        );
     }
 }
