@@ -22,7 +22,11 @@
 //!
 //! A body returns `Result<T, BoxError>`: `Ok(value)`, or any error by `?`.
 
+mod atomics;
 mod block;
+pub mod channel;
+mod claim;
+mod cost;
 mod current;
 mod deadline;
 pub mod future;
@@ -32,8 +36,11 @@ mod nursery;
 mod owned;
 mod panics;
 mod runtime;
+mod step;
 mod task;
 mod timers;
+mod waiters;
+mod withdraw;
 
 pub use block::block_on;
 pub use current::checkpoint;

@@ -10,6 +10,7 @@ use crate::job::Job;
 #[cfg(all(feature = "planted-bugs", not(all(loom, test))))]
 pub use crate::step::plant_bug;
 use crate::sync::AtomicU64;
+pub use crate::sync::SpinLock;
 pub use crate::word::STOP;
 
 /// The word in which [`STOP`] is set when the job is asked to end.

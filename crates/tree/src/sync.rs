@@ -58,18 +58,24 @@ use crate::step::{Step, left_out};
 
 /// A lock for a few instructions: a word, so that a job stays small. It is held over no call of anybody
 /// else's code.
-pub(crate) struct SpinLock(AtomicU32);
+pub struct SpinLock(AtomicU32);
 
 /// Pauses before the thread gives way: who holds the lock may have been interrupted.
 const PAUSES: u32 = 64;
 
 impl SpinLock {
-    pub(crate) fn new() -> SpinLock {
+    /// A lock that nobody holds.
+    #[expect(
+        clippy::new_without_default,
+        reason = "loom's words cannot be made anywhere"
+    )]
+    pub fn new() -> SpinLock {
         SpinLock(AtomicU32::new(0))
     }
 
+    /// Returns when the caller holds it.
     #[inline]
-    pub(crate) fn acquire(&self) {
+    pub fn acquire(&self) {
         if left_out(Step::Lock) {
             return;
         }
@@ -100,7 +106,7 @@ impl SpinLock {
 
     /// Must follow [`SpinLock::acquire`] on the same thread.
     #[inline]
-    pub(crate) fn release(&self) {
+    pub fn release(&self) {
         self.0.store(0, Ordering::Release);
     }
 }
