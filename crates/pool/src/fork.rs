@@ -28,6 +28,7 @@ use crate::deque::Entry;
 use crate::job::{Job, JobKind};
 use crate::latch::Latch;
 use crate::pool::Pool;
+use crate::stack::StackClass;
 use crate::stop::{self, Stopped};
 use crate::sync::step::{Step, left_out};
 use crate::sync::{AtomicU32, Ordering};
@@ -112,6 +113,7 @@ where
 {
     const KIND: JobKind = JobKind {
         execute: Self::execute_stolen,
+        stack: StackClass::Default,
         name: std::any::type_name::<B>,
     };
 

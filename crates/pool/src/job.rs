@@ -9,6 +9,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
 
 use crate::deque::Entry;
+use crate::stack::StackClass;
 use crate::worker::Worker;
 
 /// What every piece of work begins with.
@@ -21,6 +22,8 @@ pub(crate) struct Job {
 pub(crate) struct JobKind {
     /// Runs the job and ends it: afterwards the pointer must not be used. Never unwinds.
     pub(crate) execute: unsafe fn(NonNull<Job>, &Worker),
+    /// The stack that it needs at least. Forks need the default one, whatever they say.
+    pub(crate) stack: StackClass,
     /// What to call it in a report: the type of the closure that the user gave.
     pub(crate) name: JobName,
 }
@@ -85,6 +88,7 @@ struct BoxedTask<F, Named> {
 impl<F: FnOnce(&Worker) + Send, Named> BoxedTask<F, Named> {
     const KIND: JobKind = JobKind {
         execute: Self::execute,
+        stack: StackClass::Default,
         name: std::any::type_name::<Named>,
     };
 

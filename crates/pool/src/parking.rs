@@ -16,6 +16,10 @@
 //! suspended before anybody can resume it: only the loop of its own worker does, and that runs on
 //! another strand.
 //!
+//! Strands come in two classes, by the size of their stack. A task says which it needs; before the loop
+//! starts one, it moves to a strand of that class, and becomes a spare itself. What a waiting strand does
+//! on top of its frame must fit its stack, too: a small one does not help.
+//!
 //! Rules: never suspend while panicking (the count of panics is the thread's, not the strand's); a
 //! started stack is never dropped, it is resumed until its loop ends.
 
@@ -26,7 +30,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use crate::pool::shared::Shared;
 use crate::stack::{Stack, StackCache, StackClass, StackError};
 use crate::strand::Strand;
-use crate::worker::{Found, TaskName, Worker, WorkerThread, no_strand_is_current};
+use crate::worker::{Found, Settled, TaskName, Worker, WorkerThread, no_strand_is_current};
 
 /// Loops kept ready for the next strand that parks; further ones end and return their stacks.
 const MOST_SPARES: usize = 16;
@@ -37,6 +41,7 @@ type Loop = Coroutine<(), (), (), Stack>;
 pub(crate) struct StrandStack {
     coroutine: UnsafeCell<Option<Loop>>,
     yielder: Cell<*const Yielder<(), ()>>,
+    class: Cell<StackClass>,
 }
 
 impl StrandStack {
@@ -44,15 +49,21 @@ impl StrandStack {
         StrandStack {
             coroutine: UnsafeCell::new(None),
             yielder: Cell::new(std::ptr::null()),
+            class: Cell::new(StackClass::Default),
         }
+    }
+
+    /// How large it is.
+    pub(crate) fn class(&self) -> StackClass {
+        self.class.get()
     }
 }
 
 /// A worker thread's strands that are not running, as far as they are not waiting.
 pub(crate) struct ParkingLot {
     stacks: StackCache,
-    /// Loops that may be given work.
-    spares: RefCell<Vec<*const Strand>>,
+    /// Loops that may be given work, by class.
+    spares: RefCell<[Vec<*const Strand>; StackClass::ALL.len()]>,
     /// Strands without a stack, to be used again.
     bare: RefCell<Vec<*const Strand>>,
     /// Who the hub resumes next.
@@ -67,7 +78,7 @@ impl ParkingLot {
     pub(crate) fn new(pool: &Shared) -> ParkingLot {
         ParkingLot {
             stacks: StackCache::new(&pool.stacks),
-            spares: RefCell::new(Vec::new()),
+            spares: RefCell::default(),
             bare: RefCell::new(Vec::new()),
             next: Cell::new(std::ptr::null()),
             handoff: Cell::new(None),
@@ -84,14 +95,16 @@ impl WorkerThread {
     /// Whether the current strand may be parked now: there is a hub, no panic under way, and a strand
     /// to go on with.
     pub(crate) fn can_park(&self) -> bool {
-        self.parking.has_hub.get() && !std::thread::panicking() && self.ensure_spare().is_ok()
+        self.parking.has_hub.get()
+            && !std::thread::panicking()
+            && self.ensure_spare(StackClass::Default).is_ok()
     }
 
-    fn ensure_spare(&self) -> Result<(), StackError> {
-        if !self.parking.spares.borrow().is_empty() {
+    fn ensure_spare(&self, class: StackClass) -> Result<(), StackError> {
+        if !self.parking.spares.borrow()[class.index()].is_empty() {
             return Ok(());
         }
-        let stack = self.parking.stacks.take(StackClass::Default)?;
+        let stack = self.parking.stacks.take(class)?;
         let strand = match self.parking.bare.borrow_mut().pop() {
             // SAFETY: strands live as long as their pool, which this thread keeps alive.
             Some(strand) => unsafe { &*strand },
@@ -110,13 +123,29 @@ impl WorkerThread {
         });
         // SAFETY: a bare or new strand has no coroutine, and only its own worker touches it.
         unsafe { *strand.stack.coroutine.get() = Some(coroutine) };
-        self.parking.spares.borrow_mut().push(strand);
+        strand.stack.class.set(class);
+        self.add_spare(strand);
         Ok(())
+    }
+
+    fn add_spare(&self, strand: &Strand) {
+        let class = strand.stack.class().index();
+        self.parking.spares.borrow_mut()[class].push(strand);
+    }
+
+    /// A loop of the class, made now if there is none; a larger one if there is no memory for it.
+    fn take_spare(&self, class: StackClass) -> Option<*const Strand> {
+        let made = self.ensure_spare(class);
+        let mut spares = self.parking.spares.borrow_mut();
+        match made {
+            Ok(()) => spares[class.index()].pop(),
+            Err(_) => spares[StackClass::Default.index()].pop(),
+        }
     }
 
     /// Runs the worker's loop on strands until the pool ends.
     pub(crate) fn run_hub(&self) -> Result<(), StackError> {
-        self.ensure_spare()?;
+        self.ensure_spare(StackClass::Default)?;
         self.parking.has_hub.set(true);
         // Spares are woken at the end, so that their loops see that the pool has ended.
         while let Some(strand) = self.next_strand() {
@@ -129,7 +158,8 @@ impl WorkerThread {
     fn next_strand(&self) -> Option<*const Strand> {
         let next = self.parking.next.replace(std::ptr::null());
         if next.is_null() {
-            self.parking.spares.borrow_mut().pop()
+            let mut spares = self.parking.spares.borrow_mut();
+            spares.iter_mut().find_map(Vec::pop)
         } else {
             Some(next)
         }
@@ -189,8 +219,10 @@ impl WorkerThread {
         let next = match found {
             Found::Ready(next) => next,
             found => {
+                // SAFETY: found, so ours, and not yet run.
+                let class = unsafe { found.stack_class() };
                 self.parking.handoff.set(Some(found));
-                let spare = self.parking.spares.borrow_mut().pop();
+                let spare = self.take_spare(class);
                 spare.expect("`can_park` has seen to a spare strand")
             }
         };
@@ -222,13 +254,39 @@ impl WorkerThread {
     /// A loop without work hands the thread to `ready`, and becomes a spare, or ends if there are
     /// enough of them: then it returns `false`.
     fn give_way(&self, strand: &Strand, ready: *const Strand) -> bool {
-        let keep = self.parking.spares.borrow().len() < MOST_SPARES;
+        let class = strand.stack.class().index();
+        let keep = self.parking.spares.borrow()[class].len() < MOST_SPARES;
         if keep {
-            self.parking.spares.borrow_mut().push(strand);
+            self.add_spare(strand);
             self.switch(strand, ready);
         } else {
             self.parking.next.set(ready);
         }
         keep
+    }
+
+    /// Moves the loop to a strand of the class that `found` needs, if it is on another: that one runs it.
+    pub(crate) fn settle(
+        &self,
+        strand: &Strand,
+        found: Found,
+        give_way: &mut impl FnMut(*const Strand) -> bool,
+    ) -> Settled {
+        // SAFETY: found, so ours, and not yet run.
+        let class = unsafe { found.stack_class() };
+        if class == strand.stack.class() || !self.parking.has_hub.get() {
+            return Settled::Here(found);
+        }
+        if self.ensure_spare(class).is_err() {
+            // No memory for another stack: this one has to do.
+            return Settled::Here(found);
+        }
+        let spare = self.take_spare(class).expect("there is one");
+        self.parking.handoff.set(Some(found));
+        if give_way(spare) {
+            Settled::Elsewhere
+        } else {
+            Settled::LoopIsOver
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! helps in place, and no strand is ever ready.
 
 use crate::strand::Strand;
-use crate::worker::{Found, WorkerThread};
+use crate::worker::{Found, Settled, WorkerThread};
 
 impl WorkerThread {
     pub(crate) fn can_park(&self) -> bool {
@@ -11,6 +11,15 @@ impl WorkerThread {
 
     pub(crate) fn park_in_favour_of(&self, _strand: &Strand, _found: Found) {
         unreachable!("`can_park` says no here");
+    }
+
+    pub(crate) fn settle(
+        &self,
+        _strand: &Strand,
+        found: Found,
+        _give_way: &mut impl FnMut(*const Strand) -> bool,
+    ) -> Settled {
+        Settled::Here(found)
     }
 
     pub(crate) fn let_run(&self, _strand: &Strand, _ready: *const Strand) {

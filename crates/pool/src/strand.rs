@@ -18,6 +18,8 @@ use crate::inbox::{Mail, MailContent};
 use crate::latch::Wake;
 use crate::pool::shared::Shared;
 use crate::raw::bell::OwnBell;
+#[cfg(jobtree_stacks)]
+use crate::stack::StackClass;
 use crate::sync::step::Step;
 
 /// Forks a strand can hold before its deque grows: little, since there may be a million strands.
@@ -71,6 +73,14 @@ impl Strand {
     #[inline]
     pub(crate) fn worker_index(&self) -> usize {
         self.worker
+    }
+
+    /// Whether other work may run on top of a frame that waits: not on a small stack.
+    pub(crate) fn has_room_to_help(&self) -> bool {
+        #[cfg(jobtree_stacks)]
+        return self.stack.class() == StackClass::Default;
+        #[cfg(not(jobtree_stacks))]
+        true
     }
 
     /// The pool it belongs to.

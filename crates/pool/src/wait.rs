@@ -56,6 +56,7 @@ impl Worker {
             return self.wait_isolated(thread, latch, isolation);
         }
         let done = match what {
+            _ if !strand.has_room_to_help() => latch.is_set(),
             WaitFor::Latch => latch.is_set(),
             WaitFor::Fork(note) => self.help_thief(thread, note),
             WaitFor::TasksOf(owner) => self.run_own_tasks(thread, latch, owner),

@@ -16,6 +16,7 @@ use crate::pool::shared::{Shared, WorkerShared};
 use crate::random::Random;
 use crate::search::Watched;
 use crate::sleep::SpinMemory;
+use crate::stack::StackClass;
 use crate::strand::Strand;
 
 /// The worker that code runs on: lends what `join` needs without looking it up.
@@ -163,6 +164,32 @@ pub(crate) enum Found {
     Ready(*const Strand),
 }
 
+impl Found {
+    /// The stack that it needs at least; a strand that is ready has its own.
+    ///
+    /// # Safety
+    /// It was found by the caller and has not run.
+    #[inline]
+    pub(crate) unsafe fn stack_class(&self) -> StackClass {
+        match self {
+            // SAFETY: taken out of its queue, not run, and so alive.
+            Found::Task(entry) => unsafe { entry.job.as_ref().kind.stack },
+            Found::Fork(_) | Found::Ready(_) => StackClass::Default,
+        }
+    }
+}
+
+/// What became of work that a loop has found.
+#[cfg_attr(not(jobtree_stacks), allow(dead_code))]
+pub(crate) enum Settled {
+    /// It is to be run on this strand.
+    Here(Found),
+    /// Another strand ran it, and this one goes on.
+    Elsewhere,
+    /// Another strand runs it, and this one is not needed any more.
+    LoopIsOver,
+}
+
 impl WorkerThread {
     pub(crate) fn new(pool: Arc<Shared>, index: usize) -> WorkerThread {
         WorkerThread {
@@ -234,7 +261,11 @@ impl WorkerThread {
                     }
                     next = self.take_handoff();
                 }
-                Some(found) => self.execute(worker, found),
+                Some(found) => match self.settle(worker.strand(), found, &mut give_way) {
+                    Settled::Here(found) => self.execute(worker, found),
+                    Settled::Elsewhere => next = self.take_handoff(),
+                    Settled::LoopIsOver => return,
+                },
             }
         }
     }

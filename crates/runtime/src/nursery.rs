@@ -15,7 +15,7 @@ use crate::future;
 use crate::handle::JobHandle;
 use crate::inline;
 use crate::runtime::{self, Inner, Place};
-use crate::task::{self, Spawned};
+use crate::task::{self, Spawned, TaskStack};
 
 /// Runs `body` in a scope for jobs, on the calling thread, and returns when all jobs spawned in it have ended.
 ///
@@ -155,7 +155,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
         T: Send + 'scope,
     {
-        self.job_with(JobOptions::new(), None, body)
+        self.job_with(JobOptions::new(), self.runtime.task_stack, None, body)
     }
 
     /// Starts a job whose value nobody needs. Nothing of it is left when it has ended: a scope can launch jobs for
@@ -164,7 +164,8 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
     where
         F: FnOnce() -> Result<(), BoxError> + Send + 'scope,
     {
-        let handle = self.job_with(JobOptions::new().unwanted(), None, body);
+        let options = JobOptions::new().unwanted();
+        let handle = self.job_with(options, self.runtime.task_stack, None, body);
         drop(handle);
     }
 
@@ -210,6 +211,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         Spawner {
             nursery: self,
             options: JobOptions::new(),
+            stack: self.runtime.task_stack,
             limit: None,
         }
     }
@@ -243,6 +245,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
     fn job_with<F, T>(
         &'scope self,
         options: JobOptions,
+        stack: TaskStack,
         deadline: Option<Instant>,
         body: F,
     ) -> JobHandle<T>
@@ -259,6 +262,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
                 options,
                 self.runtime.pool(),
                 self.context,
+                stack,
                 timer,
                 body,
             )
@@ -304,6 +308,7 @@ impl fmt::Debug for Nursery<'_, '_> {
 pub struct Spawner<'scope, 'env: 'scope> {
     nursery: &'scope Nursery<'scope, 'env>,
     options: JobOptions,
+    stack: TaskStack,
     limit: Option<Duration>,
 }
 
@@ -320,6 +325,12 @@ impl<'scope, 'env> Spawner<'scope, 'env> {
         self
     }
 
+    /// Starts it on a stack of 64 KiB, whatever the runtime's default: for one of very many jobs that wait.
+    pub fn small_stack(mut self) -> Self {
+        self.stack = TaskStack::Small;
+        self
+    }
+
     /// Jobs below it fail alone.
     pub fn supervisor(mut self) -> Self {
         self.options = self.options.supervisor();
@@ -332,8 +343,9 @@ impl<'scope, 'env> Spawner<'scope, 'env> {
         F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
         T: Send + 'scope,
     {
+        let stack = self.stack;
         let (nursery, options, deadline) = self.into_parts();
-        nursery.job_with(options, deadline, body)
+        nursery.job_with(options, stack, deadline, body)
     }
 
     /// Starts a job that is a future: [`Nursery::spawn_future`].

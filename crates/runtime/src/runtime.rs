@@ -19,7 +19,7 @@ use crate::future;
 use crate::handle::JobHandle;
 use crate::nursery::{Nursery, open};
 use crate::owned::OwnedNursery;
-use crate::task;
+use crate::task::{self, TaskStack};
 use crate::timers::Timers;
 
 /// A pool, a tree of jobs and their deadlines.
@@ -55,6 +55,8 @@ struct Owner {
 pub(crate) struct Inner {
     pool: PoolRef,
     pub(crate) timers: Timers,
+    /// What jobs start on, unless they say otherwise.
+    pub(crate) task_stack: TaskStack,
 }
 
 /// Where new jobs go: under the current one, or under the root of the global runtime.
@@ -107,6 +109,7 @@ impl Runtime {
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder {
             pool: Pool::builder(),
+            task_stack: TaskStack::Default,
         }
     }
 
@@ -116,10 +119,10 @@ impl Runtime {
     /// If the global pool cannot be made (see [`Pool::try_global`]).
     pub fn global() -> &'static Runtime {
         static GLOBAL: OnceLock<Runtime> = OnceLock::new();
-        GLOBAL.get_or_init(|| Runtime::on(PoolRef::of(Pool::global()), None))
+        GLOBAL.get_or_init(|| Runtime::on(PoolRef::of(Pool::global()), None, TaskStack::Default))
     }
 
-    fn on(pool: PoolRef, own_pool: Option<Pool>) -> Runtime {
+    fn on(pool: PoolRef, own_pool: Option<Pool>, task_stack: TaskStack) -> Runtime {
         current::install();
         let own = pool.clone();
         let tree = Tree::with_hooks(Hooks {
@@ -128,6 +131,7 @@ impl Runtime {
         let inner = Arc::new(Inner {
             pool,
             timers: Timers::new(),
+            task_stack,
         });
         let is_first = tree.set_extension(Arc::clone(&inner)).is_ok();
         debug_assert!(is_first, "a tree belongs to one runtime");
@@ -323,6 +327,7 @@ pub(crate) fn born_cancelled<T: Send>(pool: &PoolRef) -> task::Spawned<T> {
             JobOptions::new(),
             pool,
             context,
+            TaskStack::Default,
             |_| None,
             never,
         )
@@ -373,6 +378,7 @@ fn paths_of_leaves(dump: &TreeDump) -> Vec<String> {
 #[derive(Debug)]
 pub struct RuntimeBuilder {
     pool: jobtree_pool::Builder,
+    task_stack: TaskStack,
 }
 
 impl RuntimeBuilder {
@@ -388,13 +394,28 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Has jobs start on stacks of 64 KiB, so that a million of them can wait at once: for jobs that recurse little and
+    /// keep large values on the heap. A job that needs more ends the process, with a report that names it.
+    ///
+    /// ```
+    /// use jobtree_runtime::Runtime;
+    ///
+    /// let runtime = Runtime::builder().workers(1).small_stacks().build()?;
+    /// assert_eq!(runtime.spawn(|| Ok(1)).join()?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn small_stacks(mut self) -> RuntimeBuilder {
+        self.task_stack = TaskStack::Small;
+        self
+    }
+
     /// Makes the runtime.
     ///
     /// # Errors
     /// If the pool cannot be made.
     pub fn build(self) -> Result<Runtime, BuildError> {
         let pool = self.pool.build()?;
-        Ok(Runtime::on(PoolRef::of(&pool), Some(pool)))
+        Ok(Runtime::on(PoolRef::of(&pool), Some(pool), self.task_stack))
     }
 }
 

@@ -13,6 +13,15 @@ use jobtree_tree::{Body, BodyResult, BoxError, Job, JobOptions, ParentEnded};
 use crate::current::run_body;
 use crate::timers::Timer;
 
+/// The stack that a task starts on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskStack {
+    /// As large as the pool's workers have.
+    Default,
+    /// 64 KiB.
+    Small,
+}
+
 /// Where a body leaves its value for whoever has the handle.
 ///
 /// Written by the thread that runs the body, before the job ends; then it is the handle's, or the one's who
@@ -67,6 +76,14 @@ unsafe impl<F: Send, T: Send> Beside for Task<F, T> {
 
 impl<F: FnOnce() -> Result<T, BoxError> + Send, T: Send> Task<F, T> {
     const KIND: RawTaskKind = RawTaskKind::new(Self::run, std::any::type_name::<F>);
+    const KIND_ON_SMALL_STACK: RawTaskKind = Self::KIND.on_small_stacks();
+
+    fn kind(stack: TaskStack) -> &'static RawTaskKind {
+        match stack {
+            TaskStack::Default => &Self::KIND,
+            TaskStack::Small => &Self::KIND_ON_SMALL_STACK,
+        }
+    }
 
     unsafe fn run(raw: NonNull<RawTask>, _: &Worker) {
         // SAFETY: the pool gives back the pointer that it was given, to the first field of a task of this
@@ -119,6 +136,7 @@ pub(crate) unsafe fn spawn<F, T>(
     options: JobOptions,
     pool: &PoolRef,
     context: RawContext,
+    stack: TaskStack,
     deadline: impl FnOnce(&Job) -> Option<Timer>,
     body: F,
 ) -> Result<Spawned<T>, ParentEnded>
@@ -127,7 +145,7 @@ where
     T: Send,
 {
     let task = Task {
-        raw: RawTask::new(&Task::<F, T>::KIND, parent.as_ptr()),
+        raw: RawTask::new(Task::<F, T>::kind(stack), parent.as_ptr()),
         slot: Slot::empty(),
         run: UnsafeCell::new(None),
     };

@@ -11,6 +11,7 @@ use crate::context::{self, shielded_if_panicking};
 use crate::deque::Entry;
 use crate::job::{Job, JobKind, TaskHeader};
 use crate::latch::{Latch, ThreadLatch};
+use crate::stack::StackClass;
 use crate::wait::WaitFor;
 use crate::worker::Worker;
 
@@ -38,6 +39,7 @@ where
 {
     const KIND: JobKind = JobKind {
         execute: Self::execute,
+        stack: StackClass::Default,
         name: std::any::type_name::<F>,
     };
 

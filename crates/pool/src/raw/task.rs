@@ -14,6 +14,7 @@ use crate::job::{Job, JobKind, TaskHeader};
 use crate::latches::OnceLatch;
 use crate::pool::Pool;
 use crate::pool::shared::Shared;
+use crate::stack::StackClass;
 use crate::wait::WaitFor;
 use crate::worker::Worker;
 
@@ -77,8 +78,18 @@ impl RawTaskKind {
         let execute =
             unsafe { std::mem::transmute::<RunTask, unsafe fn(NonNull<Job>, &Worker)>(run) };
         RawTaskKind {
-            kind: JobKind { execute, name },
+            kind: JobKind {
+                execute,
+                stack: StackClass::Default,
+                name,
+            },
         }
+    }
+
+    /// The same kind of tasks, but they are content with a stack of 64 KiB: very many of them can wait at once.
+    pub const fn on_small_stacks(mut self) -> RawTaskKind {
+        self.kind.stack = StackClass::Small;
+        self
     }
 }
 

@@ -44,7 +44,7 @@ mod contract_tests;
 #[cfg(all(test, jobtree_stacks))]
 mod testing;
 
-pub use class::{DEFAULT_STACK_SIZE, StackError, checked_stack_size};
+pub use class::{DEFAULT_STACK_SIZE, StackClass, StackError, checked_stack_size};
 
 #[cfg(jobtree_stacks)]
-pub use {cache::StackCache, class::StackClass, slab::Stack, supply::StackSupply};
+pub use {cache::StackCache, slab::Stack, supply::StackSupply};

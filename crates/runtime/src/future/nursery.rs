@@ -10,6 +10,7 @@ use jobtree_tree::{BoxError, CancelReason, Job, JobOptions, Outcome};
 use super::{scope, task};
 use crate::handle::JobHandle;
 use crate::runtime::{self, Inner, born_cancelled};
+use crate::task::spawn as spawn_task;
 
 /// [`nursery`](crate::nursery()) for async code: runs `body`, and is ready when all jobs started in it have ended.
 ///
@@ -117,10 +118,10 @@ impl Nursery {
         F: FnOnce() -> Result<T, BoxError> + Send + 'static,
         T: Send + 'static,
     {
-        let (job, pool) = (&self.job, self.runtime.pool());
+        let (job, pool, stack) = (&self.job, self.runtime.pool(), self.runtime.task_stack);
         let context = RawContext::outermost();
         // SAFETY: the body borrows nothing, and the outermost context is always there.
-        let spawned = unsafe { crate::task::spawn(job, options, pool, context, |_| None, body) };
+        let spawned = unsafe { spawn_task(job, options, pool, context, stack, |_| None, body) };
         JobHandle::new(spawned.unwrap_or_else(|_| born_cancelled(pool)))
     }
 
