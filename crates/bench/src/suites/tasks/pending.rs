@@ -6,9 +6,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use jobtree_pool::OnceLatch;
-use jobtree_runtime::{BoxError, JobHandle, block_on, future, nursery};
+use jobtree_runtime::{BoxError, JobHandle, Runtime, block_on, future, nursery};
 use may::sync::SyncFlag;
 use tokio::sync::oneshot;
 
@@ -18,7 +19,8 @@ use super::{Options, TOKIO, workers};
 use crate::harness::{Contender, Goal, Report, Role, timed};
 use crate::servant::Service;
 use crate::suites::shared::{
-    Spec, end, in_our_future, in_our_task, in_tokio, our_runtime, tokio_runtime,
+    Spec, end, in_our_future, in_our_task, in_tokio, our_runtime, our_runtime_on_small_stacks,
+    tokio_runtime,
 };
 
 const TASK: &str = "task that parks once: spawn and join, 1000 at a time";
@@ -56,18 +58,20 @@ fn tasks(options: &Options, report: &mut Report) {
         return;
     }
     let ours = our_runtime(workers(options));
+    let on_small_stacks = our_runtime_on_small_stacks(workers(options));
     let tokio = tokio_runtime(workers(options));
     let may = May::start(workers(options));
     let side = |scope: fn() -> u64| {
         let ours = &ours;
-        move |(): &mut (), iterations| {
-            in_our_task(ours, move || timed(&mut (), iterations, |()| scope()))
-        }
+        move |(): &mut (), iterations| scopes_in(ours, iterations, scope)
     };
     let mut contenders = vec![
         Contender::new("ours", Role::Ours, side(our_tasks)),
         Contender::new("ours again", Role::Control, side(our_tasks)),
         Contender::new("own latch", Role::Variant, side(our_tasks_with_latches)),
+        Contender::new("small stacks", Role::Variant, |(), iterations| {
+            scopes_in(&on_small_stacks, iterations, our_tasks)
+        }),
         Contender::new(TOKIO, Role::Peer, |(), iterations| {
             in_tokio(&tokio, repeat(iterations, tokio_tasks))
         }),
@@ -75,6 +79,11 @@ fn tasks(options: &Options, report: &mut Report) {
     contenders.extend(may.contender(MAY[0].name));
     spec(options, TASK).run(&options.plan, contenders, report);
     end(&ours);
+    end(&on_small_stacks);
+}
+
+fn scopes_in(runtime: &Runtime, iterations: u64, scope: fn() -> u64) -> (Duration, u64) {
+    in_our_task(runtime, move || timed(&mut (), iterations, |()| scope()))
 }
 
 fn futures(options: &Options, report: &mut Report) {

@@ -27,9 +27,8 @@ pub fn run(options: &Options, report: &mut Report) {
         .num_threads(workers)
         .build()
         .expect("rayon's pool starts");
-    let our_side = |slots: &mut Slots, iterations| {
-        ours.install(|| timed(slots, iterations, |slots| our_scope(slots)))
-    };
+    let our_side =
+        |slots: &mut Slots, iterations| ours.install(|| timed(slots, iterations, our_scope));
     let contest = Contest {
         name: NAME.into(),
         workers,
@@ -49,7 +48,7 @@ pub fn run(options: &Options, report: &mut Report) {
             Contender::new("ours", Role::Ours, our_side),
             Contender::new("ours again", Role::Control, our_side),
             Contender::new(RAYON, Role::Peer, |slots: &mut Slots, iterations| {
-                rayon.install(|| timed(slots, iterations, |slots| rayon_scope(slots)))
+                rayon.install(|| timed(slots, iterations, rayon_scope))
             }),
         ],
     };
