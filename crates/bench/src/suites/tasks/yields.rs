@@ -135,18 +135,6 @@ impl Crowd {
     }
 }
 
-/// A task on a stack, with its way to give way.
-fn give_way_in_turn(crowd: &Crowd, mut give_way: impl FnMut()) {
-    crowd.begin();
-    while !crowd.is_complete() {
-        give_way();
-    }
-    for _ in 0..crowd.turns {
-        give_way();
-    }
-    crowd.end();
-}
-
 fn our_tasks(runtime: &Runtime, tasks: u64, iterations: u64) -> (Duration, u64) {
     in_our_task(runtime, move || {
         let crowd = &*Crowd::new(tasks, iterations);
@@ -169,10 +157,13 @@ fn our_tasks(runtime: &Runtime, tasks: u64, iterations: u64) -> (Duration, u64) 
 
 /// Gives how often something else has run.
 fn our_task(crowd: &Crowd) -> u64 {
-    let mut executed = 0;
-    give_way_in_turn(crowd, || {
-        executed += u64::from(jobtree_pool::yield_now() == Some(Yield::Executed));
-    });
+    let has_run = || u64::from(jobtree_pool::yield_now() == Some(Yield::Executed));
+    crowd.begin();
+    while !crowd.is_complete() {
+        has_run();
+    }
+    let executed = (0..crowd.turns).map(|_| has_run()).sum();
+    crowd.end();
     executed
 }
 
@@ -223,11 +214,21 @@ async fn tokio_tasks(tasks: u64, iterations: u64) -> (Duration, u64) {
     crowd.result()
 }
 
+/// These wait at a barrier until all are there: a worker of may's does not look for new tasks as long as there is one that
+/// gives way to itself.
 fn in_may_scope(tasks: u64, iterations: u64) -> (Duration, u64) {
     let crowd = Crowd::new(tasks, iterations);
+    let barrier = Arc::new(may::sync::Barrier::new(tasks as usize));
     let spawn = |_| {
-        let crowd = Arc::clone(&crowd);
-        may::go!(move || give_way_in_turn(&crowd, may::coroutine::yield_now))
+        let (crowd, barrier) = (Arc::clone(&crowd), Arc::clone(&barrier));
+        may::go!(move || {
+            crowd.begin();
+            barrier.wait();
+            for _ in 0..crowd.turns {
+                may::coroutine::yield_now();
+            }
+            crowd.end();
+        })
     };
     let handles: Vec<_> = (0..tasks).map(spawn).collect();
     for handle in handles {
