@@ -65,6 +65,23 @@
 //! assert!(error.to_string().ends_with("check failed: the certificate has expired"));
 //! ```
 //!
+//! # Testing
+//!
+//! [`sim`] runs a program on one thread, in an order that a seed decides and by a clock that stands still. [`sim::check`]
+//! tries many seeds, and names the one with which the program fails:
+//!
+//! ```
+//! use jobtree::{sim, sleep};
+//! use std::time::Duration;
+//!
+//! sim::check(0..20, |rt| {
+//!     let early = rt.spawn(|| Ok(sleep(Duration::from_secs(3600))?));
+//!     sleep(Duration::from_secs(7200))?;
+//!     assert!(early.is_finished());
+//!     Ok(())
+//! });
+//! ```
+//!
 //! # Pools
 //!
 //! All of this runs on the global pool, which is made on first use with a worker for each CPU that the process may use
@@ -85,6 +102,8 @@ pub use jobtree_pool::{
     join_each, scope, scope_fifo, spawn, spawn_broadcast, spawn_fifo, stuck_isolated_waits,
     with_worker, yield_local, yield_now,
 };
+#[doc(inline)]
+pub use jobtree_runtime::sim;
 pub use jobtree_runtime::{
     BoxError, CancelCallback, CancelOnDrop, CancelReason, CancelToken, Cancelled, Cause, Counters,
     DropGuard, Event, EventKind, Failure, Job, JobError, JobHandle, JobId, JobInfo, JobLocal,

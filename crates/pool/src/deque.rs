@@ -143,6 +143,9 @@ struct OwnerSide {
     freed: UnsafeCell<Vec<*mut Buffer>>,
 }
 
+/// Room in a deque that was made without any.
+const FIRST_CAPACITY: usize = 16;
+
 /// A push limit that no index reaches: somebody asks for work, or interrupts the owner (`stop.rs`).
 const ASKED: usize = usize::MAX;
 
@@ -180,16 +183,21 @@ impl Deque {
             capacity
         };
         let capacity = capacity.next_power_of_two();
-        let buffer = Buffer::allocate(capacity);
+        let deque = Deque::without_room(private_limit);
+        deque.use_buffer(Buffer::allocate(capacity));
+        deque
+    }
+
+    /// A deque that takes memory for its entries with the first one: there may be a million that never have any.
+    pub(crate) fn without_room(private_limit: usize) -> Deque {
         Deque {
             owner: Padded(OwnerSide {
                 bottom: Cell::new(0),
                 public_end: Cell::new(0),
                 known_top: Cell::new(0),
-                buffer: Cell::new(buffer),
-                // SAFETY: just allocated.
-                slots: Cell::new(unsafe { (*buffer).slots.as_ptr() }),
-                capacity: Cell::new(capacity),
+                buffer: Cell::new(std::ptr::null_mut()),
+                slots: Cell::new(std::ptr::null()),
+                capacity: Cell::new(0),
                 private_limit,
                 retired: UnsafeCell::new(Vec::new()),
                 #[cfg(loom)]
@@ -198,7 +206,7 @@ impl Deque {
             shared: Padded(SharedSide {
                 top: AtomicUsize::new(0),
                 public_end: AtomicUsize::new(0),
-                buffer: AtomicPtr::new(buffer),
+                buffer: AtomicPtr::new(std::ptr::null_mut()),
                 readers: AtomicUsize::new(0),
             }),
             push_limit: Padded(AtomicUsize::new(private_limit)),
@@ -309,15 +317,15 @@ impl Deque {
     /// Owner only.
     #[inline]
     pub(crate) unsafe fn private_jobs(&self) -> impl Iterator<Item = NonNull<Job>> {
-        // SAFETY: the buffer in use is freed only by the owner.
-        let buffer = unsafe { &*self.owner.buffer.get() };
+        let buffer = self.owner.buffer.get();
         let mut index = self.owner.public_end.get();
         let bottom = self.owner.bottom.get();
         std::iter::from_fn(move || {
             if index == bottom {
                 return None;
             }
-            let (job, _) = buffer.read(index);
+            // SAFETY: there is an entry, so there is a buffer, and the one in use is freed only by the owner.
+            let (job, _) = unsafe { &*buffer }.read(index);
             index = index.wrapping_add(1);
             NonNull::new(job)
         })
@@ -510,6 +518,11 @@ impl Deque {
         if bottom.wrapping_sub(top) < owner.capacity.get() {
             return;
         }
+        if owner.capacity.get() == 0 {
+            // In a model few slots are enough to wrap and to grow.
+            let capacity = if cfg!(loom) { 2 } else { FIRST_CAPACITY };
+            return self.use_buffer(Buffer::allocate(capacity));
+        }
         let capacity = owner.capacity.get() * 2;
         let old = owner.buffer.get();
         let new = Buffer::allocate(capacity);
@@ -523,15 +536,23 @@ impl Deque {
             }
             index = index.wrapping_add(1);
         }
-        owner.buffer.set(new);
-        owner.slots.set(new_buffer.slots.as_ptr());
-        owner.capacity.set(capacity);
-        let order = order_at(Step::DequeBufferRelease, Ordering::Release);
-        self.shared.buffer.store(new, order);
+        self.use_buffer(new);
         // SAFETY: the retired list is the owner's.
         unsafe { (*owner.retired.get()).push(old) };
         // SAFETY: the caller is the owner.
         unsafe { self.reclaim() };
+    }
+
+    /// Goes on with a buffer of the deque's own, which has all entries. By the owner, or the one who makes it.
+    fn use_buffer(&self, buffer: *mut Buffer) {
+        let owner = &self.owner;
+        // SAFETY: alive until it is replaced.
+        let slots = unsafe { &(*buffer).slots };
+        owner.buffer.set(buffer);
+        owner.slots.set(slots.as_ptr());
+        owner.capacity.set(slots.len());
+        let order = order_at(Step::DequeBufferRelease, Ordering::Release);
+        self.shared.buffer.store(buffer, order);
     }
 
     /// Frees replaced buffers if no thief can be reading them.
@@ -571,7 +592,9 @@ impl Drop for Deque {
         // SAFETY: `&mut self` means no thief is left; both the current and the retired buffers are
         // ours and were made by `Box::into_raw`.
         unsafe {
-            drop(Box::from_raw(self.owner.buffer.get()));
+            if !self.owner.buffer.get().is_null() {
+                drop(Box::from_raw(self.owner.buffer.get()));
+            }
             for buffer in (*self.owner.retired.get()).drain(..) {
                 drop(Box::from_raw(buffer));
             }

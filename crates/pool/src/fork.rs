@@ -246,10 +246,12 @@ impl Worker {
                 strand.share_oldest();
             }
         }
+        strand.sim_point();
         let a = match panic::catch_unwind(AssertUnwindSafe(|| a(self, false))) {
             Ok(a) => a,
             Err(payload) => self.settle_after_panic(&record, payload),
         };
+        strand.sim_point();
         // SAFETY: owner; every fork made since has been settled, and so is this one's turn.
         if unsafe { strand.forks.pop_own() } {
             // SAFETY: popped, so ours.

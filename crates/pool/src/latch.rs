@@ -162,6 +162,7 @@ impl ThreadLatch {
 
     /// Sleeps until the latch is set.
     pub(crate) fn wait(&self) {
+        crate::sim::refuse_to_sleep();
         let word = self.state.word();
         if left_out(Step::ThreadLatchCheck) {
             word.swap(WAITING, Ordering::AcqRel);

@@ -35,8 +35,12 @@ mod pool;
 mod random;
 #[doc(hidden)]
 pub mod raw;
+mod requeued;
 mod scope;
 mod search;
+// Where stacks cannot be switched nothing is ever simulated.
+#[cfg_attr(not(jobtree_stacks), allow(dead_code))]
+mod sim;
 mod sleep;
 mod spawn;
 mod stack;

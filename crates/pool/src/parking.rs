@@ -20,13 +20,14 @@
 //! starts one, it moves to a strand of that class, and becomes a spare itself. What a waiting strand does
 //! on top of its frame must fit its stack, too: a small one does not help.
 //!
-//! Rules: never suspend while panicking (the count of panics is the thread's, not the strand's); a
-//! started stack is never dropped, it is resumed until its loop ends.
+//! Rules: never suspend while panicking (the count of panics is the thread's, not the strand's; for
+//! simulations see `sim/mod.rs`); a started stack is never dropped, it is resumed until its loop ends.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use crate::context;
 use crate::pool::shared::Shared;
 use crate::stack::{Stack, StackCache, StackClass, StackError};
 use crate::strand::Strand;
@@ -34,6 +35,12 @@ use crate::worker::{Found, Settled, TaskName, Worker, WorkerThread, no_strand_is
 
 /// Loops kept ready for the next strand that parks; further ones end and return their stacks.
 const MOST_SPARES: usize = 16;
+
+/// Strands made at once, each of half a KiB.
+const STRANDS_AT_A_TIME: usize = 8;
+
+/// Quick yields between two with care. Not a power of two less one, so that it keeps step with no loop of the program.
+const MOST_QUICK_YIELDS: u32 = 12;
 
 type Loop = Coroutine<(), (), (), Stack>;
 
@@ -96,7 +103,7 @@ impl WorkerThread {
     /// to go on with.
     pub(crate) fn can_park(&self) -> bool {
         self.parking.has_hub.get()
-            && !std::thread::panicking()
+            && (!std::thread::panicking() || self.is_simulated)
             && self.ensure_spare(StackClass::Default).is_ok()
     }
 
@@ -105,11 +112,8 @@ impl WorkerThread {
             return Ok(());
         }
         let stack = self.parking.stacks.take(class)?;
-        let strand = match self.parking.bare.borrow_mut().pop() {
-            // SAFETY: strands live as long as their pool, which this thread keeps alive.
-            Some(strand) => unsafe { &*strand },
-            None => self.new_strand(),
-        };
+        // SAFETY: strands live as long as their pool, which this thread keeps alive.
+        let strand = unsafe { &*self.bare_strand() };
         let thread: *const WorkerThread = self;
         let strand_address: *const Strand = strand;
         let coroutine = Coroutine::with_stack(stack, move |yielder, ()| {
@@ -128,6 +132,17 @@ impl WorkerThread {
         Ok(())
     }
 
+    /// A strand without a stack. They are made some at a time, since there may be very many.
+    fn bare_strand(&self) -> *const Strand {
+        let mut bare = self.parking.bare.borrow_mut();
+        bare.pop().unwrap_or_else(|| {
+            let strands = self.new_strands(STRANDS_AT_A_TIME);
+            let first = strands.cast::<Strand>().cast_const();
+            bare.extend((1..STRANDS_AT_A_TIME).map(|index| first.wrapping_add(index)));
+            first
+        })
+    }
+
     fn add_spare(&self, strand: &Strand) {
         let class = strand.stack.class().index();
         self.parking.spares.borrow_mut()[class].push(strand);
@@ -143,14 +158,27 @@ impl WorkerThread {
         }
     }
 
-    /// Runs the worker's loop on strands until the pool ends.
-    pub(crate) fn run_hub(&self) -> Result<(), StackError> {
+    /// From now on there is somebody who passes the thread on.
+    pub(crate) fn prepare_hub(&self) -> Result<(), StackError> {
         self.ensure_spare(StackClass::Default)?;
         self.parking.has_hub.set(true);
-        // Spares are woken at the end, so that their loops see that the pool has ended.
-        while let Some(strand) = self.next_strand() {
-            self.resume(strand);
+        Ok(())
+    }
+
+    /// Runs the strand whose turn it is until it suspends itself or its loop ends; `false` if the worker has none left.
+    pub(crate) fn give_turn(&self) -> bool {
+        match self.next_strand() {
+            Some(strand) => self.resume(strand),
+            None => return false,
         }
+        true
+    }
+
+    /// Runs the worker's loop on strands until the pool ends.
+    pub(crate) fn run_hub(&self) -> Result<(), StackError> {
+        self.prepare_hub()?;
+        // Spares are woken at the end, so that their loops see that the pool has ended.
+        while self.give_turn() {}
         self.parking.has_hub.set(false);
         Ok(())
     }
@@ -190,7 +218,7 @@ impl WorkerThread {
     /// While it is suspended, others can take its public forks from the list of parked strands.
     fn switch(&self, from: &Strand, next: *const Strand) {
         assert!(
-            !std::thread::panicking(),
+            !std::thread::panicking() || self.is_simulated,
             "a strand is never suspended while panicking"
         );
         // SAFETY: we are on the strand.
@@ -198,11 +226,7 @@ impl WorkerThread {
         if has_forks {
             self.shared().parked.list(from);
         }
-        self.parking.next.set(next);
-        let named = TaskName::put_aside();
-        // SAFETY: set when the strand's coroutine started; we are running on it.
-        unsafe { (*from.stack.yielder.get()).suspend(()) };
-        drop(named);
+        self.suspend(from, next);
         if has_forks {
             self.shared().parked.unlist(from);
             if !from.forks.looks_empty_to_thief() {
@@ -211,6 +235,21 @@ impl WorkerThread {
                 self.pool.sleep.new_work();
             }
         }
+    }
+
+    /// Gives the thread to `next`, until it comes back.
+    #[inline(always)]
+    fn suspend(&self, from: &Strand, next: *const Strand) {
+        self.parking.next.set(next);
+        let named = TaskName::put_aside();
+        // SAFETY: set when the strand's coroutine started; we are running on it.
+        unsafe { (*from.stack.yielder.get()).suspend(()) };
+        drop(named);
+    }
+
+    /// In a simulation: suspends the running strand, which stays the one that this worker runs.
+    pub(crate) fn suspend_to_hub(&self, strand: &Strand) {
+        self.suspend(strand, strand);
     }
 
     /// Parks `strand`, which waits by mail, and has `found` run instead.
@@ -231,13 +270,41 @@ impl WorkerThread {
 
     /// Lets `ready` have the thread; `strand` goes on after what is ready now.
     pub(crate) fn let_run(&self, strand: &Strand, ready: *const Strand) {
-        if std::thread::panicking() || !self.parking.has_hub.get() {
+        if (std::thread::panicking() && !self.is_simulated) || !self.parking.has_hub.get() {
             // It has to wait until the panic is over.
             self.ready.borrow_mut().push_back(ready);
             return crate::sync::spin_pause();
         }
         self.ready.borrow_mut().push_back(strand);
         self.switch(strand, ready);
+    }
+
+    /// The usual yield: the strand that is next gets the thread, and nobody else is looked for. `false` if that is
+    /// not enough: now and then others must have a chance, too.
+    #[inline(always)]
+    pub(crate) fn yield_to_next_ready(&self, strand: &Strand) -> bool {
+        let quick_yields = self.quick_yields.get();
+        if quick_yields == 0 || !self.shared().inbox.is_empty() {
+            self.quick_yields.set(MOST_QUICK_YIELDS);
+            return false;
+        }
+        let mut ready = self.ready.borrow_mut();
+        // SAFETY: a strand's context is alive; we are on the strand, so its owner.
+        let is_plain = unsafe {
+            context::isolation_of(strand.context.get()).is_null() && strand.forks.outstanding() == 0
+        };
+        let may_suspend = self.parking.has_hub.get() && !std::thread::panicking();
+        if !is_plain || !may_suspend || self.is_simulated {
+            return false;
+        }
+        let Some(next) = ready.pop_front() else {
+            return false;
+        };
+        ready.push_back(strand);
+        drop(ready);
+        self.quick_yields.set(quick_yields - 1);
+        self.suspend(strand, next);
+        true
     }
 
     /// Runs `found` on another strand, and this one again after what is ready now.

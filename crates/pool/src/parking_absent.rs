@@ -9,6 +9,10 @@ impl WorkerThread {
         false
     }
 
+    pub(crate) fn yield_to_next_ready(&self, _strand: &Strand) -> bool {
+        false
+    }
+
     pub(crate) fn park_in_favour_of(&self, _strand: &Strand, _found: Found) {
         unreachable!("`can_park` says no here");
     }
@@ -24,6 +28,18 @@ impl WorkerThread {
 
     pub(crate) fn let_run(&self, _strand: &Strand, _ready: *const Strand) {
         unreachable!("no strand waits by mail here");
+    }
+
+    pub(crate) fn suspend_to_hub(&self, _strand: &Strand) {
+        unreachable!("nothing is simulated here");
+    }
+
+    pub(crate) fn idle_in_simulation(&self, _alone: bool) {
+        unreachable!("nothing is simulated here");
+    }
+
+    pub(crate) fn take_some_ready(&self) -> Option<*const Strand> {
+        unreachable!("nothing is simulated here");
     }
 
     pub(crate) fn yield_to(&self, _strand: &Strand, _found: Found) {

@@ -14,6 +14,7 @@ use crate::job::{Job, boxed_task};
 use crate::latch::{Latch, ThreadLatch};
 use crate::pool::Pool;
 use crate::pool::shared::Shared;
+use crate::sim;
 use crate::stop::{Stopped, unwind_if_stopped};
 use crate::sync::{AtomicUsize, Ordering};
 use crate::wait::WaitFor;
@@ -211,6 +212,7 @@ impl<'scope> Scope<'scope> {
         // SAFETY: the scope waits for the task.
         let entry = self.base.task::<F>(move |_| body(unsafe { this.get() }));
         self.base.pool.submit(entry);
+        sim::point();
     }
 
     /// Spawns a task on every worker, which the scope waits for.
@@ -264,6 +266,7 @@ impl<'scope> ScopeFifo<'scope> {
             // The injector is first in, first out by itself.
             _ => pool.inject(entry),
         });
+        sim::point();
     }
 
     /// Spawns a task on every worker, which the scope waits for.

@@ -1,8 +1,8 @@
 //! Where a worker looks for work, and in which order.
 //!
-//! 1. Strands of its own that may go on: somebody waits for them. (Every 7th time after 2.)
-//! 2. Its own newest task: warm. But after a task that was queued again, the oldest: it gave way to all
-//!    others. Then tasks that were sent to it alone.
+//! 1. Strands of its own that may go on: somebody waits for them.
+//! 2. Its own newest task: warm. Then tasks that were sent to it alone, then those that gave way. (Now and then
+//!    before 1.)
 //! 3. Other workers, from a random one on: their oldest public fork, their oldest task, the forks of
 //!    their parked strands.
 //! 4. The injector.
@@ -19,9 +19,10 @@ use crate::inbox::MailContent;
 use crate::job::TaskHeader;
 use crate::placement;
 use crate::pool::shared::WorkerShared;
-use crate::sleep::Searching;
+use crate::sim;
+use crate::sleep::{Searching, Sleep};
 use crate::strand::Strand;
-use crate::worker::{Found, Worker, WorkerThread};
+use crate::worker::{Found, WorkerThread};
 
 /// How long a fork must have been public before a thief takes it. A fork that its owner takes back
 /// sooner was not worth the way: the line transfers of a theft cost some hundreds of nanoseconds on
@@ -48,7 +49,7 @@ pub(crate) struct Watched {
 const DISPATCHES_BETWEEN_FAIR_LOOKS: u32 = 61;
 
 /// Not a power of two, so that it keeps step with no loop of the program.
-const DISPATCHES_BETWEEN_OWN_TASKS: u32 = 7;
+const DISPATCHES_BETWEEN_TURNS: u32 = 7;
 
 /// Looks between two checks that this worker is not in another's way.
 const LOOKS_BETWEEN_MOVES: u32 = 16;
@@ -72,6 +73,9 @@ impl WorkerThread {
     }
 
     fn look(&self, age: Age) -> Option<Found> {
+        if self.is_simulated {
+            return self.look_in_simulation();
+        }
         let dispatches = self.dispatches.get().wrapping_add(1);
         self.dispatches.set(dispatches);
         if !self.shared().inbox.is_empty() {
@@ -83,50 +87,90 @@ impl WorkerThread {
                 return Some(found);
             }
         }
-        // Strands that give way to each other must not keep this worker's tasks from starting.
-        let tasks_first = dispatches.is_multiple_of(DISPATCHES_BETWEEN_OWN_TASKS);
-        if tasks_first && let Some(found) = self.own_task() {
-            return Some(found);
+        // Those that give way to each other must not keep others from running.
+        let out_of_turn = match dispatches % DISPATCHES_BETWEEN_TURNS {
+            0 => self.own_task(),
+            1 => self.own_requeued(),
+            _ => None,
+        };
+        if out_of_turn.is_some() {
+            return out_of_turn;
         }
         if let Some(strand) = self.ready.borrow_mut().pop_front() {
             return Some(Found::Ready(strand));
         }
         self.own_task()
+            .or_else(|| self.own_requeued())
             .or_else(|| self.steal_from_somebody(age))
             .or_else(|| self.take_injected())
     }
 
-    /// Queues a task that has just run here: all other tasks of this worker come before it.
+    /// Queues a task that has just run here and gave way, as soon as its frames are gone.
     pub(crate) fn requeue(&self, entry: Entry) {
-        Worker::with_current(|worker| {
-            let worker = worker.expect("a task that has just run is requeued by its worker");
-            self.pool.submit_from(worker, entry);
-        });
-        self.oldest_is_next.set(true);
+        self.shared().stats.made_tasks.add_release(1);
+        debug_assert!(self.gave_way.get().is_none());
+        self.gave_way.set(Some(entry));
+    }
+
+    /// A task that gave way goes behind those that did so before; the worker, which is about to look for work, gets
+    /// the first of them if nothing else comes before it.
+    pub(crate) fn exchange_requeued(&self, entry: Entry) -> Option<Found> {
+        let own = self.shared();
+        let dispatches = self.dispatches.get().wrapping_add(1);
+        if dispatches % DISPATCHES_BETWEEN_TURNS <= 1
+            || self.is_simulated
+            || !self.ready.borrow().is_empty()
+            || !own.tasks.looks_empty_to_thief()
+        {
+            own.requeued.push(entry);
+            return None;
+        }
+        self.dispatches.set(dispatches);
+        let next = own.requeued.exchange(entry);
+        if !own.requeued.looks_empty() && self.pool.sleep.somebody_is_idle() {
+            self.pool.sleep.new_work();
+        }
+        Some(Found::Task(next))
+    }
+
+    /// This worker's oldest task that gave way.
+    fn own_requeued(&self) -> Option<Found> {
+        let requeued = &self.shared().requeued;
+        let entry = requeued.pop()?;
+        if !requeued.looks_empty() && self.pool.sleep.somebody_is_idle() {
+            self.pool.sleep.new_work();
+        }
+        Some(Found::Task(entry))
+    }
+
+    /// One look everywhere, in an order that the seed chooses.
+    #[cold]
+    fn look_in_simulation(&self) -> Option<Found> {
+        if !self.shared().inbox.is_empty() {
+            self.read_mail();
+        }
+        let sources: [fn(&WorkerThread) -> Option<Found>; 5] = [
+            |this| this.take_some_ready().map(Found::Ready),
+            WorkerThread::own_task,
+            WorkerThread::own_requeued,
+            |this| this.steal_from_somebody(Age::Any),
+            WorkerThread::take_injected,
+        ];
+        // Mostly as in other pools.
+        let first = match sim::choose(2 * sources.len()) {
+            Some(first) if first < sources.len() => first,
+            _ => 0,
+        };
+        (0..sources.len()).find_map(|next| sources[(first + next) % sources.len()](self))
     }
 
     /// This worker's own newest task, else one that was sent to it: a broadcast comes after what the
     /// worker has spawned itself.
     pub(crate) fn own_task(&self) -> Option<Found> {
-        let own = if self.oldest_is_next.replace(false) {
-            self.own_oldest_task()
-        } else {
-            // SAFETY: this thread owns its task deque.
-            unsafe { self.shared().tasks.pop_newest() }
-        };
-        let entry = own.or_else(|| self.own_mail.borrow_mut().pop_front());
+        // SAFETY: this thread owns its task deque.
+        let newest = unsafe { self.shared().tasks.pop_newest() };
+        let entry = newest.or_else(|| self.own_mail.borrow_mut().pop_front());
         entry.map(Found::Task)
-    }
-
-    /// Takes a task from this worker's own deque as a thief would.
-    fn own_oldest_task(&self) -> Option<Entry> {
-        loop {
-            match self.shared().tasks.steal(|_| true) {
-                Steal::Taken(entry) => return Some(entry),
-                Steal::Empty => return None,
-                Steal::Retry => {}
-            }
-        }
     }
 
     /// Moves the inbox's letters to where the search looks.
@@ -151,7 +195,11 @@ impl WorkerThread {
         if workers.len() == 1 {
             return self.steal_from(self.index, age);
         }
-        let first = self.random.below(workers.len());
+        let first = if self.is_simulated {
+            sim::choose(workers.len()).unwrap_or(0)
+        } else {
+            self.random.below(workers.len())
+        };
         for victim in (first..workers.len()).chain(0..first) {
             if let Some(found) = self.steal_from(victim, age) {
                 self.shared().stats.stolen.add(1);
@@ -171,6 +219,9 @@ impl WorkerThread {
             if let Some(entry) = self.steal_task(victim) {
                 return Some(Found::Task(entry));
             }
+            if let Some(entry) = victim.requeued.steal(|_| true) {
+                return Some(Found::Task(entry));
+            }
         }
         victim.parked.steal(self.index, |_| true).map(Found::Fork)
     }
@@ -181,7 +232,7 @@ impl WorkerThread {
     pub(crate) fn steal_fork_of(&self, victim: usize, age: Age) -> Option<Entry> {
         let strand = self.pool.workers[victim].current()?;
         let index = strand.forks.oldest_public_index()?;
-        if age == Age::Seasoned {
+        if age == Age::Seasoned && !self.is_simulated {
             let now = Instant::now();
             let watch = &self.watches[victim];
             match watch.get() {
@@ -241,6 +292,9 @@ impl WorkerThread {
 
     /// Starts a search.
     pub(crate) fn start_searching(&self) -> Searching {
+        if self.is_simulated {
+            return Sleep::searching_in_simulation(self.index);
+        }
         self.shared().workplace.leave();
         self.pool
             .sleep
@@ -250,6 +304,9 @@ impl WorkerThread {
     /// A look was in vain: asks the other workers to put out work if it was not the first one, then
     /// pauses or sleeps.
     pub(crate) fn nothing_found(&self, searching: &mut Searching) {
+        if self.is_simulated {
+            return self.idle_in_simulation(false);
+        }
         self.ask_around(searching);
         self.pool.sleep.no_work_found(searching);
         // After each sleep, and now and then.
@@ -276,6 +333,9 @@ impl WorkerThread {
 
     /// Ends a search. If nobody else searches while others sleep and there is more to do, wakes one.
     pub(crate) fn stop_searching(&self, searching: Searching) {
+        if self.is_simulated {
+            return;
+        }
         self.shared().workplace.enter();
         let sleep = &self.pool.sleep;
         if sleep.work_found(searching, &self.spin_memory) && self.sees_more_work() {
@@ -310,6 +370,9 @@ impl WorkerThread {
                 return Some(Found::Fork(entry));
             }
             if let Steal::Taken(entry) = victim.tasks.steal(suits) {
+                return Some(Found::Task(entry));
+            }
+            if let Some(entry) = victim.requeued.steal(|entry| suits(entry.context)) {
                 return Some(Found::Task(entry));
             }
         }

@@ -10,7 +10,7 @@
 //!
 //! ```text
 //!   who stops                            the owner of the strand
-//!     set the signal                       write the limit, or become the worker's current strand
+//!     set the signal                       write the limit
 //!     full fence                           full fence
 //!     read the worker's current strand     look at the signal of the context; if it is set, ask
 //!     write ASKED into its limit
@@ -20,9 +20,10 @@
 //! interrupter does not see. Then the interrupt would be lost, and a stopped job would go on for as long as
 //! its forks are plain calls. Therefore:
 //!
-//! * After each write of a lower limit than `ASKED`, and after each change of the current strand, the owner
-//!   executes a full fence. It stands in `Sleep::new_work` after publishing, in `Deque::pop_public` after
-//!   taking back, and in `WorkerShared::show_current`.
+//! * After each write of a lower limit than `ASKED` the owner executes a full fence. It stands in
+//!   `Sleep::new_work` after publishing, and in `Deque::pop_public` after taking back.
+//! * A strand that becomes the current one asks itself (`WorkerShared::show_current`). So its next fork is
+//!   published, and there is the fence.
 //! * After each such fence, and after each change of the strand's context, the owner looks at the signal of
 //!   the context that it is in. If it is set, it asks itself ([`Strand::stay_interrupted`]), so that the next
 //!   fork looks again.
@@ -32,9 +33,9 @@
 //! interrupter sees the owner's last change of strand, writes `ASKED` into the right limit, and after the
 //! owner's last write to it. Nobody takes it away again without another look.
 //!
-//! A strand that is parked cannot be interrupted: it is not the current one. It looks when it becomes so.
-//! (In a pool of several workers its next fork makes a record anyway, because it published all its forks
-//! when it parked, so that none is private. A pool of one keeps none private at any time.)
+//! A strand that is parked cannot be interrupted: it is not the current one. It asks itself when it becomes
+//! so. (In a pool of several workers its next fork makes a record anyway, because it published all its forks
+//! when it parked, so that none is private.)
 //!
 //! `ASKED` without a reason does no harm: the next fork makes a record and is offered to others.
 //!

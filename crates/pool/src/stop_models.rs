@@ -191,8 +191,8 @@ const SWITCHING_STRANDS: Model = Model {
     preemptions: None,
     needs: &[
         (Step::InterruptFence, Failure::Assertion),
-        (Step::InterruptSwitchFence, Failure::Assertion),
-        (Step::InterruptSwitchLook, Failure::Assertion),
+        (Step::InterruptSwitchAsk, Failure::Assertion),
+        (Step::SleepPostFence, Failure::Assertion),
     ],
     body: || {
         let (scene, crew) = Scene::new();
@@ -200,7 +200,21 @@ const SWITCHING_STRANDS: Model = Model {
         // As it was left when it parked.
         scene.strands[1].context.set(&context);
         scene.show(1);
-        scene.claim_interrupted(1, crew);
+        let worker = scene.worker(1);
+        let mut crew = Some(crew);
+        // Asked, so its next fork is published, and looks behind the fence of that.
+        stopped(|| {
+            worker.join(
+                |_| {
+                    let crew = crew.take().expect("called once");
+                    scene.claim_interrupted(1, crew);
+                },
+                |_| (),
+            )
+        });
+        if let Some(crew) = crew {
+            scene.claim_interrupted(1, crew);
+        }
         scene.strands[1].context.set(context::OUTERMOST);
     },
 };

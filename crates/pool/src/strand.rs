@@ -17,13 +17,10 @@ use crate::fork::ForkHeader;
 use crate::inbox::{Mail, MailContent};
 use crate::latch::Wake;
 use crate::pool::shared::Shared;
-use crate::raw::bell::OwnBell;
+use crate::raw::bell::StrandBell;
 #[cfg(jobtree_stacks)]
 use crate::stack::StackClass;
 use crate::sync::step::Step;
-
-/// Forks a strand can hold before its deque grows: little, since there may be a million strands.
-const FORK_CAPACITY: usize = 16;
 
 /// See the module's head.
 #[repr(align(128))]
@@ -33,11 +30,13 @@ pub(crate) struct Strand {
     pub(crate) context: Cell<*const Context>,
     /// How many forks are public without anybody asking.
     eager_public: usize,
+    /// See `sim/mod.rs`.
+    is_simulated: bool,
     pool: *const Shared,
     worker: usize,
     mail: Mail,
     /// Rings when what the strand waits for may have happened; null before its first wait. Owner only.
-    pub(crate) bell: Cell<*const OwnBell>,
+    pub(crate) bell: Cell<*const StrandBell>,
     #[cfg(jobtree_stacks)]
     pub(crate) stack: crate::parking::StrandStack,
 }
@@ -50,23 +49,32 @@ unsafe impl Sync for Strand {}
 unsafe impl Send for Strand {}
 
 impl Strand {
-    /// A strand of worker number `worker` of `pool`, which keeps and frees it. A raw pointer, since it is
+    /// Strands of worker number `worker` of `pool`, which keeps and frees them. A raw pointer, since they are
     /// handed around by address from the first moment on.
-    pub(crate) fn allocate(pool: &Shared, worker: usize) -> *mut Strand {
-        let strand = Box::into_raw(Box::new(Strand {
-            forks: Deque::new(pool.tuning.private_forks, FORK_CAPACITY),
+    pub(crate) fn allocate(pool: &Shared, worker: usize, count: usize) -> *mut [Strand] {
+        let strands: Box<[Strand]> = (0..count).map(|_| Strand::new(pool, worker)).collect();
+        let strands = Box::into_raw(strands);
+        for index in 0..count {
+            let strand = strands.cast::<Strand>().wrapping_add(index);
+            // SAFETY: inside of the slice, and nobody else knows the strand yet.
+            unsafe { (*strand).mail = Mail::new(MailContent::Resume(strand)) };
+        }
+        strands
+    }
+
+    fn new(pool: &Shared, worker: usize) -> Strand {
+        Strand {
+            forks: Deque::without_room(pool.tuning.private_forks),
             context: Cell::new(context::OUTERMOST),
             eager_public: pool.tuning.eager_public_forks,
+            is_simulated: pool.tuning.is_simulated,
             pool,
             worker,
             mail: Mail::new(MailContent::Resume(std::ptr::null())),
             bell: Cell::new(std::ptr::null()),
             #[cfg(jobtree_stacks)]
             stack: crate::parking::StrandStack::new(),
-        }));
-        // SAFETY: nobody else knows the strand yet.
-        unsafe { (*strand).mail = Mail::new(MailContent::Resume(strand)) };
-        strand
+        }
     }
 
     /// Which worker it belongs to.
@@ -81,6 +89,14 @@ impl Strand {
         return self.stack.class() == StackClass::Default;
         #[cfg(not(jobtree_stacks))]
         true
+    }
+
+    /// A place where, in a simulation, others may act first.
+    #[inline(always)]
+    pub(crate) fn sim_point(&self) {
+        if self.is_simulated {
+            crate::sim::point();
+        }
     }
 
     /// The pool it belongs to.

@@ -323,10 +323,8 @@ pub(crate) mod step {
         InterruptTakenBackLook,
         /// `context::change`: the look at the stop signal of another context.
         InterruptContextLook,
-        /// `WorkerShared::show_current`: the fence between showing another strand and looking at its stop signal.
-        InterruptSwitchFence,
-        /// `WorkerShared::show_current`: the look at the stop signal of another strand.
-        InterruptSwitchLook,
+        /// `WorkerShared::show_current`: making the next fork of another strand look at its stop signal.
+        InterruptSwitchAsk,
     }
 
     #[cfg(not(loom))]

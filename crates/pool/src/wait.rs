@@ -15,6 +15,7 @@ use crate::fork::TheftNote;
 use crate::isolate;
 use crate::latch::{Latch, Wake};
 use crate::search::Age;
+use crate::sim;
 use crate::sync::spin_pause;
 use crate::worker::{Found, Worker, WorkerThread};
 
@@ -46,6 +47,7 @@ impl Worker {
             return;
         }
         let strand = self.strand();
+        strand.sim_point();
         // SAFETY: a `&Worker` is only to be had on the strand's own stack; its context is alive.
         let isolation = unsafe {
             strand.share_all();
@@ -75,14 +77,23 @@ impl Worker {
 
     /// Runs forks of the thief that runs ours; `true` if ours is done.
     fn help_thief(&self, thread: &WorkerThread, note: &TheftNote) -> bool {
-        let mut looks = 0;
+        // In a simulation looking again and again sees the same: one look, if the seed wants it.
+        let mut looks = match thread.is_simulated {
+            true if sim::choose(2) == Some(0) => return note.latch().is_set(),
+            true => LOOKS_AT_THIEF,
+            false => 0,
+        };
         while !note.latch().is_set() {
             let thief = note.thief().filter(|thief| *thief != thread.index);
             if let Some(thief) = thief {
                 if let Some(entry) = thread.steal_fork_of(thief, Age::Seasoned) {
                     thread.shared().stats.stolen.add(1);
                     thread.execute(self, Found::Fork(entry));
-                    looks = 0;
+                    looks = if thread.is_simulated {
+                        LOOKS_AT_THIEF
+                    } else {
+                        0
+                    };
                     continue;
                 }
                 if looks >= PATIENCE_WITH_THIEF
@@ -108,6 +119,9 @@ impl Worker {
     /// Runs this worker's newest tasks while they are the scope's own; `true` if the scope is done.
     fn run_own_tasks(&self, thread: &WorkerThread, latch: &Latch, owner: *const ()) -> bool {
         while !latch.is_set() {
+            if thread.is_simulated && sim::choose(4) == Some(0) {
+                return false;
+            }
             match thread.pop_task_of(owner) {
                 Some(entry) => thread.execute(self, Found::Task(entry)),
                 None => return false,
@@ -172,6 +186,8 @@ impl Worker {
             if let Some(found) = thread.find_work_inside(isolation) {
                 thread.execute(self, found);
                 looks = 0;
+            } else if thread.is_simulated {
+                thread.idle_in_simulation(true);
             } else if looks < LOOKS_AT_THIEF {
                 looks += 1;
                 spin_pause();

@@ -15,6 +15,7 @@ use crate::pool::Pool;
 use crate::pool::shared::{Shared, WorkerShared};
 use crate::random::Random;
 use crate::search::Watched;
+use crate::sim;
 use crate::sleep::SpinMemory;
 use crate::stack::StackClass;
 use crate::strand::Strand;
@@ -97,17 +98,31 @@ impl Worker {
     /// Whether somebody has looked for work here in vain since this worker last forked.
     ///
     /// A loop that could be split should be split now. Costs one load. Who stops what runs in a context asks too
-    /// ([`with_user_context`](crate::with_user_context)): splitting by [`Worker::join`] then ends the loop.
+    /// ([`with_user_context`](crate::with_user_context)): splitting by [`Worker::join`] then ends the loop. And a
+    /// stack that has waited is asked once, whether or not anybody wants work.
     ///
     /// ```
-    /// // Alone in its pool, a worker is never asked.
-    /// let pool = jobtree_pool::Pool::builder().workers(1).build()?;
-    /// assert!(!pool.install(|| jobtree_pool::with_worker(|w| w.wants_work())));
-    /// # Ok::<(), jobtree_pool::BuildError>(())
+    /// use jobtree_pool::Worker;
+    ///
+    /// fn sum_of(w: &Worker, mut numbers: &[u64]) -> u64 {
+    ///     let mut sum = 0;
+    ///     while let Some((first, rest)) = numbers.split_first() {
+    ///         if w.wants_work() && rest.len() > 1 {
+    ///             let (left, right) = numbers.split_at(numbers.len() / 2);
+    ///             let (left, right) = w.join(|w| sum_of(w, left), |w| sum_of(w, right));
+    ///             return sum + left + right;
+    ///         }
+    ///         sum += first;
+    ///         numbers = rest;
+    ///     }
+    ///     sum
+    /// }
+    /// let numbers: Vec<u64> = (0..1000).collect();
+    /// assert_eq!(jobtree_pool::with_worker(|w| sum_of(w, &numbers)), 499_500);
     /// ```
     #[inline(always)]
     pub fn wants_work(&self) -> bool {
-        self.strand.forks.is_asked()
+        self.strand.forks.is_asked() && sim::answers_for_thieves()
     }
 }
 
@@ -135,18 +150,22 @@ where
 pub(crate) struct WorkerThread {
     pub(crate) pool: Arc<Shared>,
     pub(crate) index: usize,
+    /// Whether it is one of several workers that take turns on one thread (`sim/mod.rs`).
+    pub(crate) is_simulated: bool,
     pub(crate) random: Random,
     pub(crate) dispatches: Cell<u32>,
+    /// How often this worker's strands may still give way to each other without a look around.
+    #[cfg(jobtree_stacks)]
+    pub(crate) quick_yields: Cell<u32>,
     pub(crate) spin_memory: SpinMemory,
     /// By worker: its oldest fork as the last look saw it.
     pub(crate) watches: Box<[Cell<Option<Watched>>]>,
     /// Strands whose wait is over, oldest first.
     pub(crate) ready: RefCell<VecDeque<*const Strand>>,
-    /// The newest of this worker's tasks has just run: the oldest is next.
-    pub(crate) oldest_is_next: Cell<bool>,
-    /// The bells of this worker's strands; boxed, since strands know their address.
-    #[allow(clippy::vec_box, reason = "their addresses must not change")]
-    pub(crate) bells: RefCell<Vec<Box<crate::raw::bell::OwnBell>>>,
+    /// The task that has just run and gave way, between its end and its place in a queue.
+    pub(crate) gave_way: Cell<Option<Entry>>,
+    /// The bells of this worker's strands.
+    pub(crate) bells: RefCell<Vec<Arc<crate::raw::bell::StrandBell>>>,
     /// Tasks out of the inbox, oldest first.
     pub(crate) own_mail: RefCell<VecDeque<Entry>>,
     #[cfg(jobtree_stacks)]
@@ -194,12 +213,15 @@ impl WorkerThread {
     pub(crate) fn new(pool: Arc<Shared>, index: usize) -> WorkerThread {
         WorkerThread {
             index,
+            is_simulated: pool.tuning.is_simulated,
             random: Random::new(pool.seed, index),
             dispatches: Cell::new(0),
+            #[cfg(jobtree_stacks)]
+            quick_yields: Cell::new(0),
             spin_memory: SpinMemory::new(),
             watches: pool.workers.iter().map(|_| Cell::new(None)).collect(),
             ready: RefCell::new(VecDeque::new()),
-            oldest_is_next: Cell::new(false),
+            gave_way: Cell::new(None),
             bells: RefCell::new(Vec::new()),
             own_mail: RefCell::new(VecDeque::new()),
             #[cfg(jobtree_stacks)]
@@ -216,10 +238,15 @@ impl WorkerThread {
 
     /// Makes a strand for this worker, which the pool keeps until its end.
     pub(crate) fn new_strand(&self) -> &Strand {
-        let strand = Strand::allocate(&self.pool, self.index);
-        self.pool.keep_strand(strand);
-        // SAFETY: kept by the pool until its end, and this thread keeps the pool.
-        unsafe { &*strand }
+        // SAFETY: made for this, with one element.
+        unsafe { &*self.new_strands(1).cast::<Strand>() }
+    }
+
+    /// Makes strands for this worker, which the pool keeps until its end.
+    pub(crate) fn new_strands(&self, count: usize) -> *mut [Strand] {
+        let strands = Strand::allocate(&self.pool, self.index, count);
+        self.pool.keep_strands(strands);
+        strands
     }
 
     /// Makes `strand` the one that runs on this thread.
@@ -243,6 +270,12 @@ impl WorkerThread {
         Attached { outer }
     }
 
+    /// In a simulation: makes this the worker whose strands run on the calling thread.
+    #[cfg(jobtree_stacks)]
+    pub(crate) fn take_over_thread(&self) {
+        THREAD.set(self);
+    }
+
     /// The main loop of a strand: runs what is found until the pool ends or, by returning `false`
     /// from `give_way`, until this strand is no longer needed.
     pub(crate) fn work_loop(
@@ -262,7 +295,12 @@ impl WorkerThread {
                     next = self.take_handoff();
                 }
                 Some(found) => match self.settle(worker.strand(), found, &mut give_way) {
-                    Settled::Here(found) => self.execute(worker, found),
+                    Settled::Here(found) => {
+                        self.run(worker, found);
+                        if let Some(entry) = self.gave_way.take() {
+                            next = self.exchange_requeued(entry);
+                        }
+                    }
                     Settled::Elsewhere => next = self.take_handoff(),
                     Settled::LoopIsOver => return,
                 },
@@ -300,13 +338,22 @@ impl WorkerThread {
         found
     }
 
-    /// Runs a fork or a task on the current strand, in its own context.
+    /// Runs a fork or a task on the current strand, on top of a frame that waits.
     pub(crate) fn execute(&self, worker: &Worker, found: Found) {
+        self.run(worker, found);
+        if let Some(entry) = self.gave_way.take() {
+            self.shared().requeued.push(entry);
+        }
+    }
+
+    /// Runs a fork or a task on the current strand, in its own context.
+    fn run(&self, worker: &Worker, found: Found) {
         let (entry, is_task) = match found {
             Found::Fork(entry) => (entry, false),
             Found::Task(entry) => (entry, true),
             Found::Ready(_) => unreachable!("a ready strand is resumed, not executed"),
         };
+        worker.strand().sim_point();
         let stats = &self.shared().stats;
         // Before it runs: whoever waits for it may read the count as soon as it has.
         stats.executed.add(1);

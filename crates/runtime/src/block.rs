@@ -8,6 +8,8 @@ use std::task::{Context, Poll};
 use jobtree_pool::raw::wait_with_waker;
 use jobtree_tree::{Cancelled, Job, WaitingFor};
 
+use crate::sim;
+
 /// Polls `future` until it is ready. A worker that waits first helps with tasks of `helped`, if given: tasks without
 /// whose end the future cannot be ready.
 pub(crate) fn until_ready<F: Future>(
@@ -55,6 +57,7 @@ pub(crate) fn unless_cancelled<F: Future>(
     future: F,
     waiting_for: WaitingFor,
 ) -> Result<F::Output, Cancelled> {
+    sim::point();
     let Some(job) = Job::current() else {
         return Ok(until_ready(pin!(future), None));
     };

@@ -8,6 +8,7 @@ use jobtree_pool::{StopSignal, Stopped, UserContext, user_context, with_user_con
 use jobtree_tree::{BodyResult, BoxError, Cancelled, Job, raw};
 
 use crate::panics;
+use crate::sim;
 
 /// Lets `Job::current` find the job; to be called before the first one runs.
 pub(crate) fn install() {
@@ -83,6 +84,7 @@ fn judge_panic(job: &Job, payload: Box<dyn Any + Send>) -> BodyResult {
 /// If the current job was cancelled, every time again.
 #[inline]
 pub fn checkpoint() -> Result<(), Cancelled> {
+    sim::point();
     if jobtree_pool::stop_requested() {
         return Err(cancellation());
     }

@@ -10,6 +10,7 @@ use jobtree_tree::{CancelReason, Cause, Ended, Job, JobError, Outcome, WaitingFo
 
 use crate::block::unless_cancelled;
 use crate::current::checkpoint;
+use crate::sim;
 use crate::task::{Slot, Spawned};
 
 /// A job and the right to its value. Wait for it with [`join`](JobHandle::join), or await it: it is a future for any
@@ -62,7 +63,9 @@ impl<T> JobHandle<T> {
 
     /// Asks the job to end; `false` if it was asked before or has ended.
     pub fn cancel(&self, reason: impl Into<CancelReason>) -> bool {
-        self.job.cancel(reason.into())
+        let asked = self.job.cancel(reason.into());
+        sim::point();
+        asked
     }
 
     /// Waits for the job and returns its value. A worker parks the calling stack meanwhile; any other thread sleeps.

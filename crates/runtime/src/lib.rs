@@ -36,7 +36,11 @@ mod nursery;
 mod owned;
 mod panics;
 mod runtime;
+#[doc(hidden)]
+pub mod select;
+pub mod sim;
 mod step;
+pub mod sync;
 mod task;
 mod timers;
 mod waiters;

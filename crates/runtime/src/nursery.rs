@@ -15,6 +15,7 @@ use crate::future;
 use crate::handle::JobHandle;
 use crate::inline;
 use crate::runtime::{self, Inner, Place};
+use crate::sim;
 use crate::task::{self, Spawned, TaskStack};
 
 /// Runs `body` in a scope for jobs, on the calling thread, and returns when all jobs spawned in it have ended.
@@ -239,7 +240,9 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
 
     /// Asks everything in the scope to end; `false` if it was asked before.
     pub fn cancel(&self, reason: impl Into<CancelReason>) -> bool {
-        self.job.cancel(reason.into())
+        let asked = self.job.cancel(reason.into());
+        sim::point();
+        asked
     }
 
     fn job_with<F, T>(

@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use jobtree_pool::raw::PoolRef;
+use jobtree_pool::raw::sim::undisturbed;
 use jobtree_pool::raw::task::RawContext;
 use jobtree_pool::{BuildError, Pool};
 use jobtree_tree::{
-    BoxError, Cause, Counters, Hooks, Job, JobOptions, Outcome, Recorded, Tree, TreeDump, raw,
+    BoxError, Cause, Counters, Hooks, Job, JobOptions, Outcome, Recorded, Tree, TreeDump, Watcher,
+    raw,
 };
 
 use crate::block::{FirstOf, until_ready};
@@ -19,6 +21,7 @@ use crate::future;
 use crate::handle::JobHandle;
 use crate::nursery::{Nursery, open};
 use crate::owned::OwnedNursery;
+use crate::sim;
 use crate::task::{self, TaskStack};
 use crate::timers::Timers;
 
@@ -59,6 +62,16 @@ pub(crate) struct Inner {
     pub(crate) task_stack: TaskStack,
 }
 
+/// What a runtime is made of.
+struct MadeOf {
+    pool: PoolRef,
+    own_pool: Option<Pool>,
+    timers: Timers,
+    task_stack: TaskStack,
+    /// Is told of every event of a job.
+    watcher: Option<Watcher>,
+}
+
 /// Where new jobs go: under the current one, or under the root of the global runtime.
 #[derive(Clone)]
 pub(crate) struct Place {
@@ -75,7 +88,10 @@ pub(crate) fn current() -> Place {
             runtime,
         };
     }
-    Runtime::global().place()
+    sim::with_runtime(|simulated| match simulated {
+        Some(simulated) => simulated.place(),
+        None => Runtime::global().place(),
+    })
 }
 
 /// The runtime of a job that has not ended.
@@ -119,18 +135,46 @@ impl Runtime {
     /// If the global pool cannot be made (see [`Pool::try_global`]).
     pub fn global() -> &'static Runtime {
         static GLOBAL: OnceLock<Runtime> = OnceLock::new();
-        GLOBAL.get_or_init(|| Runtime::on(PoolRef::of(Pool::global()), None, TaskStack::Default))
+        GLOBAL.get_or_init(|| {
+            let made_of = MadeOf {
+                pool: PoolRef::of(Pool::global()),
+                own_pool: None,
+                timers: Timers::new(),
+                task_stack: TaskStack::Default,
+                watcher: None,
+            };
+            Runtime::made_of(made_of)
+        })
     }
 
-    fn on(pool: PoolRef, own_pool: Option<Pool>, task_stack: TaskStack) -> Runtime {
+    /// A runtime on a simulated pool, with a clock to match; `watcher` is told of every event of a job.
+    pub(crate) fn simulated(pool: PoolRef, timers: Timers, watcher: Watcher) -> Runtime {
+        Runtime::made_of(MadeOf {
+            pool,
+            own_pool: None,
+            timers,
+            task_stack: TaskStack::Default,
+            watcher: Some(watcher),
+        })
+    }
+
+    fn made_of(made_of: MadeOf) -> Runtime {
+        let MadeOf {
+            pool,
+            own_pool,
+            timers,
+            task_stack,
+            watcher: event,
+        } = made_of;
         current::install();
         let own = pool.clone();
         let tree = Tree::with_hooks(Hooks {
             cancelled: Some(Arc::new(move || interrupt(&own))),
+            event,
         });
         let inner = Arc::new(Inner {
             pool,
-            timers: Timers::new(),
+            timers,
             task_stack,
         });
         let is_first = tree.set_extension(Arc::clone(&inner)).is_ok();
@@ -149,6 +193,17 @@ impl Runtime {
             parent: self.owner.root.clone(),
             runtime: Arc::clone(&self.owner.inner),
         }
+    }
+
+    /// Where bodies run that are in no job.
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.owner.inner
+    }
+
+    /// Cancels everything, and lets the root end as soon as everything else has.
+    pub(crate) fn close_tree(&self) {
+        // What is called because of it is called while the tree is locked.
+        undisturbed(|| self.owner.tree().close());
     }
 
     /// The job above all others of this runtime.
@@ -264,8 +319,8 @@ impl Runtime {
     /// from inside a job of this runtime, which is then one of them; the others are waited for.
     pub fn shutdown(&self, limit: Duration) -> Result<(), ShutdownError> {
         let owner = &self.owner;
-        let began = Instant::now();
-        owner.tree().close();
+        let began = owner.inner.timers.now();
+        self.close_tree();
         let inside = Job::current().filter(|job| {
             runtime_of(job).is_some_and(|runtime| Arc::ptr_eq(&runtime, &owner.inner))
         });
@@ -287,10 +342,15 @@ impl Runtime {
         let Some(pool) = pool else {
             return Ok(());
         };
-        let left = limit.saturating_sub(began.elapsed()).max(MOMENT);
+        let left = limit.saturating_sub(self.since(began)).max(MOMENT);
         pool.shutdown(left).map_err(|error| ShutdownError {
             stragglers: vec![error.to_string()],
         })
+    }
+
+    fn since(&self, moment: Instant) -> Duration {
+        let now = self.owner.inner.timers.now();
+        now.saturating_duration_since(moment)
     }
 
     fn wait_for(&self, job: &Job, limit: Duration) {
@@ -307,7 +367,7 @@ impl Runtime {
         for job in &above {
             for other in job.children() {
                 if !above.contains(&other) {
-                    self.wait_for(&other, limit.saturating_sub(began.elapsed()));
+                    self.wait_for(&other, limit.saturating_sub(self.since(began)));
                 }
             }
         }
@@ -415,7 +475,13 @@ impl RuntimeBuilder {
     /// If the pool cannot be made.
     pub fn build(self) -> Result<Runtime, BuildError> {
         let pool = self.pool.build()?;
-        Ok(Runtime::on(PoolRef::of(&pool), Some(pool), self.task_stack))
+        Ok(Runtime::made_of(MadeOf {
+            pool: PoolRef::of(&pool),
+            own_pool: Some(pool),
+            timers: Timers::new(),
+            task_stack: self.task_stack,
+            watcher: None,
+        }))
     }
 }
 

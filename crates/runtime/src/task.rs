@@ -11,6 +11,7 @@ use jobtree_tree::raw::{Attached, Beside, attach_beside};
 use jobtree_tree::{Body, BodyResult, BoxError, Job, JobOptions, ParentEnded};
 
 use crate::current::run_body;
+use crate::sim;
 use crate::timers::Timer;
 
 /// The stack that a task starts on.
@@ -62,7 +63,7 @@ struct Run<F> {
     body: F,
     execution: Body,
     /// Of a job that has a limit, with a handle to see afterwards whether it has ended.
-    deadline: Option<(Timer, Job)>,
+    deadline: Option<Box<(Timer, Job)>>,
 }
 
 // SAFETY: values are dropped where the job ends or is freed, on any thread: bodies are `Send`, and
@@ -107,8 +108,8 @@ impl<F: FnOnce() -> Result<T, BoxError> + Send, T: Send> Task<F, T> {
 }
 
 /// A body has returned: its job's time may still run out while its children are at work.
-pub(crate) fn keep_deadline(deadline: Option<(Timer, Job)>) {
-    if let Some((timer, job)) = deadline
+pub(crate) fn keep_deadline(deadline: Option<Box<(Timer, Job)>>) {
+    if let Some((timer, job)) = deadline.map(|deadline| *deadline)
         && !job.is_ended()
     {
         timer.detach();
@@ -169,7 +170,7 @@ where
         execution.end(BodyResult::Cancelled);
         return Ok(Spawned { job, slot });
     }
-    let deadline = deadline(&job).map(|timer| (timer, job.clone()));
+    let deadline = deadline(&job).map(|timer| Box::new((timer, job.clone())));
     // SAFETY: the task was not submitted yet, so nobody else looks into the cell.
     unsafe {
         *beside.as_ref().run.get() = Some(Run {
@@ -182,5 +183,6 @@ where
     // submitted once; the run function is the one for its type. The context and what the body borrows are
     // there until the parent ends, which is not before this job does.
     unsafe { pool.submit_raw(beside.cast(), context) };
+    sim::point();
     Ok(Spawned { job, slot })
 }

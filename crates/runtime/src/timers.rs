@@ -1,6 +1,9 @@
 //! Deadlines: one wheel and one thread for all of a runtime's, which sleeps until the next one, and for ever
 //! if there is none.
+//!
+//! In a simulation there is no such thread, and the clock stands still unless the simulator moves it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread;
@@ -17,7 +20,8 @@ pub(crate) enum Expiry {
 }
 
 impl Expiry {
-    fn happen(self) {
+    /// Not to be called under a lock: it may set other timers.
+    pub(crate) fn happen(self) {
         match self {
             Expiry::Cancel(job) => {
                 job.cancel(Cause::Timeout.into());
@@ -35,6 +39,8 @@ pub(crate) struct Timers {
 
 struct Shared {
     origin: Instant,
+    /// In a simulation: nanoseconds since the origin.
+    virtual_nanos: Option<AtomicU64>,
     state: Mutex<State>,
     /// The driver has to look again.
     changed: Condvar,
@@ -53,9 +59,19 @@ const TICK: Duration = Duration::from_millis(1);
 
 impl Timers {
     pub(crate) fn new() -> Timers {
+        Timers::with_clock(None)
+    }
+
+    /// Deadlines by a clock that [`Timers::pass_time`] and [`Timers::jump`] move.
+    pub(crate) fn virtual_ones() -> Timers {
+        Timers::with_clock(Some(AtomicU64::new(0)))
+    }
+
+    fn with_clock(virtual_nanos: Option<AtomicU64>) -> Timers {
         Timers {
             shared: Arc::new(Shared {
                 origin: Instant::now(),
+                virtual_nanos,
                 state: Mutex::new(State {
                     wheel: Wheel::new(),
                     has_driver: false,
@@ -69,7 +85,60 @@ impl Timers {
 
     /// The time by the clock that deadlines are kept by.
     pub(crate) fn now(&self) -> Instant {
-        Instant::now()
+        match self.virtual_time() {
+            // Beyond what an `Instant` can tell, time stands still.
+            Some(passed) => {
+                let origin = self.shared.origin;
+                origin.checked_add(passed).unwrap_or(origin)
+            }
+            None => Instant::now(),
+        }
+    }
+
+    /// In a simulation: how much time has passed.
+    pub(crate) fn virtual_time(&self) -> Option<Duration> {
+        let nanos = self.shared.virtual_nanos.as_ref()?;
+        Some(Duration::from_nanos(nanos.load(Ordering::Relaxed)))
+    }
+
+    /// In a simulation: lets time pass without looking at deadlines.
+    pub(crate) fn pass_time(&self, passed: Duration) {
+        if let Some(nanos) = &self.shared.virtual_nanos {
+            let passed = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX);
+            let now = nanos.load(Ordering::Relaxed).saturating_add(passed);
+            nanos.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// In a simulation: whether a deadline seems to have come. It may be wrong about those that lie far ahead; then
+    /// [`Timers::take_due`] has none.
+    pub(crate) fn seems_due(&self) -> bool {
+        let next = self.shared.lock().wheel.next_deadline();
+        next.is_some_and(|next| next <= self.shared.virtual_tick())
+    }
+
+    /// In a simulation: takes the first expiry whose time has come.
+    pub(crate) fn take_due(&self) -> Option<Expiry> {
+        let now = self.shared.virtual_tick();
+        let expired = self.shared.lock().wheel.pop_expired(now);
+        expired.map(|(_, expiry)| expiry)
+    }
+
+    /// In a simulation: lets the time be that of the next deadline, and takes that one's expiry.
+    pub(crate) fn jump(&self) -> Option<Expiry> {
+        let mut state = self.shared.lock();
+        loop {
+            let next = state.wheel.next_deadline()?;
+            // A time that the clock cannot tell does not come.
+            let nanos = next.checked_mul(TICK.as_nanos() as u64)?;
+            // The wheel tells of far deadlines roughly at first, and never too late.
+            if let Some((_, expiry)) = state.wheel.pop_expired(next) {
+                if let Some(now) = &self.shared.virtual_nanos {
+                    now.fetch_max(nanos, Ordering::Relaxed);
+                }
+                return Some(expiry);
+            }
+        }
     }
 
     /// Lets `expiry` happen at `deadline`, unless what is returned is dropped before.
@@ -80,7 +149,8 @@ impl Timers {
         let tick = u64::try_from(ticks).unwrap_or(u64::MAX);
         let mut state = self.shared.lock();
         let key = state.wheel.insert(tick, expiry);
-        if !state.has_driver && !state.is_closed {
+        let is_real = self.shared.virtual_nanos.is_none();
+        if is_real && !state.has_driver && !state.is_closed {
             state.has_driver = true;
             let shared = Arc::clone(&self.shared);
             thread::Builder::new()
@@ -108,6 +178,11 @@ impl Timers {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn virtual_tick(&self) -> u64 {
+        let nanos = self.virtual_nanos.as_ref();
+        nanos.map_or(0, |nanos| nanos.load(Ordering::Relaxed)) / TICK.as_nanos() as u64
     }
 
     fn drive(&self) {

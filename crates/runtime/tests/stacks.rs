@@ -56,7 +56,11 @@ fn a_job_on_a_small_stack_waits_and_others_next_to_it_have_room() {
 #[test]
 fn forks_and_scopes_of_a_job_on_a_small_stack_run_where_there_is_room() {
     let _watch = watch();
-    let runtime = Runtime::builder().workers(2).small_stacks().build().unwrap();
+    let runtime = Runtime::builder()
+        .workers(2)
+        .small_stacks()
+        .build()
+        .unwrap();
     let outcome = runtime.nursery(|n| {
         let handles: Vec<_> = (0..50)
             .map(|_| {
@@ -88,7 +92,11 @@ fn forks_and_scopes_of_a_job_on_a_small_stack_run_where_there_is_room() {
 fn many_thousands_wait_at_once() {
     let _watch = watch();
     let count = if cfg!(miri) { 50 } else { 20_000 };
-    let runtime = Runtime::builder().workers(2).small_stacks().build().unwrap();
+    let runtime = Runtime::builder()
+        .workers(2)
+        .small_stacks()
+        .build()
+        .unwrap();
     let (arrived, gate) = (CountLatch::new(count), OnceLatch::new());
     let outcome = runtime.nursery(|n| {
         for _ in 0..count {

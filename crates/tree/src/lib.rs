@@ -47,7 +47,7 @@ pub use locals::JobLocal;
 pub use monitor::{Counters, Event, EventKind, Recorded};
 pub use options::{JobOptions, ParentEnded};
 pub use token::{CancelToken, DropGuard};
-pub use tree::{Hooks, Tree};
+pub use tree::{Hooks, Tree, Watcher};
 pub use wait::{CancelCallback, CancelRequested, Ended};
 pub use waiting::WaitingFor;
 pub use wheel::{TimerKey, Wheel};

@@ -8,10 +8,10 @@ use std::sync::{Arc, OnceLock};
 
 use crate::body::{Body, BodyResult};
 use crate::clock;
-use crate::error::CancelReason;
+use crate::error::{CancelReason, JobId};
 use crate::job::Job;
 use crate::locals::Locals;
-use crate::monitor::{Counters, Monitor, Recorded, next_id};
+use crate::monitor::{Counters, EventKind, Monitor, Recorded, next_id};
 use crate::node::{Kind, Node, Origin};
 use crate::side::Side;
 use crate::sync::model_has_failed;
@@ -31,7 +31,12 @@ pub struct Hooks {
     /// Called after jobs were cancelled: their bodies may be in the middle of forks and loops that look for it only
     /// when they are told to.
     pub cancelled: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// Called for every event of a job, as it is recorded. Locks may be held: it must neither wait nor use jobs.
+    pub event: Option<Watcher>,
 }
+
+/// What is called for every event; see [`Hooks::event`].
+pub type Watcher = Arc<dyn Fn(JobId, EventKind) + Send + Sync>;
 
 impl fmt::Debug for Hooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -94,7 +99,7 @@ impl Tree {
     /// A tree whose runner is told of what `hooks` name.
     pub fn with_hooks(hooks: Hooks) -> Tree {
         let shared = Arc::new(TreeShared {
-            monitor: Monitor::new(),
+            monitor: Monitor::watched_by(hooks.event.clone()),
             hooks,
             extension: OnceLock::new(),
         });

@@ -18,10 +18,11 @@ use crate::inbox::{Inbox, Mail, MailContent};
 use crate::injector::Injector;
 use crate::padded::Padded;
 use crate::placement::Workplace;
+use crate::requeued::Requeued;
 use crate::sleep::Sleep;
 use crate::stats::WorkerCounters;
 use crate::strand::Strand;
-use crate::sync::step::{Step, fence_at};
+use crate::sync::step::{Step, left_out};
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, get_mut, lock};
 use crate::worker::Worker;
 
@@ -45,6 +46,8 @@ pub(crate) struct Tuning {
     pub(crate) private_forks: usize,
     /// Forks a strand puts out before anybody asks.
     pub(crate) eager_public_forks: usize,
+    /// Whether the workers take turns on one thread.
+    pub(crate) is_simulated: bool,
 }
 
 impl Tuning {
@@ -55,6 +58,18 @@ impl Tuning {
             // measured, see ARCHITECTURE.md.
             private_forks: levels,
             eager_public_forks: levels.max(1),
+            is_simulated: false,
+        }
+    }
+
+    /// Every fork makes a record and is offered to others: a limit beyond all indices is the mark of a question, which
+    /// then stands for ever (`Deque::is_asked`).
+    #[cfg(jobtree_stacks)]
+    fn for_simulation() -> Tuning {
+        Tuning {
+            private_forks: usize::MAX,
+            eager_public_forks: usize::MAX,
+            is_simulated: true,
         }
     }
 }
@@ -62,6 +77,8 @@ impl Tuning {
 /// What other threads may touch of a worker.
 pub(crate) struct WorkerShared {
     pub(crate) tasks: Deque,
+    /// Tasks that gave way.
+    pub(crate) requeued: Requeued,
     pub(crate) inbox: Inbox,
     pub(crate) parked: ParkedForks,
     pub(crate) stats: WorkerCounters,
@@ -76,6 +93,7 @@ impl WorkerShared {
         WorkerShared {
             // Tasks are public at once: their maker may run on for long.
             tasks: Deque::new(usize::MAX / 2, TASK_CAPACITY),
+            requeued: Requeued::new(),
             inbox: Inbox::new(),
             parked: ParkedForks::new(),
             stats: WorkerCounters::default(),
@@ -100,13 +118,14 @@ impl WorkerShared {
         self.current
             .store(std::ptr::from_ref(strand).cast_mut(), Ordering::Release);
         // Who interrupted the worker before has seen another strand: see `stop.rs`.
-        fence_at(Step::InterruptSwitchFence);
-        // SAFETY: the caller is the strand's owner.
-        unsafe { strand.stay_interrupted(Step::InterruptSwitchLook) };
+        if !left_out(Step::InterruptSwitchAsk) {
+            strand.forks.ask();
+        }
     }
 
     pub(crate) fn has_public_work(&self) -> bool {
         !self.tasks.looks_empty_to_thief()
+            || !self.requeued.looks_empty()
             || self.parked.is_listed()
             || self
                 .current()
@@ -188,7 +207,7 @@ pub(crate) struct Shared {
     gone: StdMutex<usize>,
     somebody_is_gone: Condvar,
     /// All strands that were ever made for this pool; freed with it.
-    strands: Mutex<Vec<*mut Strand>>,
+    strands: Mutex<Vec<*mut [Strand]>>,
 }
 
 // SAFETY: raw pointers inside point to strands, which are `Sync` and owned by the pool.
@@ -223,9 +242,24 @@ impl Shared {
         }
     }
 
-    /// Takes over a strand, made by [`Strand::allocate`], until the pool's end.
-    pub(crate) fn keep_strand(&self, strand: *mut Strand) {
-        lock(&self.strands).push(strand);
+    /// A pool whose workers take turns on one thread.
+    #[cfg(jobtree_stacks)]
+    pub(crate) fn simulated(
+        workers: usize,
+        seed: u64,
+        stack_size: usize,
+        handlers: Handlers,
+        stacks: crate::stack::StackSupply,
+    ) -> Shared {
+        let mut shared = Shared::new(workers, seed, stack_size, handlers, stacks);
+        shared.tuning = Tuning::for_simulation();
+        shared.sleep = Sleep::for_simulation(workers);
+        shared
+    }
+
+    /// Takes over strands, made by [`Strand::allocate`], until the pool's end.
+    pub(crate) fn keep_strands(&self, strands: *mut [Strand]) {
+        lock(&self.strands).push(strands);
     }
 
     /// Queues a task: on the calling worker if it is one of this pool's, else through the injector.
@@ -355,10 +389,10 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        for strand in get_mut(&mut self.strands).drain(..) {
+        for strands in get_mut(&mut self.strands).drain(..) {
             // SAFETY: made by `Box::into_raw`; every worker thread held a reference to the pool, so all
             // of them are gone, and with them whoever could look at a strand.
-            drop(unsafe { Box::from_raw(strand) });
+            drop(unsafe { Box::from_raw(strands) });
         }
     }
 }

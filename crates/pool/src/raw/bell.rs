@@ -12,6 +12,7 @@
 //! is over: the outer one polls once more.
 
 use std::cell::Cell;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 
@@ -21,12 +22,19 @@ use crate::strand::Strand;
 use crate::wait::WaitFor;
 use crate::worker::{Worker, WorkerThread};
 
-/// The bell of a strand.
+/// The bell of a strand. The worker's thread keeps it for the strand.
 pub(crate) struct StrandBell {
     rung: Latch,
+    /// How many waits of the strand are nested now. Only the strand looks.
+    waits: Cell<u32>,
     /// Kept so that the strand that the latch names is there when somebody rings.
     _pool: Arc<Shared>,
 }
+
+// SAFETY: the latch is made for sharing; the count is touched by the strand alone, that is on one thread.
+unsafe impl Sync for StrandBell {}
+// SAFETY: as above.
+unsafe impl Send for StrandBell {}
 
 impl Wake for StrandBell {
     fn wake(self: Arc<Self>) {
@@ -36,29 +44,6 @@ impl Wake for StrandBell {
     fn wake_by_ref(self: &Arc<Self>) {
         // SAFETY: alive by `self`, and the waiter's pool by the bell.
         unsafe { Latch::set(&self.rung) };
-    }
-}
-
-/// A strand's bell and the waker that rings it. The worker's thread keeps it for the strand.
-pub(crate) struct OwnBell {
-    bell: Arc<StrandBell>,
-    waker: Waker,
-    /// How many waits of the strand are nested now.
-    waits: Cell<u32>,
-}
-
-impl OwnBell {
-    pub(crate) fn new(pool: Arc<Shared>) -> OwnBell {
-        let bell = Arc::new(StrandBell {
-            rung: Latch::new(),
-            _pool: pool,
-        });
-        let waker = Waker::from(Arc::clone(&bell));
-        OwnBell {
-            bell,
-            waker,
-            waits: Cell::new(0),
-        }
     }
 }
 
@@ -76,6 +61,16 @@ impl Wake for ThreadBell {
         // SAFETY: alive by `self`.
         unsafe { ThreadLatch::set(&self.rung) };
     }
+}
+
+/// A name for the stack that the calling code runs on, as long as it runs; null on threads that are no workers.
+#[inline]
+pub fn current_stack() -> *const () {
+    Worker::with_current(|worker| {
+        worker.map_or(std::ptr::null(), |worker| {
+            std::ptr::from_ref(worker.strand()).cast()
+        })
+    })
 }
 
 /// Calls `attempt` until it returns something, each time with a waker that it may leave somewhere; between two calls
@@ -112,23 +107,25 @@ fn wait_on_worker<R>(
     helped: Option<*const ()>,
     mut attempt: impl FnMut(&Waker) -> Option<R>,
 ) -> R {
-    let own = worker.thread().bell_of(worker.strand());
+    let address = worker.thread().bell_of(worker.strand());
     // SAFETY: the thread keeps the bell until its end, and this frame is on it.
-    let own = unsafe { &*own };
+    let bell = unsafe { &*address };
+    // SAFETY: the address is an `Arc`'s. The waker is lent without a reference of its own, and so never dropped.
+    let waker = ManuallyDrop::new(Waker::from(unsafe { Arc::from_raw(address) }));
     let what = helped.map_or(WaitFor::Latch, WaitFor::TasksOf);
-    own.waits.update(|waits| waits + 1);
+    bell.waits.update(|waits| waits + 1);
     let _rings_on = OnExit(|| {
-        own.waits.update(|waits| waits - 1);
-        if own.waits.get() > 0 {
-            own.bell.rung.leave_set();
+        bell.waits.update(|waits| waits - 1);
+        if bell.waits.get() > 0 {
+            bell.rung.leave_set();
         }
     });
     loop {
-        own.bell.rung.reset();
-        if let Some(result) = attempt(&own.waker) {
+        bell.rung.reset();
+        if let Some(result) = attempt(&waker) {
             return result;
         }
-        worker.wait_until(&own.bell.rung, what);
+        worker.wait_until(&bell.rung, what);
     }
 }
 
@@ -168,13 +165,17 @@ impl<F: Fn()> Drop for OnExit<F> {
 
 impl WorkerThread {
     /// The bell of `strand`, one of this thread's.
-    fn bell_of(&self, strand: &Strand) -> *const OwnBell {
+    fn bell_of(&self, strand: &Strand) -> *const StrandBell {
         let known = strand.bell.get();
         if !known.is_null() {
             return known;
         }
-        let bell = Box::new(OwnBell::new(Arc::clone(&self.pool)));
-        let address: *const OwnBell = &*bell;
+        let bell = Arc::new(StrandBell {
+            rung: Latch::new(),
+            waits: Cell::new(0),
+            _pool: Arc::clone(&self.pool),
+        });
+        let address = Arc::as_ptr(&bell);
         self.bells.borrow_mut().push(bell);
         strand.bell.set(address);
         address

@@ -18,6 +18,7 @@ mod merge;
 mod merge_sort;
 mod permute;
 mod pool_ref;
+pub mod sim;
 mod slots;
 pub mod task;
 #[cfg(all(test, not(loom)))]
@@ -25,7 +26,7 @@ mod tests;
 mod ticks;
 
 pub use crate::stop::{can_be_stopped, unwind_if_stopped};
-pub use bell::wait_with_waker;
+pub use bell::{current_stack, wait_with_waker};
 pub use claims::{ClaimError, Claims};
 pub use merge_sort::merge_sort;
 pub use permute::permute;

@@ -56,6 +56,13 @@ impl PoolRef {
         }
     }
 
+    #[cfg(jobtree_stacks)]
+    pub(crate) fn of_shared(shared: &Arc<Shared>) -> PoolRef {
+        PoolRef {
+            shared: shared.clone(),
+        }
+    }
+
     /// How many workers it has.
     pub fn workers(&self) -> usize {
         self.shared.workers.len()
@@ -71,6 +78,11 @@ impl PoolRef {
     /// Has every worker look whether its context was stopped: [`Pool::interrupt_forks`].
     pub fn interrupt_forks(&self) {
         self.shared.interrupt_forks();
+    }
+
+    #[cfg(all(test, jobtree_stacks))]
+    pub(crate) fn shared_for_tests(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     pub(super) fn shared(&self) -> &Shared {

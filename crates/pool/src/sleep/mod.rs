@@ -55,6 +55,37 @@ impl Sleep {
         }
     }
 
+    /// The sleep state of a simulated pool: nobody ever sleeps, and the counters show a sleeper for whom nobody searches,
+    /// so that every post comes to [`Sleep::wake_one_sleeper`].
+    #[cfg(jobtree_stacks)]
+    pub(crate) fn for_simulation(workers: usize) -> Sleep {
+        let sleep = Sleep::new(workers);
+        sleep.counters.add_inactive();
+        let announced = sleep.counters.announce_sleepy();
+        let counted = sleep.counters.try_add_sleeping(announced);
+        debug_assert!(counted, "nobody else knows the counters yet");
+        sleep
+    }
+
+    /// What a simulated worker that searches holds; it is in no count.
+    pub(crate) fn searching_in_simulation(worker: usize) -> Searching {
+        Searching {
+            worker,
+            spin: Spin::new(&SpinMemory::new()),
+            announced: None,
+        }
+    }
+
+    /// Whether `worker` was notified and has not read it yet.
+    pub(crate) fn has_notice(&self, worker: usize) -> bool {
+        self.sleepers[worker].has_notice()
+    }
+
+    /// `worker` has read its notice, if there was one.
+    pub(crate) fn read_notice(&self, worker: usize) {
+        self.sleepers[worker].stay_awake();
+    }
+
     /// `worker` has run out of work and starts to look around.
     pub(crate) fn start_searching(&self, worker: usize, memory: &SpinMemory) -> Searching {
         self.counters.add_inactive();
@@ -164,6 +195,9 @@ impl Sleep {
     /// Wakes some worker that is asleep or about to be.
     #[cold]
     pub(crate) fn wake_one_sleeper(&self) {
+        if crate::sim::wake_one(self) {
+            return;
+        }
         while let Some(worker) = self.roster.take_one() {
             if self.sleepers[worker].wake_if_drowsy(|| self.counters.sub_sleeping()) {
                 return;

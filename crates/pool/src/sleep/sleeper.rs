@@ -54,6 +54,11 @@ impl Sleeper {
         (self.sleeps.read(), wakes)
     }
 
+    /// Whether there is an unread notice.
+    pub(crate) fn has_notice(&self) -> bool {
+        self.state.word().load(Ordering::Acquire) == NOTIFIED
+    }
+
     /// AWAKE to SLEEPY; `false` if there is an unread notice, which is thereby read.
     pub(crate) fn become_sleepy(&self) -> bool {
         let sleepy = self

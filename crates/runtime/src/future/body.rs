@@ -18,6 +18,8 @@ pub(crate) struct BodyFuture<F> {
     future: Option<F>,
     /// Entered when the future first has to wait.
     cancelled: Option<CancelRequested>,
+    /// Whether all polls bring a waker of the same task, so that entering once is enough.
+    has_one_waker: bool,
 }
 
 impl<F> BodyFuture<F> {
@@ -25,6 +27,15 @@ impl<F> BodyFuture<F> {
         BodyFuture {
             future: Some(future),
             cancelled: None,
+            has_one_waker: false,
+        }
+    }
+
+    /// A body that is a task of its own, and so always polled with a waker of that task.
+    pub(crate) fn of_task(future: F) -> BodyFuture<F> {
+        BodyFuture {
+            has_one_waker: true,
+            ..BodyFuture::new(future)
         }
     }
 
@@ -84,6 +95,10 @@ where
     }
 
     fn poll_cancelled(self: Pin<&mut Self>, job: &Job, context: &mut Context<'_>) -> Poll<()> {
+        if self.has_one_waker && self.cancelled.is_some() {
+            // Entered, and woken when it comes.
+            return Poll::Pending;
+        }
         // SAFETY: nothing is moved; the registration is pinned with the whole, and dropped in its place.
         let cancelled = unsafe { self.map_unchecked_mut(|this| &mut this.cancelled) };
         // SAFETY: as above.

@@ -19,10 +19,11 @@ use std::cell::{Cell, UnsafeCell};
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 use jobtree_pool::Worker;
+use jobtree_pool::raw::current_stack;
 use jobtree_pool::raw::task::{RawContext, RawTask, RawTaskKind, hold_pool, release_pool};
 use jobtree_tree::raw::{self, Attached, Beside, attach_beside};
 use jobtree_tree::{Body, BodyResult, BoxError, Job, JobOptions, ParentEnded};
@@ -46,6 +47,10 @@ struct FutureTask<F, T> {
     state: AtomicU8,
     /// Whether the pool was told that it waits. Only the worker that runs it looks.
     holds_pool: Cell<bool>,
+    /// The stack that it is polled on, or null.
+    polled_on: AtomicPtr<()>,
+    /// Whether it was woken on that very stack, which needs no locked instruction.
+    woke_itself: Cell<bool>,
     context: RawContext,
     /// The runtime of the job: alive until the job has ended.
     runtime: *const Inner,
@@ -59,7 +64,7 @@ struct Run<F> {
     body: BodyFuture<F>,
     execution: Body,
     /// Of a job that has a limit, with a handle to see afterwards whether it has ended.
-    deadline: Option<(Timer, Job)>,
+    deadline: Option<Box<(Timer, Job)>>,
     has_begun: bool,
 }
 
@@ -94,10 +99,7 @@ where
             if !task.holds_pool.replace(true) {
                 hold_pool(worker);
             }
-            let idle = task
-                .state
-                .compare_exchange(RUNNING, 0, Ordering::AcqRel, Ordering::Acquire);
-            if idle.is_err() {
+            if !task.comes_to_rest() {
                 // Woken meanwhile: ours to queue. Behind the others, or it would keep them from running.
                 task.state.store(QUEUED, Ordering::Release);
                 let context = task.context;
@@ -125,6 +127,16 @@ where
         }
     }
 
+    /// After a poll: `false` if it was woken meanwhile.
+    fn comes_to_rest(&self) -> bool {
+        let (relaxed, release) = (Ordering::Relaxed, Ordering::Release);
+        !self.woke_itself.take()
+            && self
+                .state
+                .compare_exchange(RUNNING, 0, release, relaxed)
+                .is_ok()
+    }
+
     /// One poll; `None` if it has to wait.
     fn poll(this: NonNull<Self>, run: &mut Run<F>) -> Option<(Option<T>, BodyResult)> {
         let job = run.execution.job();
@@ -140,7 +152,12 @@ where
         // SAFETY: the functions suit the pointer. It is lent without a reference of its own, and so not dropped; the
         // execution holds one.
         let waker = ManuallyDrop::new(unsafe { Waker::from_raw(Self::raw_waker(this)) });
-        match body.poll(job, &mut Context::from_waker(&waker)) {
+        // SAFETY: alive by the execution.
+        let polled_on = unsafe { &this.as_ref().polled_on };
+        polled_on.store(current_stack().cast_mut(), Ordering::Relaxed);
+        let result = body.poll(job, &mut Context::from_waker(&waker));
+        polled_on.store(std::ptr::null_mut(), Ordering::Relaxed);
+        match result {
             Poll::Ready(result) => Some(result),
             Poll::Pending => None,
         }
@@ -176,6 +193,11 @@ where
     unsafe fn wake(data: *const ()) {
         // SAFETY: alive by contract.
         let task = unsafe { &*data.cast::<Self>() };
+        let polled_on = task.polled_on.load(Ordering::Relaxed);
+        if !polled_on.is_null() && std::ptr::eq(polled_on, current_stack()) {
+            // Nobody else writes the name of this stack, and nobody else uses the cell while it stands there.
+            return task.woke_itself.set(true);
+        }
         let before = task.state.fetch_or(QUEUED, Ordering::AcqRel);
         if before & (QUEUED | RUNNING | DONE) != 0 {
             return;
@@ -223,6 +245,8 @@ where
         slot: Slot::empty(),
         state: AtomicU8::new(QUEUED),
         holds_pool: Cell::new(false),
+        polled_on: AtomicPtr::new(std::ptr::null_mut()),
+        woke_itself: Cell::new(false),
         context,
         runtime,
         job: Cell::new(std::ptr::null()),
@@ -247,13 +271,13 @@ where
         execution.end(BodyResult::Cancelled);
         return Ok(Spawned { job, slot });
     }
-    let deadline = deadline(&job).map(|timer| (timer, job.clone()));
+    let deadline = deadline(&job).map(|timer| Box::new((timer, job.clone())));
     // SAFETY: the task was not submitted yet, so nobody else looks.
     unsafe {
         let task = beside.as_ref();
         task.job.set(job.as_ptr());
         *task.run.get() = Some(Run {
-            body: BodyFuture::new(future),
+            body: BodyFuture::of_task(future),
             execution,
             deadline,
             has_begun: false,

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::JobId;
+use crate::tree::Watcher;
 use crate::word::{Cause, JobState};
 
 /// Something that happened to a job.
@@ -85,9 +86,11 @@ pub struct Recorded {
 
 /// Keeps the newest events while somebody wants them.
 pub(super) struct Recorder {
-    /// Whether the ring's capacity is more than 0, to be asked without its lock.
+    /// Whether the ring's capacity is more than 0, or somebody watches; to be asked without its lock.
     records: AtomicBool,
     ring: Mutex<Ring>,
+    /// Is told of everything, without the ring's lock.
+    watcher: Option<Watcher>,
 }
 
 struct Ring {
@@ -106,15 +109,16 @@ impl Ring {
 }
 
 impl Recorder {
-    pub(super) fn new() -> Recorder {
+    pub(super) fn new(watcher: Option<Watcher>) -> Recorder {
         Recorder {
-            records: AtomicBool::new(false),
+            records: AtomicBool::new(watcher.is_some()),
             ring: Mutex::new(Ring {
                 events: VecDeque::new(),
                 capacity: 0,
                 next_sequence: 0,
                 lost: 0,
             }),
+            watcher,
         }
     }
 
@@ -140,6 +144,9 @@ impl Recorder {
     #[cold]
     #[inline(never)]
     fn push(&self, job: JobId, kind: EventKind) {
+        if let Some(watcher) = &self.watcher {
+            watcher(job, kind);
+        }
         let mut ring = self.ring();
         if ring.capacity == 0 {
             // Recording ended between the question and the lock.
@@ -164,7 +171,8 @@ impl Recorder {
             ring.shrink_to(capacity);
         }
         // Under the lock, so that of two calls at once both take the same one as the last.
-        self.records.store(capacity > 0, Ordering::Relaxed);
+        let records = capacity > 0 || self.watcher.is_some();
+        self.records.store(records, Ordering::Relaxed);
     }
 
     pub(super) fn take(&self) -> Recorded {
@@ -223,7 +231,7 @@ mod tests {
 
     #[test]
     fn an_event_that_comes_to_the_ring_after_the_end_of_recording_is_left_out() {
-        let recorder = Recorder::new();
+        let recorder = Recorder::new(None);
         recorder.set_capacity(2);
         recorder.push(JobId(1), EventKind::WaitWake);
         recorder.set_capacity(0);
@@ -231,5 +239,21 @@ mod tests {
         recorder.push(JobId(2), EventKind::WaitWake);
         let Recorded { events, lost } = recorder.take();
         assert_eq!((events.len(), events[0].job, lost), (1, JobId(1), 0));
+    }
+
+    #[test]
+    fn a_watcher_hears_of_everything_whether_or_not_events_are_kept() {
+        let heard = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let tell = heard.clone();
+        let recorder = Recorder::new(Some(std::sync::Arc::new(move |job, _| {
+            tell.lock().unwrap().push(job);
+        })));
+        recorder.record(JobId(1), EventKind::WaitWake);
+        recorder.set_capacity(1);
+        recorder.record(JobId(2), EventKind::WaitWake);
+        recorder.set_capacity(0);
+        recorder.record(JobId(3), EventKind::WaitWake);
+        assert_eq!(*heard.lock().unwrap(), [JobId(1), JobId(2), JobId(3)]);
+        assert_eq!(recorder.take().events.len(), 1);
     }
 }

@@ -23,6 +23,7 @@ use events::Recorder;
 use threads::OWN_LINES;
 
 use crate::error::JobId;
+use crate::tree::Watcher;
 
 /// What is counted. The order is what [`Monitor::counters`] relies on: what follows from something comes
 /// after it.
@@ -93,11 +94,17 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn new() -> Monitor {
+        Monitor::watched_by(None)
+    }
+
+    /// A monitor that tells `watcher` of every event.
+    pub(crate) fn watched_by(watcher: Option<Watcher>) -> Monitor {
         Monitor {
             own: [const { Line::new() }; OWN_LINES],
             shared: Line::new(),
-            recorder: Recorder::new(),
+            recorder: Recorder::new(watcher),
         }
     }
 

@@ -1,0 +1,259 @@
+//! Simulation: all workers of a pool on one OS thread, in an order that a seed decides.
+//!
+//! # How it works
+//!
+//! A simulated pool has the deques, inboxes, parking lots and strands of any other, but no threads: its workers are
+//! *logical*. One hub (`hub.rs`), on the stack of whoever runs the simulation, does what otherwise each worker's own
+//! hub does: it resumes a strand, which runs until it suspends itself. Which worker's, the schedule says
+//! (`schedule.rs`). A strand suspends itself
+//!
+//! * where it would in any pool: it waits and parks in favour of something else, or its loop gives way;
+//! * where its worker would fall asleep: the worker is then idle until something is posted or sent to it;
+//! * at a *point*: a place where a thread of a real pool could be interrupted for so long that others act first. The
+//!   strand stays its worker's current one, and is what that worker goes on with.
+//!
+//! Between two points nothing else runs. So the code in between needs no thought, except that no lock of the standard
+//! library and no borrow of a cell may be held at a point: who wants it next is on the same thread.
+//!
+//! # What the pool does differently
+//!
+//! | elsewhere | in a simulation | where |
+//! | --- | --- | --- |
+//! | most forks are plain calls | every fork makes a record and offers it | `Tuning`: the limit of private forks is the mark of a question, so that a strand is always asked |
+//! | `wants_work` says whether a thief asked | the seed answers | [`answers_for_thieves`] |
+//! | posting wakes a sleeper if nobody searches | posting wakes an idle worker that the seed chooses | `Sleep::for_simulation`: the counters always show one sleeper, so posting always takes the slow way |
+//! | a thief lets forks season, a waiter spins | a look takes what there is; who finds nothing is idle | `search.rs`, `wait.rs` |
+//! | ready strands, own tasks, victims, injected tasks in a fixed order | the seed orders them | `search.rs` |
+//!
+//! So ordinary pools pay nothing on their fast paths.
+//!
+//! # Panics
+//!
+//! A strand is not interrupted while it unwinds. If a destructor waits during a panic, its strand is suspended all the
+//! same, since nobody else could bring about what it waits for. Until it goes on, `std::thread::panicking()` says yes
+//! to everybody: the count is the thread's. The counts add up, so every panic still ends where it should.
+
+#[cfg(jobtree_stacks)]
+mod hub;
+mod schedule;
+mod simulated;
+mod trace;
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+
+use crate::pool::shared::Shared;
+use crate::sleep::Sleep;
+use crate::worker::Worker;
+use schedule::Schedule;
+pub use simulated::{Pause, SimulatedPool, SimulationError, SimulationOptions, World};
+use trace::Trace;
+
+thread_local! {
+    /// The simulation that runs on this thread, or null.
+    static SIMULATION: Cell<*const Simulation> = const { Cell::new(std::ptr::null()) };
+}
+
+/// What a logical worker does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Activity {
+    /// It can go on.
+    Runs,
+    /// It has found nothing to do, and would take whatever is posted.
+    Idle,
+    /// It waits, and would not take what is posted: only a notice of its own lets it go on.
+    Waits,
+    /// Its last loop has ended with the pool.
+    Ended,
+}
+
+/// The state of a running simulation, apart from its workers' own.
+struct Simulation {
+    /// The pool that is simulated; known by its address.
+    pool: *const Shared,
+    schedule: RefCell<Schedule>,
+    activities: Box<[Cell<Activity>]>,
+    trace: RefCell<Trace>,
+    /// Turns given and points passed.
+    steps: Cell<u64>,
+    /// After how many steps the hub pauses.
+    limit: Cell<u64>,
+    /// How many want no points just now.
+    undisturbed: Cell<u32>,
+    /// What loops take for a clock.
+    ticks: Cell<u64>,
+    /// Of tasks that nobody waits for.
+    panics: RefCell<Vec<Box<dyn Any + Send>>>,
+}
+
+impl Simulation {
+    /// Lends the simulation that runs on this thread.
+    #[inline]
+    fn with<R>(body: impl FnOnce(&Simulation) -> R) -> Option<R> {
+        // SAFETY: set while a `SimulatedPool`, which owns it, lives on this thread; `body` cannot keep it, and nobody
+        // ends the pool from inside: it takes the owner.
+        let simulation = unsafe { SIMULATION.get().as_ref() };
+        simulation.map(body)
+    }
+
+    /// A number below `bound`, which must not be 0.
+    fn choose(&self, bound: usize) -> usize {
+        let chosen = self.schedule.borrow_mut().below(bound);
+        self.trace.borrow_mut().number(chosen as u64);
+        chosen
+    }
+
+    fn count_step(&self) {
+        self.steps.set(self.steps.get() + 1);
+    }
+
+    fn is_over_limit(&self) -> bool {
+        self.steps.get() >= self.limit.get()
+    }
+}
+
+/// Whether the calling code runs in a simulation.
+#[inline]
+pub fn is_simulated() -> bool {
+    !SIMULATION.get().is_null()
+}
+
+/// A place where a thread of a real pool could be interrupted: in a simulation others may act first. Elsewhere it
+/// costs a load.
+///
+/// No lock of the standard library may be held, and no cell be borrowed.
+#[inline]
+pub fn point() {
+    if is_simulated() {
+        pass_point(false);
+    }
+}
+
+/// A [`point`] at which the calling code itself lets others go first.
+pub(crate) fn point_of_yielding() {
+    if is_simulated() {
+        pass_point(true);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn pass_point(gives_way: bool) {
+    Simulation::with(|simulation| {
+        Worker::with_current(|worker| {
+            // No worker: the hub itself is at work, for instance a timer fires.
+            if let Some(worker) = worker
+                && std::ptr::eq(worker.pool(), simulation.pool)
+                && simulation.undisturbed.get() == 0
+                && !std::thread::panicking()
+            {
+                simulation.count_step();
+                let mut schedule = simulation.schedule.borrow_mut();
+                if gives_way {
+                    schedule.gives_way(worker.index());
+                }
+                let interrupted = schedule.interrupts();
+                drop(schedule);
+                if interrupted || simulation.is_over_limit() {
+                    worker.thread().suspend_to_hub(worker.strand());
+                }
+            }
+        });
+    });
+}
+
+/// Runs `body` without points: for code that calls others while it holds a lock.
+pub fn undisturbed<R>(body: impl FnOnce() -> R) -> R {
+    struct Guard(*const Simulation);
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            // SAFETY: null, or the simulation of this thread, which does not end while something runs in it.
+            if let Some(simulation) = unsafe { self.0.as_ref() } {
+                simulation.undisturbed.set(simulation.undisturbed.get() - 1);
+            }
+        }
+    }
+    Simulation::with(|simulation| {
+        simulation.undisturbed.set(simulation.undisturbed.get() + 1);
+    });
+    let _guard = Guard(SIMULATION.get());
+    body()
+}
+
+/// In a simulation, a number below `bound` (not 0) that the seed chooses.
+#[inline]
+pub fn choose(bound: usize) -> Option<usize> {
+    Simulation::with(|simulation| simulation.choose(bound))
+}
+
+/// Notes in the trace that something has happened. The text must be the same in every process.
+pub fn note(text: &str) {
+    Simulation::with(|simulation| {
+        let who = Worker::with_current(|worker| worker.map(Worker::index));
+        simulation.trace.borrow_mut().text(who, text);
+    });
+}
+
+/// Steps so far.
+pub fn steps() -> Option<u64> {
+    Simulation::with(|simulation| simulation.steps.get())
+}
+
+/// What loops take for a clock: in a simulation it goes on by as much as the seed says, so that blocks get all lengths.
+#[inline]
+pub(crate) fn ticks() -> Option<u64> {
+    Simulation::with(|simulation| {
+        let passed = 1 << simulation.choose(24);
+        simulation.ticks.set(simulation.ticks.get() + passed);
+        simulation.ticks.get()
+    })
+}
+
+/// Whether a worker that is asked for work shall believe it. In a simulation everybody is asked all the time, and the
+/// seed decides who hears it.
+#[cold]
+#[inline(never)]
+pub(crate) fn answers_for_thieves() -> bool {
+    point();
+    Simulation::with(|simulation| simulation.choose(4) == 0 || crate::stop::stop_requested())
+        .unwrap_or(true)
+}
+
+/// Something was posted to the pool of `sleep`: wakes an idle worker, if that pool is simulated on this thread.
+pub(crate) fn wake_one(sleep: &Sleep) -> bool {
+    Simulation::with(|simulation| {
+        // SAFETY: the simulation's owner keeps the pool.
+        let own = unsafe { &(*simulation.pool).sleep };
+        if !std::ptr::eq(sleep, own) {
+            return false;
+        }
+        let idle = |worker: &usize| {
+            simulation.activities[*worker].get() == Activity::Idle && !own.has_notice(*worker)
+        };
+        let count = (0..simulation.activities.len()).filter(idle).count();
+        if count > 0 {
+            let chosen = simulation.choose(count);
+            let worker = (0..simulation.activities.len()).filter(idle).nth(chosen);
+            own.notify(worker.expect("fewer than were counted"));
+        }
+        true
+    })
+    .unwrap_or(false)
+}
+
+/// A task that nobody waits for has panicked.
+pub(crate) fn keep_panic(payload: Box<dyn Any + Send>) {
+    Simulation::with(|simulation| simulation.panics.borrow_mut().push(payload));
+}
+
+/// Panics if the calling thread runs a simulation: it would wait for itself.
+pub(crate) fn refuse_to_sleep() {
+    assert!(
+        !is_simulated(),
+        "a simulation's own thread would have to sleep here: in a simulation only jobs and tasks can wait, not \
+         callbacks that the clock calls"
+    );
+}
+
+#[cfg(all(test, jobtree_stacks))]
+mod tests;

@@ -1,0 +1,160 @@
+//! A simulated pool as the layer above sees it.
+
+use std::fmt;
+
+use crate::sleep::MAX_WORKERS;
+use crate::stack::{DEFAULT_STACK_SIZE, StackError};
+
+#[cfg(jobtree_stacks)]
+pub use super::hub::SimulatedPool;
+
+/// Describes a simulation.
+#[derive(Clone, Copy, Debug)]
+pub struct SimulationOptions {
+    /// What decides everything.
+    pub seed: u64,
+    /// How many logical workers.
+    pub workers: usize,
+    /// Bytes of each stack.
+    pub stack_size: usize,
+    /// Whether the trace is kept as text.
+    pub keeps_trace: bool,
+}
+
+impl SimulationOptions {
+    /// Four workers, the usual stacks, no text.
+    pub fn new(seed: u64) -> SimulationOptions {
+        SimulationOptions {
+            seed,
+            workers: 4,
+            stack_size: DEFAULT_STACK_SIZE,
+            keeps_trace: false,
+        }
+    }
+}
+
+/// What surrounds a simulated pool: the end of the program, and the clock.
+pub trait World {
+    /// Whether the hub shall return now. Asked before each turn.
+    fn is_over(&mut self) -> bool;
+
+    /// Whether something seems to be due at the present time: it may then happen before workers get their next turn.
+    /// `steps` is how many there were so far.
+    fn is_due(&mut self, steps: u64) -> bool;
+
+    /// Lets the next thing happen that is due at the present time.
+    fn happen(&mut self);
+
+    /// No worker can go on: lets the next thing happen that is only a matter of time, and the time be what it is then;
+    /// `false` if there is nothing.
+    fn advance(&mut self) -> bool;
+}
+
+/// Why the hub has returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// The world said so.
+    Over,
+    /// No worker can go on, and time would change nothing.
+    Stuck,
+    /// The limit of steps was reached.
+    Limit,
+}
+
+/// Why there is no simulation.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum SimulationError {
+    /// Stacks cannot be switched on this platform.
+    NoStacks,
+    /// A simulation runs on this thread already.
+    Nested,
+    /// The calling thread is a worker of a pool.
+    OnWorker,
+    /// No workers, or more than a pool can have.
+    Workers {
+        /// How many were asked for.
+        requested: usize,
+    },
+    /// The stack size is absurd, or no stack could be had.
+    Stack(StackError),
+}
+
+impl fmt::Display for SimulationError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SimulationError::NoStacks => f.write_str(
+                "a simulation switches stacks, which cannot be done on this platform (nor under Miri); run it on \
+                 Unix on x86-64, AArch64 or RISC-V",
+            ),
+            SimulationError::Nested => f.write_str(
+                "a simulation runs on this thread already; one simulation cannot contain another",
+            ),
+            SimulationError::OnWorker => f.write_str(
+                "the calling thread is a worker of a pool; start the simulation from a thread of its own",
+            ),
+            SimulationError::Workers { requested } => write!(
+                f,
+                "a simulation has from 1 to {MAX_WORKERS} workers, not {requested}"
+            ),
+            SimulationError::Stack(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SimulationError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SimulationError::Stack(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// What there is where stacks cannot be switched: nothing.
+#[cfg(not(jobtree_stacks))]
+#[derive(Debug)]
+pub enum SimulatedPool {}
+
+#[cfg(not(jobtree_stacks))]
+mod absent {
+    use std::any::Any;
+
+    use super::{Pause, SimulatedPool, SimulationError, SimulationOptions, World};
+    use crate::raw::PoolRef;
+
+    #[allow(missing_docs, reason = "as in `hub.rs`")]
+    impl SimulatedPool {
+        pub fn new(_: SimulationOptions) -> Result<SimulatedPool, SimulationError> {
+            Err(SimulationError::NoStacks)
+        }
+
+        pub fn pool_ref(&self) -> PoolRef {
+            match *self {}
+        }
+
+        pub fn run(&mut self, _: &mut dyn World, _: u64) -> Pause {
+            match *self {}
+        }
+
+        pub fn steps(&self) -> u64 {
+            match *self {}
+        }
+
+        pub fn hash(&self) -> u64 {
+            match *self {}
+        }
+
+        pub fn take_trace(&mut self) -> Option<String> {
+            match *self {}
+        }
+
+        pub fn take_panics(&mut self) -> Vec<Box<dyn Any + Send>> {
+            match *self {}
+        }
+
+        pub fn end(self, _: u64) -> Result<(), u64> {
+            match self {}
+        }
+    }
+}
