@@ -103,8 +103,13 @@ fn number_after(text: &str, label: &str) -> Option<u64> {
 }
 
 /// The subcommand, which `--help` does not show: only this program calls it.
-pub fn command(probes: &'static [Probe]) -> Command {
-    let names: Vec<&str> = probes.iter().map(|probe| probe.name).collect();
+pub fn command(probes: &'static [&'static [Probe]]) -> Command {
+    let names: Vec<&str> = probes
+        .iter()
+        .copied()
+        .flatten()
+        .map(|probe| probe.name)
+        .collect();
     Command::new(COMMAND)
         .hide(true)
         .arg(
@@ -120,10 +125,12 @@ pub fn command(probes: &'static [Probe]) -> Command {
 }
 
 /// Does what the subcommand says. The process ends at once: what is alive stays so to the end.
-pub fn run_in_this_process(probes: &[Probe], arguments: &ArgMatches) -> ExitCode {
+pub fn run_in_this_process(probes: &[&[Probe]], arguments: &ArgMatches) -> ExitCode {
     let name = arguments.get_one::<String>("probe");
     let probe = probes
         .iter()
+        .copied()
+        .flatten()
         .find(|probe| name.is_some_and(|name| name == probe.name));
     let (Some(probe), Some(&count)) = (probe, arguments.get_one::<u64>("count")) else {
         unreachable!("clap knows the probes from the same list");

@@ -7,6 +7,7 @@
 
 mod alone;
 mod harness;
+mod servant;
 mod sides;
 mod suites;
 #[cfg(target_os = "linux")]
@@ -30,6 +31,9 @@ fn main() -> ExitCode {
     };
     if name == alone::COMMAND {
         return alone::run_in_this_process(suites::PROBES, arguments);
+    }
+    if name == servant::COMMAND {
+        return servant::serve(suites::SERVICES, arguments);
     }
     let Some(suite) = ALL.iter().find(|suite| suite.name == name) else {
         unreachable!("clap knows the suites from the same list");
@@ -69,6 +73,7 @@ fn command() -> Command {
         .arg_required_else_help(true)
         .subcommands(suites)
         .subcommand(alone::command(suites::PROBES))
+        .subcommand(servant::command())
 }
 
 fn suite_arguments() -> [Arg; 6] {

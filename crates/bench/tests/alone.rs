@@ -21,6 +21,8 @@ fn every_probe_ends_with_what_it_left_still_alive() {
         "tokio-tasks-not-begun",
         "jobs-parked",
         "tokio-tasks-waiting",
+        "jobs-parked-on-small-stacks",
+        "may-tasks-parked",
     ] {
         let output = alone(&[probe, "20"]);
         let said = String::from_utf8_lossy(&output.stderr);

@@ -4,9 +4,15 @@ mod forkjoin;
 mod jobs;
 mod loops;
 mod primitives;
+mod shared;
+mod tasks;
 
-pub use self::jobs::PROBES;
+pub use self::tasks::SERVICES;
+use crate::alone::Probe;
 use crate::harness::{Plan, Report};
+
+/// What the program can be told to do alone.
+pub const PROBES: &[&[Probe]] = &[jobs::PROBES, tasks::PROBES];
 
 /// What the command line asked for.
 #[derive(Clone, Debug)]
@@ -67,6 +73,11 @@ pub const ALL: &[Suite] = &[
         name: "primitives",
         about: "the pool's parts one by one: deque, stacks, waking, sleeping, idling",
         run: primitives::run,
+    },
+    Suite {
+        name: "tasks",
+        about: "tasks, futures and channels, against tokio's, may's and rayon's: spawn, park, yield, wake, memory",
+        run: tasks::run,
     },
 ];
 

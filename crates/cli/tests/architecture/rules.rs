@@ -67,7 +67,7 @@ const UNSAFE_ALLOWED: &[&str] = &[
 ];
 
 /// What we measure ourselves against, and who may know it.
-const PEERS: &[&str] = &["rayon", "rayon-core", "chili", "crossbeam-deque"];
+const PEERS: &[&str] = &["rayon", "rayon-core", "chili", "crossbeam-deque", "may"];
 const MEASURES_PEERS: &str = "jobtree-bench";
 /// The stand-in for one of them, whose tests run the original's other half on it.
 const STANDS_IN_FOR_PEER: &str = "rayon-core";

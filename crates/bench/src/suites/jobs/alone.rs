@@ -4,12 +4,13 @@ use std::mem;
 use std::sync::mpsc;
 use std::thread;
 
-use jobtree_runtime::{CancelToken, block_on};
+use jobtree_runtime::{CancelToken, Runtime, block_on};
 
 use super::create::{OurParent, TokioParent, attach};
 use super::{Options, our_runtime, tokio_runtime};
-use crate::alone::{Probe, Quantity, each};
-use crate::harness::{Fact, Report};
+use crate::alone::{Probe, Quantity};
+use crate::harness::Report;
+use crate::suites::shared::Question;
 
 /// What the program can be told to do alone.
 pub const PROBES: &[Probe] = &[
@@ -22,16 +23,6 @@ pub const PROBES: &[Probe] = &[
     PARKED,
     TOKIO_WAITING,
 ];
-
-/// One figure.
-struct Question {
-    name: &'static str,
-    quantity: Quantity,
-    probe: &'static Probe,
-    /// Over how many.
-    count: u64,
-    at_most: Option<f64>,
-}
 
 const QUESTIONS: &[Question] = &[
     Question {
@@ -111,22 +102,7 @@ const QUESTIONS: &[Question] = &[
 /// Adds a fact for each question that was asked and can be answered here.
 pub fn run(options: &Options, report: &mut Report) {
     for question in QUESTIONS {
-        if !options.wants(question.name) {
-            continue;
-        }
-        eprintln!("  {}", question.name);
-        match each(question.quantity, question.probe, question.count) {
-            Ok(value) => report.facts.push(Fact {
-                name: question.name.into(),
-                value,
-                unit: match question.quantity {
-                    Quantity::Instructions => "instructions",
-                    Quantity::HeapBytes | Quantity::ResidentBytes => "bytes",
-                },
-                at_most: question.at_most,
-            }),
-            Err(error) => eprintln!("  {}: not measured: {error}", question.name),
-        }
+        question.answer(options, report);
     }
 }
 
@@ -217,27 +193,29 @@ fn until_the_end() -> (impl FnOnce() + Send, mpsc::Receiver<()>) {
     (wait, begun)
 }
 
-const PARKED: Probe = Probe {
+pub const PARKED: Probe = Probe {
     name: "jobs-parked",
-    run: |count| {
-        let runtime = our_runtime(2);
-        let never = CancelToken::new();
-        let handles: Vec<_> = (0..count)
-            .map(|_| {
-                let never = never.clone();
-                runtime.spawn(move || Ok(block_on(never.cancelled())?))
-            })
-            .collect();
-        for handle in &handles {
-            while handle.job().waiting_for().is_none() {
-                thread::yield_now();
-            }
-        }
-        mem::forget((runtime, handles));
-    },
+    run: |count| park_jobs(our_runtime(2), count),
 };
 
-const TOKIO_WAITING: Probe = Probe {
+/// Has so many jobs wait, each in the middle of a call, for as long as the process lives.
+pub fn park_jobs(runtime: Runtime, count: u64) {
+    let never = CancelToken::new();
+    let handles: Vec<_> = (0..count)
+        .map(|_| {
+            let never = never.clone();
+            runtime.spawn(move || Ok(block_on(never.cancelled())?))
+        })
+        .collect();
+    for handle in &handles {
+        while handle.job().waiting_for().is_none() {
+            thread::yield_now();
+        }
+    }
+    mem::forget((runtime, handles));
+}
+
+pub const TOKIO_WAITING: Probe = Probe {
     name: "tokio-tasks-waiting",
     run: |count| {
         let runtime = tokio_runtime(2);

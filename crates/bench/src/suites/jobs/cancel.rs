@@ -194,8 +194,8 @@ impl TokioFamily {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::shortest;
     use super::*;
+    use crate::suites::shared::shortest;
 
     #[test]
     fn all_sides_cancel_the_same_number_of_children() {

@@ -11,6 +11,7 @@ use jobtree_runtime::{Job, JobHandle, Runtime, block_on};
 
 use super::{Options, PEER, Spec, end, our_runtime, tokio_runtime, with_less_time};
 use crate::harness::{Contender, Goal, Report, Role, timed_between};
+use crate::suites::shared::{in_our_task, in_tokio};
 
 const NAME: &str = "join of a finished value";
 
@@ -67,12 +68,9 @@ fn ours_finished(
     let jobs_of = runtime.clone();
     let measurement = move || {
         let prepare = || finished(&jobs_of, keeps_jobs);
-        Ok(timed_between(iterations, prepare, ask, |left| left.sum))
+        timed_between(iterations, prepare, ask, |left| left.sum)
     };
-    runtime
-        .spawn(measurement)
-        .join()
-        .expect("nobody cancels the measurement")
+    in_our_task(runtime, measurement)
 }
 
 fn finished(runtime: &Runtime, keeps_jobs: bool) -> Finished {
@@ -142,16 +140,13 @@ fn tokio_finished(runtime: &tokio::runtime::Runtime, iterations: u64) -> (Durati
         (total, sum)
     };
     // A task that asks this often would be told to wait for its next turn, though nothing is to wait for.
-    let on_a_worker = runtime.spawn(tokio::task::unconstrained(measurement));
-    runtime
-        .block_on(on_a_worker)
-        .expect("nobody aborts the measurement")
+    in_tokio(runtime, tokio::task::unconstrained(measurement))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::shortest;
     use super::*;
+    use crate::suites::shared::shortest;
 
     #[test]
     fn every_way_to_ask_finds_every_value() {

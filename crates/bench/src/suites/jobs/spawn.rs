@@ -4,11 +4,12 @@
 
 use std::time::{Duration, Instant};
 
-use jobtree_runtime::{Runtime, nursery};
+use jobtree_runtime::nursery;
 
 use super::create::TokioParent;
 use super::{Options, PEER, Spec, end, our_runtime, tokio_runtime};
-use crate::harness::{Contender, Report, Role, timed};
+use crate::harness::{Contender, Goal, Report, Role, timed};
+use crate::suites::shared::{in_our_task, in_tokio};
 
 pub const NAME: &str = "spawned child: spawn, run, join";
 
@@ -17,42 +18,46 @@ const JOBS: u64 = 1000;
 
 /// Adds a row for each number of workers.
 pub fn run(options: &Options, report: &mut Report) {
+    for workers in options.worker_counts() {
+        add(options, report, workers, None);
+    }
+}
+
+/// Adds the row on so many workers.
+pub fn add(options: &Options, report: &mut Report, workers: usize, goal: Option<Goal>) {
     if !options.wants(NAME) {
         return;
     }
-    for workers in options.worker_counts() {
-        let ours = our_runtime(workers);
-        let tokio = tokio_runtime(workers);
-        let spec = Spec {
-            name: NAME.into(),
-            workers,
-            unit: "job",
-            units: JOBS,
-            goal: None,
-        };
-        spec.run(
-            &options.plan,
-            vec![
-                Contender::new("ours", Role::Ours, |(), n| in_our_scopes(&ours, n)),
-                Contender::new("ours again", Role::Control, |(), n| in_our_scopes(&ours, n)),
-                Contender::new(PEER, Role::Peer, |(), n| in_tokio_scopes(&tokio, n)),
-            ],
-            report,
-        );
-        end(&ours);
-    }
+    let ours = our_runtime(workers);
+    let tokio = tokio_runtime(workers);
+    let in_our_scopes = |(): &mut (), iterations| {
+        in_our_task(&ours, move || {
+            timed(&mut (), iterations, |()| our_scope(JOBS))
+        })
+    };
+    let spec = Spec {
+        name: NAME.into(),
+        workers,
+        unit: "job",
+        units: JOBS,
+        goal,
+    };
+    spec.run(
+        &options.plan,
+        vec![
+            Contender::new("ours", Role::Ours, in_our_scopes),
+            Contender::new("ours again", Role::Control, in_our_scopes),
+            Contender::new(PEER, Role::Peer, |(), n| in_tokio_scopes(&tokio, n)),
+        ],
+        report,
+    );
+    end(&ours);
 }
 
-fn in_our_scopes(runtime: &Runtime, iterations: u64) -> (Duration, u64) {
-    runtime
-        .spawn(move || Ok(timed(&mut (), iterations, |()| our_scope())))
-        .join()
-        .expect("nobody cancels the measurement")
-}
-
-fn our_scope() -> u64 {
+/// Spawns so many jobs in a scope of their own, and joins them all; gives the sum of their values.
+pub fn our_scope(jobs: u64) -> u64 {
     let sum = nursery(|scope| {
-        let handles: Vec<_> = (0..JOBS)
+        let handles: Vec<_> = (0..jobs)
             .map(|value| scope.spawn(move || Ok(value)))
             .collect();
         let mut sum = 0;
@@ -73,11 +78,7 @@ fn in_tokio_scopes(runtime: &tokio::runtime::Runtime, iterations: u64) -> (Durat
         }
         (start.elapsed(), sum)
     };
-    // Else it would run on the calling thread, beside the workers.
-    let on_a_worker = runtime.spawn(measurement);
-    runtime
-        .block_on(on_a_worker)
-        .expect("nobody aborts the measurement")
+    in_tokio(runtime, measurement)
 }
 
 /// A scope of tokio's parts: each task is cancelled with the scope and waited for by it, and its handle gives its value.
@@ -110,7 +111,7 @@ mod tests {
     fn both_sides_get_every_value() {
         let expected = JOBS * (JOBS - 1) / 2;
         let ours = our_runtime(2);
-        assert_eq!(in_our_scopes(&ours, 2).1, expected);
+        assert_eq!(in_our_task(&ours, || our_scope(JOBS)), expected);
         end(&ours);
         assert_eq!(in_tokio_scopes(&tokio_runtime(2), 2).1, expected);
     }

@@ -118,8 +118,8 @@ fn is_pending(sleep: Pin<&mut Sleep>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::shortest;
     use super::*;
+    use crate::suites::shared::shortest;
 
     #[test]
     fn each_side_takes_back_every_deadline() {

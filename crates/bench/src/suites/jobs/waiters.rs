@@ -152,8 +152,8 @@ impl Wake for Wakes {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::shortest;
     use super::*;
+    use crate::suites::shared::shortest;
 
     #[test]
     fn every_waiter_of_both_sides_is_woken_once() {

@@ -11,7 +11,7 @@ mod ping;
 #[cfg(target_os = "linux")]
 mod pinged;
 #[cfg(unix)]
-mod switch;
+pub mod switch;
 mod wake;
 
 use super::Options;

@@ -1,0 +1,136 @@
+//! A peer that a process can have only once, with the number of workers it began with: in a process of its own.
+//!
+//! The program starts itself with a hidden subcommand, for as long as a row needs it, and asks it for one measurement
+//! after another: a line with the name of a service and a number of iterations goes there, a line with the
+//! nanoseconds and the result comes back. So that side takes its turn in each round like every other, and sleeps in between;
+//! the way there and back is not on its clock.
+
+use std::env;
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command as Process, ExitCode, Stdio};
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+
+/// The subcommand's name.
+pub const COMMAND: &str = "servant";
+
+/// Something that can be measured over there: so many iterations, to the time of all of them and the last one's result.
+pub struct Service {
+    pub name: &'static str,
+    pub run: fn(u64) -> (Duration, u64),
+}
+
+/// All services of one peer, and how to start it.
+pub struct Services {
+    /// Told the number of workers, before anything else.
+    pub start: fn(usize),
+    pub all: &'static [&'static [Service]],
+}
+
+/// The process, seen from here. It ends when this is dropped.
+pub struct Servant {
+    process: Child,
+    /// Taken to tell it to end.
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Servant {
+    /// Starts one.
+    ///
+    /// # Errors
+    ///
+    /// If there cannot be one.
+    pub fn start(workers: usize) -> io::Result<Self> {
+        if cfg!(test) {
+            return Err(io::Error::other("a program of tests has no subcommands"));
+        }
+        let mut process = Process::new(env::current_exe()?)
+            .args([COMMAND, &workers.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (Some(orders), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
+            unreachable!("both were asked for");
+        };
+        Ok(Self {
+            process,
+            orders: Some(orders),
+            answers: BufReader::new(answers),
+        })
+    }
+
+    /// Has one measurement made.
+    ///
+    /// # Panics
+    ///
+    /// If the process is gone, most likely because something panicked there; its standard error is ours.
+    pub fn measure(&mut self, service: &str, iterations: u64) -> (Duration, u64) {
+        let answer = self
+            .ask(service, iterations)
+            .unwrap_or_else(|error| panic!("{service}: the peer's process: {error}"));
+        let Some((nanoseconds, result)) = parse(&answer) else {
+            panic!("{service}: the peer's process answered {answer:?}");
+        };
+        (Duration::from_nanos(nanoseconds), result)
+    }
+
+    fn ask(&mut self, service: &str, iterations: u64) -> io::Result<String> {
+        if let Some(orders) = &mut self.orders {
+            writeln!(orders, "{service} {iterations}")?;
+            orders.flush()?;
+        }
+        let mut answer = String::new();
+        if self.answers.read_line(&mut answer)? == 0 {
+            return Err(io::Error::other("it has ended"));
+        }
+        Ok(answer)
+    }
+}
+
+impl Drop for Servant {
+    fn drop(&mut self) {
+        self.orders = None;
+        let _ = self.process.wait();
+    }
+}
+
+/// A word and a number, or two numbers.
+fn parse<A: FromStr>(line: &str) -> Option<(A, u64)> {
+    let (first, second) = line.trim().split_once(' ')?;
+    Some((first.parse().ok()?, second.parse().ok()?))
+}
+
+/// The subcommand, which `--help` does not show: only this program calls it.
+pub fn command() -> Command {
+    Command::new(COMMAND).hide(true).arg(
+        Arg::new("workers")
+            .required(true)
+            .value_parser(value_parser!(u16).range(1..)),
+    )
+}
+
+/// Does what it is asked on standard input, until that ends. A panic ends the process.
+pub fn serve(services: &Services, arguments: &ArgMatches) -> ExitCode {
+    let Some(&workers) = arguments.get_one::<u16>("workers") else {
+        unreachable!("clap asks for it");
+    };
+    (services.start)(usize::from(workers));
+    for order in io::stdin().lines() {
+        let order = order.ok().and_then(|line| parse::<String>(&line));
+        let Some((name, iterations)) = order else {
+            eprintln!("error: an order is the name of a service and a number of iterations");
+            return ExitCode::from(2);
+        };
+        let mut all = services.all.iter().copied().flatten();
+        let Some(service) = all.find(|service| service.name == name) else {
+            eprintln!("error: there is no service {name:?}");
+            return ExitCode::from(2);
+        };
+        let (time, result) = (service.run)(iterations);
+        println!("{} {result}", time.as_nanos());
+    }
+    ExitCode::SUCCESS
+}
