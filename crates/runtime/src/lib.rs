@@ -23,6 +23,8 @@
 //! A body returns `Result<T, BoxError>`: `Ok(value)`, or any error by `?`.
 
 mod atomics;
+#[doc(hidden)]
+pub mod binding;
 mod block;
 pub mod channel;
 mod claim;
@@ -53,6 +55,4 @@ pub use jobtree_tree::{
     Recorded, TimedOut, TreeDump, WaitingFor,
 };
 pub use nursery::{Nursery, NurseryState, Spawner, nursery, supervisor};
-#[doc(hidden)]
-pub use owned::OwnedNursery;
 pub use runtime::{Runtime, RuntimeBuilder, ShutdownError};

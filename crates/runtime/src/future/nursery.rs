@@ -10,6 +10,7 @@ use jobtree_tree::{BoxError, CancelReason, Job, JobOptions, Outcome};
 use super::{scope, task};
 use crate::handle::JobHandle;
 use crate::runtime::{self, Inner, born_cancelled};
+use crate::timers::Timer;
 
 /// [`nursery`](crate::nursery()) for async code: runs `body`, and is ready when all jobs started in it have ended.
 ///
@@ -117,11 +118,29 @@ impl Nursery {
         F: FnOnce() -> Result<T, BoxError> + Send + 'static,
         T: Send + 'static,
     {
+        self.spawn_limited(options, |_| None, body)
+    }
+
+    /// `timer` makes the timer that ends the job's time, if it has a limit.
+    pub(crate) fn spawn_limited<F, T>(
+        &self,
+        options: JobOptions,
+        timer: impl FnOnce(&Job) -> Option<Timer>,
+        body: F,
+    ) -> JobHandle<T>
+    where
+        F: FnOnce() -> Result<T, BoxError> + Send + 'static,
+        T: Send + 'static,
+    {
         let (job, pool) = (&self.job, self.runtime.pool());
         let context = RawContext::outermost();
         // SAFETY: the body borrows nothing, and the outermost context is always there.
-        let spawned = unsafe { crate::task::spawn(job, options, pool, context, |_| None, body) };
+        let spawned = unsafe { crate::task::spawn(job, options, pool, context, timer, body) };
         JobHandle::new(spawned.unwrap_or_else(|_| born_cancelled(pool)))
+    }
+
+    pub(crate) fn runtime(&self) -> &Inner {
+        &self.runtime
     }
 
     /// The scope as a job.
