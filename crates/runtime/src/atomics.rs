@@ -1,6 +1,7 @@
 //! Atomics, guarded memory and the lock of channels, so that the same code runs on the machine and under loom.
 
 use std::ops::{Deref, DerefMut};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use jobtree_tree::raw::SpinLock;
 
@@ -52,6 +53,10 @@ pub(crate) struct Guarded<S> {
 
 // SAFETY: the state is reached only by whoever holds the lock.
 unsafe impl<S: Send> Sync for Guarded<S> {}
+
+// Nothing that is done under the lock panics half-way.
+impl<S> UnwindSafe for Guarded<S> {}
+impl<S> RefUnwindSafe for Guarded<S> {}
 
 impl<S> Guarded<S> {
     pub(crate) fn new(state: S) -> Guarded<S> {

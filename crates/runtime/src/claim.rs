@@ -18,7 +18,7 @@ use crate::atomics::{AtomicU32, Ordering};
 use crate::step::{Step, left_out};
 
 /// See the module's head.
-pub(crate) struct Claim(AtomicU32);
+pub struct Claim(AtomicU32);
 
 const OPEN: u32 = 0;
 const WITHDRAWN: u32 = 1;

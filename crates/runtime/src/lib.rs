@@ -38,7 +38,10 @@ mod nursery;
 mod owned;
 mod panics;
 mod runtime;
+#[doc(hidden)]
+pub mod select;
 mod step;
+pub mod sync;
 mod task;
 mod timers;
 mod waiters;

@@ -17,8 +17,8 @@ pub(crate) enum Step {
     WithdrawFirst,
     /// The value lies in its place before the claim says so.
     ValueFirst,
-    /// A select looks at all of its channels and enters them under all of their locks.
-    AllLocks,
+    /// A select looks at all of its channels and enters them under one hold of all of their locks.
+    OneHold,
 }
 
 #[cfg(not(all(loom, test)))]

@@ -81,6 +81,15 @@ impl<T> Waiter<T> {
         unsafe { self.entry().is_linked }
     }
 
+    /// Forgets the way in which it is told.
+    ///
+    /// # Safety
+    /// The caller owns an entry that is in no list.
+    pub(crate) unsafe fn drop_waker(&self) {
+        // SAFETY: by contract.
+        drop(unsafe { self.entry().waker.take() });
+    }
+
     /// Replaces the way in which it is told; the old one is to be dropped without the lock.
     ///
     /// # Safety

@@ -53,10 +53,6 @@ impl<F> OrCancelled<F> {
         unsafe { self.map_unchecked_mut(|this| &mut this.operation) }
     }
 
-    pub(crate) fn operation_ref(&self) -> &F {
-        &self.operation
-    }
-
     /// Enters itself with the current job; ready if that is cancelled.
     fn poll_cancelled(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Cancelled> {
         // SAFETY: the future in `cancel` is not moved; it is replaced in place, which drops it where it lies.

@@ -17,6 +17,7 @@ use crate::cost::charge_channel_operation;
 use crate::current::checkpoint;
 use crate::deadline::Sleep;
 use crate::runtime;
+use crate::select::RecvClause;
 use crate::withdraw::{OrCancelled, wait_for, wait_until};
 
 /// The end of a channel that receives. Clones receive from the same channel, each value going to one of them; with the
@@ -30,8 +31,10 @@ impl<T> Receiver<T> {
         Receiver { shared }
     }
 
-    pub(crate) fn shared(&self) -> &Shared<T> {
-        &self.shared
+    /// For `select!`.
+    #[doc(hidden)]
+    pub fn recv_clause(&self) -> RecvClause<'_, T> {
+        RecvClause::new(&self.shared)
     }
 
     /// Receives a value, and waits for one if there is none. The stack of a job is parked meanwhile.

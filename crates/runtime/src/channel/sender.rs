@@ -17,6 +17,7 @@ use crate::cost::charge_channel_operation;
 use crate::current::checkpoint;
 use crate::deadline::Sleep;
 use crate::runtime;
+use crate::select::SendClause;
 use crate::withdraw::{OrCancelled, wait_for, wait_until};
 
 /// The end of a channel that sends. Clones send into the same channel; with the last one it is closed.
@@ -29,8 +30,16 @@ impl<T> Sender<T> {
         Sender { shared }
     }
 
-    pub(crate) fn shared(&self) -> &Shared<T> {
-        &self.shared
+    /// For `select!`: sends `value`, or drops it.
+    #[doc(hidden)]
+    pub fn send_clause(&self, value: T) -> SendClause<'_, T> {
+        SendClause::new(&self.shared, Some(value), None)
+    }
+
+    /// For `select!`: sends what is in `home`, or leaves it there. It takes no part if there is nothing.
+    #[doc(hidden)]
+    pub fn send_clause_from<'a>(&'a self, home: &'a mut Option<T>) -> SendClause<'a, T> {
+        SendClause::new(&self.shared, home.take(), Some(home))
     }
 
     /// Sends `value`, and waits for room if there is none; in a rendezvous, for somebody who receives it. The stack of a
