@@ -18,75 +18,49 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- The most that may be asked for as `stack_size`, in bytes: what every job gets at present, of which only the pages that
- it touches cost memory.
- */
+// The runtime's worker threads.
+#define JT_DISPATCHER_DEFAULT 0
+
+// The most that may be asked for as `stack_size`, in bytes: what every job gets at present, of which only the pages that
+// it touches cost memory.
 #define JT_STACK_SIZE_MAX ((2 * 1024) * 1024)
 
-/*
- What every function returns: JT_OK, or why it did not do what it was asked for.
- */
+// The most clauses that jt_select takes.
+#define JT_SELECT_MAX 9
+
+// What every function returns: JT_OK, or why it did not do what it was asked for.
 enum jt_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-  /*
-   It was done.
-   */
+  // It was done.
   JT_OK = 0,
-  /*
-   An argument has a value that it must not have.
-   */
+  // An argument has a value that it must not have.
   JT_EINVAL = -1,
-  /*
-   A pointer is NULL that must not be.
-   */
+  // A pointer is NULL that must not be.
   JT_ENULL = -2,
-  /*
-   A handle is 0, was released or destroyed, is of another kind, or never was one.
-   */
+  // A handle is 0, was released or destroyed, is of another kind, or never was one.
   JT_EHANDLE = -3,
-  /*
-   The runtime was not started, or is shut down.
-   */
+  // The runtime was not started, or is shut down.
   JT_ESHUTDOWN = -4,
-  /*
-   Not now: it runs already, has not ended yet, or would have to wait for itself.
-   */
+  // Not now: it runs already, has not ended yet, or would have to wait for itself.
   JT_EBUSY = -5,
-  /*
-   The system gives no more memory or threads.
-   */
+  // The system gives no more memory or threads.
   JT_ENOMEM = -6,
-  /*
-   The calling job, or the job that was waited for, was cancelled.
-   */
+  // The calling job, or the job that was waited for, was cancelled.
   JT_ECANCELED = -7,
-  /*
-   The time was over.
-   */
+  // The time was over.
   JT_ETIMEDOUT = -8,
-  /*
-   A task returned something else than 0.
-   */
+  // A task returned something else than 0.
   JT_EFAILED = -9,
-  /*
-   A panic in Rust code was caught.
-   */
+  // A panic in Rust code was caught.
   JT_EPANIC = -10,
-  /*
-   The channel is closed (and, for receivers, empty), or the nursery has ended.
-   */
+  // The channel is closed (and, for receivers, empty), or the nursery has ended.
   JT_ECLOSED = -11,
-  /*
-   The channel has no room.
-   */
+  // The channel has no room.
   JT_EFULL = -12,
-  /*
-   There is nothing: in the channel, or to tell.
-   */
+  // There is nothing: in the channel, or to tell.
   JT_EEMPTY = -13,
 };
 #ifndef __cplusplus
@@ -97,45 +71,27 @@ typedef int32_t jt_status;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-/*
- Where a job is in its life. From JT_JOB_COMPLETED on it has ended.
- */
+// Where a job is in its life. From JT_JOB_COMPLETED on it has ended.
 enum jt_job_state_t
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-  /*
-   Waits to begin.
-   */
+  // Waits to begin.
   JT_JOB_PENDING = 0,
-  /*
-   Its function runs.
-   */
+  // Its function runs.
   JT_JOB_ACTIVE = 1,
-  /*
-   Its function has returned; jobs below it still run.
-   */
+  // Its function has returned; jobs below it still run.
   JT_JOB_COMPLETING = 2,
-  /*
-   Asked to end.
-   */
+  // Asked to end.
   JT_JOB_CANCELLING = 3,
-  /*
-   Ended well.
-   */
+  // Ended well.
   JT_JOB_COMPLETED = 4,
-  /*
-   Ended because its function, or that of a job below it, failed.
-   */
+  // Ended because its function, or that of a job below it, failed.
   JT_JOB_FAILED = 5,
-  /*
-   Ended because it was cancelled.
-   */
+  // Ended because it was cancelled.
   JT_JOB_CANCELED = 6,
-  /*
-   Ended because its time was over.
-   */
+  // Ended because its time was over.
   JT_JOB_TIMEDOUT = 7,
 };
 #ifndef __cplusplus
@@ -146,33 +102,21 @@ typedef int32_t jt_job_state_t;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-/*
- Where a nursery is in its life.
- */
+// Where a nursery is in its life.
 enum jt_nursery_state_t
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-  /*
-   Jobs can be started in it.
-   */
+  // Jobs can be started in it.
   JT_NURSERY_OPEN = 0,
-  /*
-   It is awaited, and jobs in it have not ended.
-   */
+  // It is awaited, and jobs in it have not ended.
   JT_NURSERY_CLOSING = 1,
-  /*
-   It has ended, by itself or by a failure.
-   */
+  // It has ended, by itself or by a failure.
   JT_NURSERY_CLOSED = 2,
-  /*
-   It was asked to end, or a job in it failed.
-   */
+  // It was asked to end, or a job in it failed.
   JT_NURSERY_CANCELLING = 3,
-  /*
-   It has ended by cancellation.
-   */
+  // It has ended by cancellation.
   JT_NURSERY_CANCELED = 4,
 };
 #ifndef __cplusplus
@@ -183,37 +127,23 @@ typedef int32_t jt_nursery_state_t;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-/*
- What happens when a channel is full.
- */
+// What happens when a channel is full.
 enum jt_channel_kind
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t
 #endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
  {
-  /*
-   Holds nothing: a sender waits until somebody receives its value.
-   */
+  // Holds nothing: a sender waits until somebody receives its value.
   JT_CHANNEL_RENDEZVOUS = 0,
-  /*
-   Holds `capacity` values: a sender waits for room.
-   */
+  // Holds `capacity` values: a sender waits for room.
   JT_CHANNEL_BOUNDED = 1,
-  /*
-   Holds any number of values.
-   */
+  // Holds any number of values.
   JT_CHANNEL_UNBOUNDED = 2,
-  /*
-   Holds the newest value: a sender replaces the one that is there.
-   */
+  // Holds the newest value: a sender replaces the one that is there.
   JT_CHANNEL_CONFLATED = 3,
-  /*
-   Holds the newest `capacity` values: a sender drops the oldest one.
-   */
+  // Holds the newest `capacity` values: a sender drops the oldest one.
   JT_CHANNEL_DROPPING_OLDEST = 4,
-  /*
-   Holds the first `capacity` values: a sender drops what it sends.
-   */
+  // Holds the first `capacity` values: a sender drops what it sends.
   JT_CHANNEL_DROPPING_NEWEST = 5,
 };
 #ifndef __cplusplus
@@ -224,513 +154,420 @@ typedef int32_t jt_channel_kind;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
-/*
- A channel: both of its ends.
- */
+// What a clause of jt_select does.
+enum jt_select_op
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Receives from the channel.
+  JT_SELECT_RECV = 0,
+  // Sends `value` into the channel.
+  JT_SELECT_SEND = 1,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum jt_select_op jt_select_op;
+#else
+typedef int32_t jt_select_op;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// A channel: both of its ends.
 typedef uint64_t jt_channel_t;
 
-/*
- What a channel has counted, and how it is just now.
- */
-struct jt_channel_stats_t {
-  /*
-   Values that were sent, those that were dropped among them.
-   */
+// What a channel has counted, and how it is just now.
+typedef struct jt_channel_stats_t {
+  // Values that were sent, those that were dropped among them.
   uint64_t sent;
-  /*
-   Values that were received.
-   */
+  // Values that were received.
   uint64_t received;
-  /*
-   Values that were dropped for want of room.
-   */
+  // Values that were dropped for want of room.
   uint64_t dropped;
-  /*
-   Values that lie in it.
-   */
+  // Values that lie in it.
   uint64_t length;
-  /*
-   Values that may lie in it; UINT64_MAX if there is no bound.
-   */
+  // Values that may lie in it; UINT64_MAX if there is no bound.
   uint64_t capacity;
-  /*
-   Senders that wait for room.
-   */
+  // Senders that wait for room.
   uint64_t senders_waiting;
-  /*
-   Receivers that wait for a value.
-   */
+  // Receivers that wait for a value.
   uint64_t receivers_waiting;
-  /*
-   1 if it is closed, else 0.
-   */
+  // 1 if it is closed, else 0.
   int32_t closed;
-};
+} jt_channel_stats_t;
 
-/*
- A job whose result can be awaited. Everything that takes a job takes a deferred, too.
- */
+// A job whose result can be awaited. Everything that takes a job takes a deferred, too.
 typedef uint64_t jt_deferred_t;
 
-/*
- A job.
- */
+// A job.
 typedef uint64_t jt_job_t;
 
-/*
- A scope, as long as the function runs that it was opened for. Everything that takes a scope takes a nursery, too.
- */
+// A scope, as long as the function runs that it was opened for. Everything that takes a scope takes a nursery, too.
 typedef uint64_t jt_scope_t;
 
-/*
- What a job does. It returns 0, or a code with which it fails; what fails cancels the jobs beside it. A cancelled
- job that returns the JT_ECANCELED that it was told has not failed.
-
- It may be run on any thread, but stays there once it has begun. Nothing may unwind or jump out of it: a Rust panic
- that leaves it ends the process.
- */
+// What a job does. It returns 0, or a code with which it fails; what fails cancels the jobs beside it. A cancelled
+// job that returns the JT_ECANCELED that it was told has not failed.
+//
+// It may be run on any thread, but stays there once it has begun. Nothing may unwind or jump out of it: a Rust panic
+// that leaves it ends the process.
 typedef int32_t (*jt_task_fn)(void *arg);
 
-/*
- Threads for jobs; 0 is the runtime's own.
- */
+// Threads for jobs; 0 is the runtime's own.
 typedef uint64_t jt_dispatcher_t;
 
-/*
- Called with a task's `arg` when nobody needs it any more: after its function has returned, or instead, if the job
- was cancelled before it began. It must not wait.
- */
+// Called with a task's `arg` when nobody needs it any more: after its function has returned, or instead, if the job
+// was cancelled before it began. It must not wait.
 typedef void (*jt_release_fn)(void *arg);
 
-/*
- How a job is started. Set everything to 0, and `size` to sizeof(struct jt_launch_opts): these are the defaults.
- JT_LAUNCH_OPTS does that.
- */
-struct jt_launch_opts {
-  /*
-   sizeof(struct jt_launch_opts).
-   */
+// How a job is started. Set everything to 0, and `size` to sizeof(struct jt_launch_opts): these are the defaults.
+// JT_LAUNCH_OPTS does that.
+typedef struct jt_launch_opts {
+  // sizeof(struct jt_launch_opts).
   size_t size;
-  /*
-   Where it runs.
-   */
+  // Where it runs.
   jt_dispatcher_t dispatcher;
-  /*
-   How many bytes of stack it needs; 0 for the default.
-   */
+  // How many bytes of stack it needs; 0 for the default.
   size_t stack_size;
-  /*
-   What reports call it, in UTF-8; NULL for no name. It is copied.
-   */
+  // What reports call it, in UTF-8; NULL for no name. It is copied.
   const char *label;
-  /*
-   How many milliseconds it may take; then it is cancelled, and counts as failed. 0 for no limit.
-   */
+  // How many milliseconds it may take; then it is cancelled, and counts as failed. 0 for no limit.
   int64_t timeout_ms;
-  /*
-   Called with `arg` when nobody needs it any more; NULL if nothing has to be done then. If the call that starts
-   the job does not return JT_OK, it is not called.
-   */
+  // Called with `arg` when nobody needs it any more; NULL if nothing has to be done then. If the call that starts
+  // the job does not return JT_OK, it is not called.
   jt_release_fn release;
-};
+} jt_launch_opts;
 
-/*
- What a deferred job does: a task that gives a result, which counts if it returns 0.
- */
+// What a deferred job does: a task that gives a result, which counts if it returns 0.
 typedef int32_t (*jt_async_fn)(void *arg, void **result);
 
-/*
- A nursery: a scope that is open until it is awaited or destroyed.
- */
+// A nursery: a scope that is open until it is awaited or destroyed.
 typedef uint64_t jt_nursery_t;
 
-/*
- What runs in a scope.
- */
+// What runs in a scope.
 typedef int32_t (*jt_scope_fn)(jt_scope_t scope, void *arg);
 
-/*
- The runtime's worker threads.
- */
-#define JT_DISPATCHER_DEFAULT 0
+// One of the operations of which jt_select does one.
+typedef struct jt_select_clause {
+  // The channel.
+  jt_channel_t channel;
+  // JT_SELECT_RECV or JT_SELECT_SEND.
+  int32_t op;
+  // Of the clause that was done: JT_OK, or JT_ECLOSED if its channel is closed. Of the others it is not written.
+  int32_t status;
+  // What is to be sent; or, of the clause that was done, what was received.
+  uint64_t value;
+} jt_select_clause;
 
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
 
-/*
- Makes a channel of one of the kinds of jt_channel_kind. `capacity` is at least 1 for those kinds that have one, and
- does not count for the others.
-
- Values are numbers. Pointers go through it, too (jt_channel_send_ptr), but what they point to is never freed here.
-
- # Safety
- `channel_out` is NULL or may be written to.
- */
+// Makes a channel of one of the kinds of jt_channel_kind. `capacity` is at least 1 for those kinds that have one, and
+// does not count for the others.
+//
+// Values are numbers. Pointers go through it, too (jt_channel_send_ptr), but what they point to is never freed here.
+//
+// # Safety
+// `channel_out` is NULL or may be written to.
 jt_status jt_channel_create(int32_t kind,
                             size_t capacity,
                             jt_channel_t *channel_out);
 
-/*
- Sends a value, and waits for room if there is none; in a rendezvous, for somebody who receives it.
-
- Returns JT_ECLOSED, or JT_ECANCELED if the current job is cancelled; the value was not sent then.
- */
+// Sends a value, and waits for room if there is none; in a rendezvous, for somebody who receives it.
+//
+// Returns JT_ECLOSED, or JT_ECANCELED if the current job is cancelled; the value was not sent then.
 jt_status jt_channel_send(jt_channel_t channel, uint64_t value);
 
-/*
- Sends a value if that needs no waiting. Returns JT_EFULL or JT_ECLOSED if it was not sent.
- */
+// Sends a value if that needs no waiting. Returns JT_EFULL or JT_ECLOSED if it was not sent.
 jt_status jt_channel_try_send(jt_channel_t channel, uint64_t value);
 
-/*
- Sends a value, and waits for room no longer than `timeout_ms` milliseconds: not at all if that is 0, for ever if it is
- negative.
-
- Returns JT_ECLOSED, JT_ECANCELED, JT_ETIMEDOUT, or JT_EFULL if it was not to wait; the value was not sent then.
- */
+// Sends a value, and waits for room no longer than `timeout_ms` milliseconds: not at all if that is 0, for ever if it is
+// negative.
+//
+// Returns JT_ECLOSED, JT_ECANCELED, JT_ETIMEDOUT, or JT_EFULL if it was not to wait; the value was not sent then.
 jt_status jt_channel_send_timeout(jt_channel_t channel,
                                   uint64_t value,
                                   int64_t timeout_ms);
 
-/*
- Receives a value, and waits for one if there is none.
-
- Returns JT_ECLOSED if the channel is closed and everything in it was received, or JT_ECANCELED if the current job is
- cancelled; nothing was received then.
-
- # Safety
- `value_out` is NULL or may be written to.
- */
+// Receives a value, and waits for one if there is none.
+//
+// Returns JT_ECLOSED if the channel is closed and everything in it was received, or JT_ECANCELED if the current job is
+// cancelled; nothing was received then.
+//
+// # Safety
+// `value_out` is NULL or may be written to.
 jt_status jt_channel_recv(jt_channel_t channel,
                           uint64_t *value_out);
 
-/*
- Receives a value if there is one. Returns JT_EEMPTY or JT_ECLOSED if not.
-
- # Safety
- `value_out` is NULL or may be written to.
- */
+// Receives a value if there is one. Returns JT_EEMPTY or JT_ECLOSED if not.
+//
+// # Safety
+// `value_out` is NULL or may be written to.
 jt_status jt_channel_try_recv(jt_channel_t channel, uint64_t *value_out);
 
-/*
- Receives a value, and waits for one no longer than `timeout_ms` milliseconds: not at all if that is 0, for ever if it
- is negative.
-
- Returns JT_ECLOSED, JT_ECANCELED, JT_ETIMEDOUT, or JT_EEMPTY if it was not to wait.
-
- # Safety
- `value_out` is NULL or may be written to.
- */
+// Receives a value, and waits for one no longer than `timeout_ms` milliseconds: not at all if that is 0, for ever if it
+// is negative.
+//
+// Returns JT_ECLOSED, JT_ECANCELED, JT_ETIMEDOUT, or JT_EEMPTY if it was not to wait.
+//
+// # Safety
+// `value_out` is NULL or may be written to.
 jt_status jt_channel_recv_timeout(jt_channel_t channel,
                                   uint64_t *value_out,
                                   int64_t timeout_ms);
 
-/*
- Closes a channel: nothing can be sent any more, and what is in it can still be received. JT_ECLOSED if it was closed
- before.
- */
+// Closes a channel: nothing can be sent any more, and what is in it can still be received. JT_ECLOSED if it was closed
+// before.
 jt_status jt_channel_close(jt_channel_t channel);
 
-/*
- What a channel has counted.
-
- # Safety
- `stats_out` is NULL or may be written to.
- */
+// What a channel has counted.
+//
+// # Safety
+// `stats_out` is NULL or may be written to.
 jt_status jt_channel_stats(jt_channel_t channel, struct jt_channel_stats_t *stats_out);
 
-/*
- Closes a channel and releases its handle. Whoever waits in it returns; values that are left are forgotten.
- */
+// Closes a channel and releases its handle. Whoever waits in it returns; values that are left are forgotten.
 jt_status jt_channel_destroy(jt_channel_t channel);
 
-/*
- JT_ECANCELED if the current job was asked to end, else JT_OK: for jobs that compute for long without waiting.
- */
+// JT_ECANCELED if the current job was asked to end, else JT_OK: for jobs that compute for long without waiting.
 jt_status jt_checkpoint(void);
 
-/*
- To be called in long loops: the cheapest way to be a good neighbour. Returns what jt_checkpoint does.
- */
+// To be called in long loops: the cheapest way to be a good neighbour. Returns what jt_checkpoint does.
 jt_status jt_tick(void);
 
-/*
- Lets another job run first, if there is one. Returns what jt_checkpoint does.
- */
+// Lets another job run first, if there is one. Returns what jt_checkpoint does.
 jt_status jt_yield(void);
 
-/*
- Waits for so many milliseconds, in which the thread does other jobs. JT_ECANCELED if the current job is cancelled
- first; outside of jobs, JT_ESHUTDOWN if the runtime is shut down first.
- */
+// Waits for so many milliseconds, in which the thread does other jobs. JT_ECANCELED if the current job is cancelled
+// first; outside of jobs, JT_ESHUTDOWN if the runtime is shut down first.
 jt_status jt_sleep_ms(uint64_t milliseconds);
 
-/*
- Waits for a deferred job and gives its result: JT_OK, or why there is none, as jt_job_join does. Can be called by
- any number of jobs and threads, and again; all get the same.
-
- # Safety
- `result_out` is NULL or may be written to.
- */
+// Waits for a deferred job and gives its result: JT_OK, or why there is none, as jt_job_join does. Can be called by
+// any number of jobs and threads, and again; all get the same.
+//
+// # Safety
+// `result_out` is NULL or may be written to.
 jt_status jt_await(jt_deferred_t deferred,
                    void **result_out);
 
-/*
- Asks a job, a deferred, a nursery or a scope, and everything below it, to end: calls in it that wait return
- JT_ECANCELED from now on. Does not wait for it. It is no error if that was asked before, or if it has ended.
- `reason`, for reports, may be NULL.
+// Asks a job, a deferred, a nursery or a scope, and everything below it, to end: calls in it that wait return
+// JT_ECANCELED from now on. Does not wait for it. It is no error if that was asked before, or if it has ended.
+// `reason`, for reports, may be NULL.
+//
+// # Safety
+// `reason` is NULL or ends with 0.
+jt_status jt_cancel(uint64_t handle,
+                    const char *reason);
 
- # Safety
- `reason` is NULL or ends with 0.
- */
-jt_status jt_cancel(uint64_t handle, const char *reason);
-
-/*
- Asks the current job to end. Outside of jobs it returns JT_EEMPTY.
-
- # Safety
- `reason` is NULL or ends with 0.
- */
+// Asks the current job to end. Outside of jobs it returns JT_EEMPTY.
+//
+// # Safety
+// `reason` is NULL or ends with 0.
 jt_status jt_cancel_current(const char *reason);
 
-/*
- Gives a handle to the current job, to be released with jt_job_release. Outside of jobs it returns JT_EEMPTY. In a
- scope, or under a time limit, the current job is that scope.
-
- # Safety
- `job_out` is NULL or may be written to.
- */
+// Gives a handle to the current job, to be released with jt_job_release. Outside of jobs it returns JT_EEMPTY. In a
+// scope, or under a time limit, the current job is that scope.
+//
+// # Safety
+// `job_out` is NULL or may be written to.
 jt_status jt_job_current(jt_job_t *job_out);
 
-/*
- Waits until a job and all jobs below it have ended, and tells what came of it: JT_OK, JT_EFAILED, JT_EPANIC,
- JT_ETIMEDOUT or JT_ECANCELED. If the *calling* job is cancelled meanwhile, it returns JT_ECANCELED, too;
- jt_checkpoint tells which of them was.
-
- If `code_out` is not NULL, it gets what the task has returned, or the same as is returned here if it was something
- else that ended it. A job that would wait for itself gets JT_EBUSY.
-
- # Safety
- `code_out` is NULL or may be written to.
- */
+// Waits until a job and all jobs below it have ended, and tells what came of it: JT_OK, JT_EFAILED, JT_EPANIC,
+// JT_ETIMEDOUT or JT_ECANCELED. If the *calling* job is cancelled meanwhile, it returns JT_ECANCELED, too;
+// jt_checkpoint tells which of them was.
+//
+// If `code_out` is not NULL, it gets what the task has returned, or the same as is returned here if it was something
+// else that ended it. A job that would wait for itself gets JT_EBUSY.
+//
+// # Safety
+// `code_out` is NULL or may be written to.
 jt_status jt_job_join(jt_job_t job,
                       int32_t *code_out);
 
-/*
- What jt_job_join would tell, without waiting: JT_EBUSY if the job has not ended.
-
- # Safety
- `code_out` is NULL or may be written to.
- */
+// What jt_job_join would tell, without waiting: JT_EBUSY if the job has not ended.
+//
+// # Safety
+// `code_out` is NULL or may be written to.
 jt_status jt_job_result(jt_job_t job, int32_t *code_out);
 
-/*
- Where a job is in its life.
-
- # Safety
- `state_out` is NULL or may be written to.
- */
+// Where a job is in its life.
+//
+// # Safety
+// `state_out` is NULL or may be written to.
 jt_status jt_job_state(jt_job_t job, jt_job_state_t *state_out);
 
-/*
- Whether a job was asked to end, or has ended so: 1 or 0.
-
- # Safety
- `canceled_out` is NULL or may be written to.
- */
+// Whether a job was asked to end, or has ended so: 1 or 0.
+//
+// # Safety
+// `canceled_out` is NULL or may be written to.
 jt_status jt_job_is_canceled(jt_job_t job, int32_t *canceled_out);
 
-/*
- Releases the handle to a job or a deferred. The job goes on.
- */
+// Releases the handle to a job or a deferred. The job goes on.
 jt_status jt_job_release(jt_job_t job);
 
-/*
- Writes what went wrong in the newest call of this job (outside of jobs: of this thread) that did not return JT_OK, as
- a text that ends with 0, cut off if it has no room.
-
- Returns JT_EEMPTY if nothing went wrong so far, JT_ENULL, or JT_EINVAL if `length` is 0.
-
- # Safety
- `buffer` has room for `length` bytes.
- */
+// Writes what went wrong in the newest call of this job (outside of jobs: of this thread) that did not return JT_OK, as
+// a text that ends with 0, cut off if it has no room.
+//
+// Returns JT_EEMPTY if nothing went wrong so far, JT_ENULL, or JT_EINVAL if `length` is 0.
+//
+// # Safety
+// `buffer` has room for `length` bytes.
 jt_status jt_last_error(char *buffer,
                         size_t length);
 
-/*
- Starts a job in a scope or nursery; with 0, under the current job, which then ends after it. With 0 outside of jobs
- it belongs to nobody: it fails alone, and ends by the shutdown at the latest.
-
- `opts` may be NULL. `job_out` may be NULL, if nobody needs the job's handle. Else release the handle with
- jt_job_release; that of a job in a scope or nursery is released with that, at the latest.
-
- Returns JT_ECANCELED if the scope is cancelled, JT_ECLOSED if it has ended; the function will not be called then.
- Nor is it if the job is cancelled before it began: see `release` in jt_launch_opts.
-
- # Safety
- `function` may be called with `arg` on any thread until the job has ended; other pointers are valid or NULL.
- */
+// Starts a job in a scope or nursery, or under another job, which then ends after it; with 0, under the current job. With
+// 0 outside of jobs it belongs to nobody: it fails alone, and ends by the shutdown at the latest.
+//
+// `opts` may be NULL. `job_out` may be NULL, if nobody needs the job's handle. Else release the handle with
+// jt_job_release; that of a job in a scope or nursery is released with that, at the latest.
+//
+// Returns JT_ECANCELED if the scope is cancelled, JT_ECLOSED if it has ended; the function will not be called then.
+// Nor is it if the job is cancelled before it began: see `release` in jt_launch_opts.
+//
+// # Safety
+// `function` may be called with `arg` on any thread until the job has ended; other pointers are valid or NULL.
 jt_status jt_launch(jt_scope_t scope,
                     jt_task_fn function,
                     void *arg,
                     const struct jt_launch_opts *opts,
                     jt_job_t *job_out);
 
-/*
- Starts a job whose result can be awaited: as jt_launch, but the handle is required. Release it with jt_job_release.
-
- # Safety
- As jt_launch.
- */
+// Starts a job whose result can be awaited: as jt_launch, but the handle is required. Release it with jt_job_release.
+//
+// # Safety
+// As jt_launch.
 jt_status jt_async(jt_scope_t scope,
                    jt_async_fn function,
                    void *arg,
                    const struct jt_launch_opts *opts,
                    jt_deferred_t *deferred_out);
 
-/*
- Opens a nursery under the current job, to which it belongs; outside of jobs, under the runtime. If a job in it fails,
- the others are cancelled.
-
- Returns JT_ECANCELED if the current job is cancelled.
-
- # Safety
- `nursery_out` is NULL or may be written to.
- */
+// Opens a nursery under the current job, to which it belongs; outside of jobs, under the runtime. If a job in it fails,
+// the others are cancelled.
+//
+// Returns JT_ECANCELED if the current job is cancelled.
+//
+// # Safety
+// `nursery_out` is NULL or may be written to.
 jt_status jt_nursery_create(jt_nursery_t *nursery_out);
 
-/*
- Opens a nursery whose jobs fail alone: jt_nursery_create.
-
- # Safety
- As jt_nursery_create.
- */
+// Opens a nursery whose jobs fail alone: jt_nursery_create.
+//
+// # Safety
+// As jt_nursery_create.
 jt_status jt_nursery_create_supervisor(jt_nursery_t *nursery_out);
 
-/*
- Starts a job in a nursery: jt_launch with the default options.
-
- # Safety
- As jt_launch.
- */
+// Starts a job in a nursery: jt_launch with the default options.
+//
+// # Safety
+// As jt_launch.
 jt_status jt_nursery_spawn(jt_nursery_t nursery, jt_task_fn function, void *arg, jt_job_t *job_out);
 
-/*
- Closes a nursery, waits until all jobs in it have ended, and tells what came of them: JT_OK, or JT_EFAILED,
- JT_EPANIC or JT_ETIMEDOUT for the first of them that did not end well, or JT_ECANCELED. Jobs in it can still start
- others. Can be called again, by others too: it tells the same.
-
- If `code_out` is not NULL, it gets 0, what the first task that failed has returned, or the same as is returned.
-
- If the *calling* job is cancelled, and is not the one that made the nursery, it returns JT_ECANCELED at once. A job
- that is in the nursery cannot wait for its end: JT_EBUSY.
-
- # Safety
- `code_out` is NULL or may be written to.
- */
+// Closes a nursery, waits until all jobs in it have ended, and tells what came of them: JT_OK, or JT_EFAILED,
+// JT_EPANIC or JT_ETIMEDOUT for the first of them that did not end well, or JT_ECANCELED. Jobs in it can still start
+// others. Can be called again, by others too: it tells the same.
+//
+// If `code_out` is not NULL, it gets 0, what the first task that failed has returned, or the same as is returned.
+//
+// If the *calling* job is cancelled, and is not the one that made the nursery, it returns JT_ECANCELED at once. A job
+// that is in the nursery cannot wait for its end: JT_EBUSY.
+//
+// # Safety
+// `code_out` is NULL or may be written to.
 jt_status jt_nursery_await(jt_nursery_t nursery,
                            int32_t *code_out);
 
-/*
- Asks everything in a nursery to end, and does not wait for it. `reason`, for reports, may be NULL.
-
- # Safety
- `reason` is NULL or ends with 0.
- */
+// Asks everything in a nursery to end, and does not wait for it. `reason`, for reports, may be NULL.
+//
+// # Safety
+// `reason` is NULL or ends with 0.
 jt_status jt_nursery_cancel(jt_nursery_t nursery, const char *reason);
 
-/*
- Where a nursery is in its life.
-
- # Safety
- `state_out` is NULL or may be written to.
- */
+// Where a nursery is in its life.
+//
+// # Safety
+// `state_out` is NULL or may be written to.
 jt_status jt_nursery_state(jt_nursery_t nursery, jt_nursery_state_t *state_out);
 
-/*
- Ends a nursery: cancels what still runs in it, waits until that has ended, cancelled or not, and releases its
- handle and those of its jobs. Call it from the job that made the nursery, or from outside of it: a job that is in it
- gets JT_EBUSY.
- */
+// Ends a nursery: cancels what still runs in it, waits until that has ended, cancelled or not, and releases its
+// handle and those of its jobs. Call it from the job that made the nursery, or from outside of it: a job that is in it
+// gets JT_EBUSY.
 jt_status jt_nursery_destroy(jt_nursery_t nursery);
 
-/*
- Starts the runtime with so many worker threads; with 0, as many as the variable JOBTREE_WORKERS says, or else as there
- are CPUs.
-
- Returns JT_EBUSY if there is one already, JT_EINVAL if the number is too large, JT_ENOMEM if the system gives no
- threads. After jt_runtime_shutdown it may be started again.
- */
+// Starts the runtime with so many worker threads; with 0, as many as the variable JOBTREE_WORKERS says, or else as there
+// are CPUs.
+//
+// Returns JT_EBUSY if there is one already, JT_EINVAL if the number is too large, JT_ENOMEM if the system gives no
+// threads. After jt_runtime_shutdown it may be started again.
 jt_status jt_runtime_init(uint32_t workers);
 
-/*
- Cancels all jobs, waits for them up to `timeout_ms` milliseconds (for ever if that is negative), and ends the
- threads. Threads that wait in a function of this interface return from it. Afterwards every handle is stale.
-
- Returns JT_ETIMEDOUT if jobs were still running; jt_last_error names them. They go on, and what they
- use must stay there; every function they call returns JT_ESHUTDOWN or JT_ECANCELED. Returns JT_EBUSY
- inside of a job, or if another thread is at it, and JT_ESHUTDOWN if there is no runtime.
- */
+// Cancels all jobs, waits for them up to `timeout_ms` milliseconds (for ever if that is negative), and ends the
+// threads. Threads that wait in a function of this interface return from it. Afterwards every handle is stale.
+//
+// Returns JT_ETIMEDOUT if jobs were still running; jt_last_error names them. They go on, and what they
+// use must stay there; every function they call returns JT_ESHUTDOWN or JT_ECANCELED. Returns JT_EBUSY
+// inside of a job, or if another thread is at it, and JT_ESHUTDOWN if there is no runtime.
 jt_status jt_runtime_shutdown(int64_t timeout_ms);
 
-/*
- Runs `function` on the calling thread with a scope, and returns when everything that was started in that scope has
- ended: so what is started may use what lies on the caller's stack. If the function or a job fails, the rest
- is cancelled.
-
- Returns what jt_job_join returns for such a job; `code_out` as there.
-
- # Safety
- `function` may be called with `arg`; `code_out` is NULL or may be written to.
- */
+// Runs `function` on the calling thread with a scope, and returns when everything that was started in that scope has
+// ended: so what is started may use what lies on the caller's stack. If the function or a job fails, the rest
+// is cancelled.
+//
+// Returns what jt_job_join returns for such a job; `code_out` as there.
+//
+// # Safety
+// `function` may be called with `arg`; `code_out` is NULL or may be written to.
 jt_status jt_scope(jt_scope_fn function,
                    void *arg,
                    int32_t *code_out);
 
-/*
- Runs `function` with a scope whose jobs fail alone: jt_scope.
-
- # Safety
- As jt_scope.
- */
+// Runs `function` with a scope whose jobs fail alone: jt_scope.
+//
+// # Safety
+// As jt_scope.
 jt_status jt_supervisor(jt_scope_fn function, void *arg, int32_t *code_out);
 
-/*
- Runs `function` on the calling thread, for no longer than `timeout_ms` milliseconds: then what waits in it, and what
- was started in it, is cancelled, and this returns JT_ETIMEDOUT when all of that has ended. Else as jt_scope. A
- negative time is JT_EINVAL.
-
- # Safety
- As jt_scope.
- */
+// Runs `function` on the calling thread, for no longer than `timeout_ms` milliseconds: then what waits in it, and what
+// was started in it, is cancelled, and this returns JT_ETIMEDOUT when all of that has ended. Else as jt_scope. A
+// negative time is JT_EINVAL.
+//
+// # Safety
+// As jt_scope.
 jt_status jt_with_timeout(int64_t timeout_ms,
                           jt_task_fn function,
                           void *arg,
                           int32_t *code_out);
 
-/*
- Runs `function` on the calling thread so that a cancellation of the current job does not reach it, but from that
- cancellation on for no longer than `timeout_ms` milliseconds: for what must be put in order before one ends.
-
- # Safety
- As jt_scope.
- */
+// Runs `function` on the calling thread so that a cancellation of the current job does not reach it, but from that
+// cancellation on for no longer than `timeout_ms` milliseconds: for what must be put in order before one ends.
+//
+// # Safety
+// As jt_scope.
 jt_status jt_shield(int64_t timeout_ms,
                     jt_task_fn function,
                     void *arg,
                     int32_t *code_out);
 
-/*
- A short text for a status; "unknown status" for a number that is none. The text is never freed.
- */
+// Waits for the first of several channel operations that can be done, does that one and none of the others, and
+// gives its number. If several can be done, it is the first of them. A closed channel counts as one that can: see
+// `status` in jt_select_clause.
+//
+// It waits no longer than `timeout_ms` milliseconds: not at all if that is 0, for ever if it is negative. Returns
+// JT_ETIMEDOUT, JT_EEMPTY if it was not to wait, or JT_ECANCELED if the current job is cancelled; nothing was done then.
+//
+// # Safety
+// `clauses` is NULL or points to `count` clauses, and `index_out` is NULL or may be written to.
+jt_status jt_select(struct jt_select_clause *clauses,
+                    size_t count,
+                    int64_t timeout_ms,
+                    size_t *index_out);
+
+// A short text for a status; "unknown status" for a number that is none. The text is never freed.
 const char *jt_status_message(int32_t status);
 
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus
-
-#endif  /* JOBTREE_H */
 
 /* The defaults, for `struct jt_launch_opts opts = JT_LAUNCH_OPTS;`. */
 #define JT_LAUNCH_OPTS { sizeof(struct jt_launch_opts), 0, 0, NULL, 0, NULL }
@@ -749,3 +586,5 @@ static inline jt_status jt_channel_recv_ptr(jt_channel_t channel, void **pointer
   }
   return status;
 }
+
+#endif

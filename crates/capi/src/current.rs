@@ -43,6 +43,8 @@ pub extern "C" fn jt_yield() -> jt_status {
 #[unsafe(no_mangle)]
 pub extern "C" fn jt_sleep_ms(milliseconds: u64) -> jt_status {
     running(|| {
+        // Even if there is nothing to wait for.
+        look()?;
         waiting(|waiter| {
             sleep(Duration::from_millis(milliseconds))
                 .map_err(|cancelled| waiter.is_cancelled(&cancelled))

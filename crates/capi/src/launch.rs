@@ -5,8 +5,8 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use jobtree_runtime::binding::{current_nursery, root_nursery, spawn};
-use jobtree_runtime::future;
+use jobtree_runtime::binding::{current_nursery, nursery_of, root_nursery, spawn};
+use jobtree_runtime::{Job, future};
 
 use crate::border::{is_null, put, required, running};
 use crate::objects::{
@@ -23,7 +23,7 @@ use crate::task::{Argument, call_for_result, jt_async_fn, jt_task_fn, run_body};
 enum Target {
     Nursery(Arc<NurseryObject>),
     Scope(Arc<ScopeObject>),
-    /// In the current job, or under the root.
+    /// Under a job, or under the root.
     Here(future::Nursery),
 }
 
@@ -38,7 +38,16 @@ impl Target {
         match objects::get(scope)? {
             Object::Nursery(nursery) => Ok(Target::Nursery(nursery)),
             Object::Scope(scope) => Ok(Target::Scope(scope)),
-            other => Err(other.is_not("a nursery or scope")),
+            Object::Job(job) => Target::under(&job),
+            Object::Deferred(deferred) => Target::under(&deferred.job),
+            other => Err(other.is_not("anything that jobs can be started in")),
+        }
+    }
+
+    fn under(job: &Job) -> Result<Target, CallError> {
+        match nursery_of(job) {
+            Some(nursery) => Ok(Target::Here(nursery)),
+            None => Err(JT_ECLOSED.because("the job has ended; nothing can be started under it")),
         }
     }
 
@@ -109,8 +118,8 @@ pub(crate) unsafe fn launch(
     Ok(())
 }
 
-/// Starts a job in a scope or nursery; with 0, under the current job, which then ends after it. With 0 outside of jobs
-/// it belongs to nobody: it fails alone, and ends by the shutdown at the latest.
+/// Starts a job in a scope or nursery, or under another job, which then ends after it; with 0, under the current job. With
+/// 0 outside of jobs it belongs to nobody: it fails alone, and ends by the shutdown at the latest.
 ///
 /// `opts` may be NULL. `job_out` may be NULL, if nobody needs the job's handle. Else release the handle with
 /// jt_job_release; that of a job in a scope or nursery is released with that, at the latest.

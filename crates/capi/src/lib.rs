@@ -39,6 +39,7 @@ mod options;
 mod placement;
 mod runtime;
 mod scope;
+mod select;
 mod status;
 mod task;
 
@@ -53,5 +54,6 @@ pub use options::*;
 pub use placement::*;
 pub use runtime::{jt_runtime_init, jt_runtime_shutdown};
 pub use scope::*;
+pub use select::*;
 pub use status::{jt_status, jt_status_message};
 pub use task::*;

@@ -10,7 +10,7 @@ use jobtree_tree::{BoxError, Job, JobOptions};
 use crate::deadline::limit_of;
 use crate::future::Nursery;
 use crate::handle::JobHandle;
-use crate::runtime::{Runtime, current};
+use crate::runtime::{Runtime, current, runtime_of};
 
 pub use crate::owned::OwnedNursery;
 pub use jobtree_pool::{BuildError, Stopped, yield_now};
@@ -20,6 +20,14 @@ pub fn current_nursery() -> Option<Nursery> {
     Job::current()?;
     let place = current();
     Some(Nursery::new(place.parent, place.runtime))
+}
+
+/// A job as a scope. `None` if it has ended.
+pub fn nursery_of(job: &Job) -> Option<Nursery> {
+    if job.is_ended() {
+        return None;
+    }
+    Some(Nursery::new(job.clone(), runtime_of(job)?))
 }
 
 /// The root of a runtime as a scope: what is started in it belongs to nobody, and fails alone.

@@ -77,7 +77,7 @@ pub(crate) fn current() -> Place {
 }
 
 /// The runtime of a job that has not ended.
-fn runtime_of(job: &Job) -> Option<Arc<Inner>> {
+pub(crate) fn runtime_of(job: &Job) -> Option<Arc<Inner>> {
     raw::with_extension(job, Arc::<Inner>::clone)
 }
 
