@@ -202,7 +202,8 @@ typedef uint64_t jt_deferred_t;
 // A job.
 typedef uint64_t jt_job_t;
 
-// A scope, as long as the function runs that it was opened for. Everything that takes a scope takes a nursery, too.
+// A scope, as long as the function runs that it was opened for. Everything that takes a scope takes a nursery or a job,
+// too.
 typedef uint64_t jt_scope_t;
 
 // What a job does. It returns 0, or a code with which it fails; what fails cancels the jobs beside it. A cancelled

@@ -16,7 +16,8 @@ use crate::status::jt_status::*;
 /// A nursery: a scope that is open until it is awaited or destroyed.
 #[allow(non_camel_case_types, reason = "the names are those of the header")]
 pub type jt_nursery_t = u64;
-/// A scope, as long as the function runs that it was opened for. Everything that takes a scope takes a nursery, too.
+/// A scope, as long as the function runs that it was opened for. Everything that takes a scope takes a nursery or a job,
+/// too.
 #[allow(non_camel_case_types, reason = "the names are those of the header")]
 pub type jt_scope_t = u64;
 /// A job.
@@ -165,6 +166,8 @@ struct Handles {
     handles: Vec<u64>,
     /// How many there may be before those that were released are looked for.
     enough: usize,
+    /// Whether the scope has gone.
+    is_over: bool,
 }
 
 /// Fewer are not worth the search.
@@ -173,6 +176,12 @@ const FEW: usize = 64;
 impl Started {
     pub(crate) fn add(&self, handle: u64) {
         let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if started.is_over {
+            // Another thread was faster to destroy the scope.
+            drop(started);
+            OBJECTS.remove(handle);
+            return;
+        }
         if started.handles.len() >= started.enough.max(FEW) {
             started.handles.retain(|handle| OBJECTS.holds(*handle));
             started.enough = started.handles.len() * 2;
@@ -180,9 +189,10 @@ impl Started {
         started.handles.push(handle);
     }
 
-    /// The scope has ended: nobody can say that they were not told.
+    /// The scope has gone, and its handles go with it.
     pub(crate) fn release(&self) {
         let mut started = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        started.is_over = true;
         let handles = std::mem::take(&mut started.handles);
         drop(started);
         for handle in handles {
@@ -217,5 +227,8 @@ mod tests {
         assert!(kept.iter().all(|handle| OBJECTS.holds(*handle)));
         started.release();
         assert!(kept.iter().all(|handle| !OBJECTS.holds(*handle)));
+        let late = some_handle();
+        started.add(late);
+        assert!(!OBJECTS.holds(late));
     }
 }

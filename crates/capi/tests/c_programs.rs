@@ -1,6 +1,8 @@
 //! Programs in C, compiled by the system's compiler against the header and the static library, and run.
 //!
-//! Each ends with 0, or says what failed. `JOBTREE_CAPI_UNDER=valgrind` runs them under valgrind.
+//! Each ends with 0, or says what failed. With `JOBTREE_CAPI_UNDER=valgrind` they run under valgrind, which must find
+//! neither an error nor a leak; it follows the switching of stacks by itself, as these lie far apart. With
+//! `JOBTREE_CAPI_UNDER=address-sanitizer` they are compiled for that, and it watches the library's heap, too.
 #![cfg(unix)]
 
 #[path = "../../pool/tests/watchdog/mod.rs"]
@@ -44,36 +46,70 @@ fn system_libraries() -> &'static [&'static str] {
     }
 }
 
+/// Who watches the programs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Under {
+    Nobody,
+    Valgrind,
+    AddressSanitizer,
+}
+
+impl Under {
+    fn wanted() -> Under {
+        match std::env::var("JOBTREE_CAPI_UNDER").as_deref() {
+            Err(_) | Ok("") => Under::Nobody,
+            Ok("valgrind") => Under::Valgrind,
+            Ok("address-sanitizer") => Under::AddressSanitizer,
+            Ok(other) => {
+                panic!("JOBTREE_CAPI_UNDER can be valgrind or address-sanitizer, not {other}")
+            }
+        }
+    }
+}
+
 /// Compiles a program from a file of this crate.
 fn compile(source: &str) -> PathBuf {
+    compile_with(source, "", library())
+}
+
+/// Compiles a program; `suffix` tells it from others of the same file.
+fn compile_with(source: &str, suffix: &str, library: &Path) -> PathBuf {
     let source = Path::new(MANIFEST).join(source);
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source.file_stem().unwrap());
+    let stem = source.file_stem().unwrap().to_str().unwrap();
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{stem}{suffix}"));
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let output = Command::new(compiler)
+    let mut command = Command::new(compiler);
+    command
         .args(["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-g", "-O1"])
         .args(["-Wall", "-Wextra", "-Werror", "-I"])
         .arg(Path::new(MANIFEST).join("include"))
         .arg("-o")
         .args([&program, &source])
-        .arg(library())
-        .args(system_libraries())
-        .output()
-        .expect("a C compiler is there");
+        .arg(library)
+        .args(system_libraries());
+    match Under::wanted() {
+        // Linking the library's debug information would take most of the time.
+        Under::Nobody if cfg!(target_os = "linux") => command.arg("-Wl,-S"),
+        Under::Nobody | Under::Valgrind => &mut command,
+        Under::AddressSanitizer => command.arg("-fsanitize=address"),
+    };
+    let output = command.output().expect("a C compiler is there");
     assert_succeeded(&source, &output);
     program
 }
 
 fn run(program: &Path) -> Output {
-    let mut command = match std::env::var("JOBTREE_CAPI_UNDER").as_deref() {
-        Err(_) | Ok("") => Command::new(program),
-        Ok("valgrind") => {
+    let mut command = match Under::wanted() {
+        Under::Nobody | Under::AddressSanitizer => Command::new(program),
+        Under::Valgrind => {
             let mut command = Command::new("valgrind");
+            command.args(["-q", "--error-exitcode=9"]);
+            command.args(["--leak-check=full", "--errors-for-leak-kinds=definite"]);
+            command.arg("--show-leak-kinds=definite");
             // One thread runs at a time there; without fairness one that spins keeps the others from it.
-            command.args(["-q", "--error-exitcode=9", "--fair-sched=yes"]);
-            command.arg(program);
+            command.arg("--fair-sched=yes").arg(program);
             command
         }
-        Ok(other) => panic!("JOBTREE_CAPI_UNDER can be valgrind, not {other}"),
     };
     command.output().expect("the program starts")
 }
@@ -132,6 +168,19 @@ fn the_names_of_janus() {
 #[test]
 fn the_names_of_kc() {
     passes("tests/c/kc.c");
+}
+
+/// The dynamic library has the same interface.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_program_with_the_dynamic_library() {
+    let _watch = Watchdog::watching("a_program_with_the_dynamic_library");
+    let library = library().with_extension("so");
+    let program = compile_with("tests/c/janus.c", "-dynamic", &library);
+    let output = run(&program);
+    assert_succeeded(&program, &output);
+    let needed = Command::new("ldd").arg(&program).output().unwrap();
+    assert!(String::from_utf8_lossy(&needed.stdout).contains("libjobtree_capi.so"));
 }
 
 #[test]

@@ -200,6 +200,43 @@ static void concurrent_destroy(void) {
   pthread_barrier_destroy(&together);
 }
 
+static jt_channel_t signal;
+
+static int32_t fail_and_wait(void *arg) {
+  uint64_t value;
+  char detail[128];
+  (void)arg;
+  EXPECT(JT_EHANDLE, jt_job_join(0, NULL));
+  EXPECT(JT_OK, jt_channel_recv(signal, &value));
+  EXPECT(JT_OK, jt_last_error(detail, sizeof detail));
+  CHECK(strcmp(detail, "the handle is 0") == 0);
+  return JT_OK;
+}
+
+static int32_t fail_and_signal(void *arg) {
+  uint64_t handle;
+  char detail[128];
+  (void)arg;
+  EXPECT(JT_EEMPTY, jt_last_error(detail, sizeof detail)); /* Nothing was wrong in this job. */
+  EXPECT(JT_EINVAL, jt_channel_create(-1, 1, &handle));
+  EXPECT(JT_OK, jt_channel_send(signal, 1));
+  return JT_OK;
+}
+
+/* Two jobs take turns on one thread: each has its own last error. */
+static void errors_of_jobs(void) {
+  jt_nursery_t nursery;
+  jt_channel_stats_t stats = {0};
+  EXPECT(JT_OK, jt_channel_create(JT_CHANNEL_BOUNDED, 1, &signal));
+  EXPECT(JT_OK, jt_nursery_create(&nursery));
+  EXPECT(JT_OK, jt_nursery_spawn(nursery, fail_and_wait, NULL, NULL));
+  UNTIL(jt_channel_stats(signal, &stats) == JT_OK && stats.receivers_waiting == 1);
+  EXPECT(JT_OK, jt_nursery_spawn(nursery, fail_and_signal, NULL, NULL));
+  EXPECT(JT_OK, jt_nursery_await(nursery, NULL));
+  EXPECT(JT_OK, jt_nursery_destroy(nursery));
+  EXPECT(JT_OK, jt_channel_destroy(signal));
+}
+
 static atomic_int waiting;
 
 static int32_t sleep_for_ever(void *arg) {
@@ -248,6 +285,7 @@ static void shutdown_with_all_open(void) {
   with_bad_handle(nursery);
   with_bad_handle(job);
   with_bad_handle(silent);
+  errors_of_jobs(); /* With one worker. */
 }
 
 static atomic_int straggler_may_end;
