@@ -268,8 +268,7 @@ extern "C" {
 //
 // Values are numbers. Pointers go through it, too (jt_channel_send_ptr), but what they point to is never freed here.
 //
-// # Safety
-// `channel_out` is NULL or may be written to.
+// Requires: `channel_out` is NULL or may be written to.
 jt_status jt_channel_create(int32_t kind,
                             size_t capacity,
                             jt_channel_t *channel_out);
@@ -295,15 +294,13 @@ jt_status jt_channel_send_timeout(jt_channel_t channel,
 // Returns JT_ECLOSED if the channel is closed and everything in it was received, or JT_ECANCELED if the current job is
 // cancelled; nothing was received then.
 //
-// # Safety
-// `value_out` is NULL or may be written to.
+// Requires: `value_out` is NULL or may be written to.
 jt_status jt_channel_recv(jt_channel_t channel,
                           uint64_t *value_out);
 
 // Receives a value if there is one. Returns JT_EEMPTY or JT_ECLOSED if not.
 //
-// # Safety
-// `value_out` is NULL or may be written to.
+// Requires: `value_out` is NULL or may be written to.
 jt_status jt_channel_try_recv(jt_channel_t channel, uint64_t *value_out);
 
 // Receives a value, and waits for one no longer than `timeout_ms` milliseconds: not at all if that is 0, for ever if it
@@ -311,8 +308,7 @@ jt_status jt_channel_try_recv(jt_channel_t channel, uint64_t *value_out);
 //
 // Returns JT_ECLOSED, JT_ECANCELED, JT_ETIMEDOUT, or JT_EEMPTY if it was not to wait.
 //
-// # Safety
-// `value_out` is NULL or may be written to.
+// Requires: `value_out` is NULL or may be written to.
 jt_status jt_channel_recv_timeout(jt_channel_t channel,
                                   uint64_t *value_out,
                                   int64_t timeout_ms);
@@ -323,8 +319,7 @@ jt_status jt_channel_close(jt_channel_t channel);
 
 // What a channel has counted.
 //
-// # Safety
-// `stats_out` is NULL or may be written to.
+// Requires: `stats_out` is NULL or may be written to.
 jt_status jt_channel_stats(jt_channel_t channel, struct jt_channel_stats_t *stats_out);
 
 // Closes a channel and releases its handle. Whoever waits in it returns; values that are left are forgotten.
@@ -346,8 +341,7 @@ jt_status jt_sleep_ms(uint64_t milliseconds);
 // Waits for a deferred job and gives its result: JT_OK, or why there is none, as jt_job_join does. Can be called by
 // any number of jobs and threads, and again; all get the same.
 //
-// # Safety
-// `result_out` is NULL or may be written to.
+// Requires: `result_out` is NULL or may be written to.
 jt_status jt_await(jt_deferred_t deferred,
                    void **result_out);
 
@@ -355,22 +349,19 @@ jt_status jt_await(jt_deferred_t deferred,
 // JT_ECANCELED from now on. Does not wait for it. It is no error if that was asked before, or if it has ended.
 // `reason`, for reports, may be NULL.
 //
-// # Safety
-// `reason` is NULL or ends with 0.
+// Requires: `reason` is NULL or ends with 0.
 jt_status jt_cancel(uint64_t handle,
                     const char *reason);
 
 // Asks the current job to end. Outside of jobs it returns JT_EEMPTY.
 //
-// # Safety
-// `reason` is NULL or ends with 0.
+// Requires: `reason` is NULL or ends with 0.
 jt_status jt_cancel_current(const char *reason);
 
 // Gives a handle to the current job, to be released with jt_job_release. Outside of jobs it returns JT_EEMPTY. In a
 // scope, or under a time limit, the current job is that scope.
 //
-// # Safety
-// `job_out` is NULL or may be written to.
+// Requires: `job_out` is NULL or may be written to.
 jt_status jt_job_current(jt_job_t *job_out);
 
 // Waits until a job and all jobs below it have ended, and tells what came of it: JT_OK, JT_EFAILED, JT_EPANIC,
@@ -380,27 +371,23 @@ jt_status jt_job_current(jt_job_t *job_out);
 // If `code_out` is not NULL, it gets what the task has returned, or the same as is returned here if it was something
 // else that ended it. A job that would wait for itself gets JT_EBUSY.
 //
-// # Safety
-// `code_out` is NULL or may be written to.
+// Requires: `code_out` is NULL or may be written to.
 jt_status jt_job_join(jt_job_t job,
                       int32_t *code_out);
 
 // What jt_job_join would tell, without waiting: JT_EBUSY if the job has not ended.
 //
-// # Safety
-// `code_out` is NULL or may be written to.
+// Requires: `code_out` is NULL or may be written to.
 jt_status jt_job_result(jt_job_t job, int32_t *code_out);
 
 // Where a job is in its life.
 //
-// # Safety
-// `state_out` is NULL or may be written to.
+// Requires: `state_out` is NULL or may be written to.
 jt_status jt_job_state(jt_job_t job, jt_job_state_t *state_out);
 
 // Whether a job was asked to end, or has ended so: 1 or 0.
 //
-// # Safety
-// `canceled_out` is NULL or may be written to.
+// Requires: `canceled_out` is NULL or may be written to.
 jt_status jt_job_is_canceled(jt_job_t job, int32_t *canceled_out);
 
 // Releases the handle to a job or a deferred. The job goes on.
@@ -411,8 +398,7 @@ jt_status jt_job_release(jt_job_t job);
 //
 // Returns JT_EEMPTY if nothing went wrong so far, JT_ENULL, or JT_EINVAL if `length` is 0.
 //
-// # Safety
-// `buffer` has room for `length` bytes.
+// Requires: `buffer` has room for `length` bytes.
 jt_status jt_last_error(char *buffer,
                         size_t length);
 
@@ -425,8 +411,7 @@ jt_status jt_last_error(char *buffer,
 // Returns JT_ECANCELED if the scope is cancelled, JT_ECLOSED if it has ended; the function will not be called then.
 // Nor is it if the job is cancelled before it began: see `release` in jt_launch_opts.
 //
-// # Safety
-// `function` may be called with `arg` on any thread until the job has ended; other pointers are valid or NULL.
+// Requires: `function` may be called with `arg` on any thread until the job has ended; other pointers are valid or NULL.
 jt_status jt_launch(jt_scope_t scope,
                     jt_task_fn function,
                     void *arg,
@@ -435,8 +420,7 @@ jt_status jt_launch(jt_scope_t scope,
 
 // Starts a job whose result can be awaited: as jt_launch, but the handle is required. Release it with jt_job_release.
 //
-// # Safety
-// As jt_launch.
+// Requires: As jt_launch.
 jt_status jt_async(jt_scope_t scope,
                    jt_async_fn function,
                    void *arg,
@@ -448,20 +432,17 @@ jt_status jt_async(jt_scope_t scope,
 //
 // Returns JT_ECANCELED if the current job is cancelled.
 //
-// # Safety
-// `nursery_out` is NULL or may be written to.
+// Requires: `nursery_out` is NULL or may be written to.
 jt_status jt_nursery_create(jt_nursery_t *nursery_out);
 
 // Opens a nursery whose jobs fail alone: jt_nursery_create.
 //
-// # Safety
-// As jt_nursery_create.
+// Requires: As jt_nursery_create.
 jt_status jt_nursery_create_supervisor(jt_nursery_t *nursery_out);
 
 // Starts a job in a nursery: jt_launch with the default options.
 //
-// # Safety
-// As jt_launch.
+// Requires: As jt_launch.
 jt_status jt_nursery_spawn(jt_nursery_t nursery, jt_task_fn function, void *arg, jt_job_t *job_out);
 
 // Closes a nursery, waits until all jobs in it have ended, and tells what came of them: JT_OK, or JT_EFAILED,
@@ -473,21 +454,18 @@ jt_status jt_nursery_spawn(jt_nursery_t nursery, jt_task_fn function, void *arg,
 // If the *calling* job is cancelled, and is not the one that made the nursery, it returns JT_ECANCELED at once. A job
 // that is in the nursery cannot wait for its end: JT_EBUSY.
 //
-// # Safety
-// `code_out` is NULL or may be written to.
+// Requires: `code_out` is NULL or may be written to.
 jt_status jt_nursery_await(jt_nursery_t nursery,
                            int32_t *code_out);
 
 // Asks everything in a nursery to end, and does not wait for it. `reason`, for reports, may be NULL.
 //
-// # Safety
-// `reason` is NULL or ends with 0.
+// Requires: `reason` is NULL or ends with 0.
 jt_status jt_nursery_cancel(jt_nursery_t nursery, const char *reason);
 
 // Where a nursery is in its life.
 //
-// # Safety
-// `state_out` is NULL or may be written to.
+// Requires: `state_out` is NULL or may be written to.
 jt_status jt_nursery_state(jt_nursery_t nursery, jt_nursery_state_t *state_out);
 
 // Ends a nursery: cancels what still runs in it, waits until that has ended, cancelled or not, and releases its
@@ -516,24 +494,21 @@ jt_status jt_runtime_shutdown(int64_t timeout_ms);
 //
 // Returns what jt_job_join returns for such a job; `code_out` as there.
 //
-// # Safety
-// `function` may be called with `arg`; `code_out` is NULL or may be written to.
+// Requires: `function` may be called with `arg`; `code_out` is NULL or may be written to.
 jt_status jt_scope(jt_scope_fn function,
                    void *arg,
                    int32_t *code_out);
 
 // Runs `function` with a scope whose jobs fail alone: jt_scope.
 //
-// # Safety
-// As jt_scope.
+// Requires: As jt_scope.
 jt_status jt_supervisor(jt_scope_fn function, void *arg, int32_t *code_out);
 
 // Runs `function` on the calling thread, for no longer than `timeout_ms` milliseconds: then what waits in it, and what
 // was started in it, is cancelled, and this returns JT_ETIMEDOUT when all of that has ended. Else as jt_scope. A
 // negative time is JT_EINVAL.
 //
-// # Safety
-// As jt_scope.
+// Requires: As jt_scope.
 jt_status jt_with_timeout(int64_t timeout_ms,
                           jt_task_fn function,
                           void *arg,
@@ -542,8 +517,7 @@ jt_status jt_with_timeout(int64_t timeout_ms,
 // Runs `function` on the calling thread so that a cancellation of the current job does not reach it, but from that
 // cancellation on for no longer than `timeout_ms` milliseconds: for what must be put in order before one ends.
 //
-// # Safety
-// As jt_scope.
+// Requires: As jt_scope.
 jt_status jt_shield(int64_t timeout_ms,
                     jt_task_fn function,
                     void *arg,
@@ -556,8 +530,7 @@ jt_status jt_shield(int64_t timeout_ms,
 // It waits no longer than `timeout_ms` milliseconds: not at all if that is 0, for ever if it is negative. Returns
 // JT_ETIMEDOUT, JT_EEMPTY if it was not to wait, or JT_ECANCELED if the current job is cancelled; nothing was done then.
 //
-// # Safety
-// `clauses` is NULL or points to `count` clauses, and `index_out` is NULL or may be written to.
+// Requires: `clauses` is NULL or points to `count` clauses, and `index_out` is NULL or may be written to.
 jt_status jt_select(struct jt_select_clause *clauses,
                     size_t count,
                     int64_t timeout_ms,
