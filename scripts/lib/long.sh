@@ -106,6 +106,20 @@ stage_thread_sanitizer() {
   RUSTFLAGS="--cfg jobtree_no_stacks ${RUSTFLAGS:-}" sanitized thread -Zbuild-std -p jobtree-pool
 }
 
+# c_programs_under WATCHER: runs the C programs watched, on jobs in memory that is not used again at once.
+c_programs_under() {
+  RUSTFLAGS="--cfg jobtree_plain_memory ${RUSTFLAGS:-}" JOBTREE_CAPI_UNDER=$1 limited 1800 \
+    cargo test --locked --target-dir "$target/c-memory" -p jobtree-capi --test c_programs
+}
+
+stage_c_memory() {
+  [[ $(host) == *-linux-gnu ]] || skip "the watchers of C programs are set up for Linux only"
+  # Leaks are valgrind's business, which knows of all memory.
+  ASAN_OPTIONS=detect_leaks=0 c_programs_under address-sanitizer
+  command -v valgrind >/dev/null || skip "valgrind is missing"
+  c_programs_under valgrind
+}
+
 stage_no_stacks() {
   # The pool as it is where stacks cannot be switched: whoever waits helps in place.
   RUSTFLAGS="--cfg jobtree_no_stacks -D warnings ${RUSTFLAGS:-}" limited 1800 \

@@ -24,6 +24,8 @@
 
 pub mod actor;
 mod atomics;
+#[doc(hidden)]
+pub mod binding;
 mod block;
 pub mod budget;
 mod builder;
@@ -71,8 +73,6 @@ pub use jobtree_tree::{
     Recorded, TimedOut, TreeDump, WaitingFor,
 };
 pub use nursery::{Nursery, NurseryState, nursery, supervisor};
-#[doc(hidden)]
-pub use owned::OwnedNursery;
 pub use produce::Producer;
 pub use runtime::{Runtime, ShutdownError};
 pub use spawner::Spawner;

@@ -219,6 +219,10 @@ impl Runtime {
         undisturbed(|| self.owner.tree().close());
     }
 
+    pub(crate) fn root_nursery(&self) -> future::Nursery {
+        future::Nursery::new(self.owner.root.clone(), Arc::clone(&self.owner.inner))
+    }
+
     /// The job above all others of this runtime.
     pub fn root(&self) -> &Job {
         &self.owner.root
@@ -234,7 +238,7 @@ impl Runtime {
         F: FnOnce() -> Result<T, BoxError> + Send + 'static,
         T: Send + 'static,
     {
-        future::Nursery::new(self.owner.root.clone(), Arc::clone(&self.owner.inner)).spawn(body)
+        self.root_nursery().spawn(body)
     }
 
     /// Starts a future as a job that belongs to nobody: [`spawn`](Runtime::spawn).
@@ -251,8 +255,7 @@ impl Runtime {
         F: Future<Output = Result<T, BoxError>> + Send + 'static,
         T: Send + 'static,
     {
-        future::Nursery::new(self.owner.root.clone(), Arc::clone(&self.owner.inner))
-            .spawn_future(future)
+        self.root_nursery().spawn_future(future)
     }
 
     /// Waits for a future in this runtime: what it spawns, and the time it waits for, are this runtime's.

@@ -23,8 +23,8 @@ pub fn stop_word(job: &Job) -> &AtomicU64 {
 /// # Safety
 /// `address` is a job's ([`Job::as_ptr`]), and the caller gives away one reference to it.
 pub unsafe fn adopt_job(address: *const ()) -> Job {
-    let node = std::ptr::NonNull::new(address.cast_mut().cast())
-        .expect("a job's address is not null");
+    let node =
+        std::ptr::NonNull::new(address.cast_mut().cast()).expect("a job's address is not null");
     // SAFETY: by contract.
     unsafe { Job::from_reference(node) }
 }

@@ -13,6 +13,7 @@ use crate::budget::{self, Lease, Refusal, Request, Scope};
 use crate::handle::JobHandle;
 use crate::runtime::{self, Inner, born_cancelled};
 use crate::task::spawn as spawn_task;
+use crate::timers::Timer;
 
 /// [`nursery`](crate::nursery()) for async code: runs `body`, and is ready when all jobs started in it have ended.
 ///
@@ -168,15 +169,34 @@ impl Nursery {
         F: FnOnce() -> Result<T, BoxError> + Send + 'static,
         T: Send + 'static,
     {
+        self.spawn_limited(options, |_| None, body)
+    }
+
+    /// `timer` makes the timer that ends the job's time, if it has a limit.
+    pub(crate) fn spawn_limited<F, T>(
+        &self,
+        options: JobOptions,
+        timer: impl FnOnce(&Job) -> Option<Timer>,
+        body: F,
+    ) -> JobHandle<T>
+    where
+        F: FnOnce() -> Result<T, BoxError> + Send + 'static,
+        T: Send + 'static,
+    {
         match self.admit() {
-            Ok(None) => self.start(options, body),
-            Ok(Some(lease)) => self.start(lease.install(options), lease.around(body)),
+            Ok(None) => self.start(options, timer, body),
+            Ok(Some(lease)) => self.start(lease.install(options), timer, lease.around(body)),
             // As a job that fails, so that nobody misses it.
-            Err(refusal) => self.start(options, move || Err(refusal.into())),
+            Err(refusal) => self.start(options, timer, move || Err(refusal.into())),
         }
     }
 
-    fn start<F, T>(&self, options: JobOptions, body: F) -> JobHandle<T>
+    fn start<F, T>(
+        &self,
+        options: JobOptions,
+        timer: impl FnOnce(&Job) -> Option<Timer>,
+        body: F,
+    ) -> JobHandle<T>
     where
         F: FnOnce() -> Result<T, BoxError> + Send + 'static,
         T: Send + 'static,
@@ -184,8 +204,12 @@ impl Nursery {
         let (job, pool, stack) = (&self.job, self.runtime.pool(), self.runtime.task_stack);
         let context = RawContext::outermost();
         // SAFETY: the body borrows nothing, and the outermost context is always there.
-        let spawned = unsafe { spawn_task(job, options, pool, context, stack, |_| None, body) };
+        let spawned = unsafe { spawn_task(job, options, pool, context, stack, timer, body) };
         JobHandle::new(spawned.unwrap_or_else(|_| born_cancelled(pool)))
+    }
+
+    pub(crate) fn runtime(&self) -> &Inner {
+        &self.runtime
     }
 
     /// The scope as a job.

@@ -1,0 +1,203 @@
+//! Programs in C, compiled by the system's compiler against the header and the static library, and run.
+//!
+//! Each ends with 0, or says what failed. With `JOBTREE_CAPI_UNDER=valgrind` they run under valgrind, which must find
+//! neither an error nor a leak; it follows the switching of stacks by itself, as these lie far apart. With
+//! `JOBTREE_CAPI_UNDER=address-sanitizer` they are compiled for that, and it watches the library's heap, too.
+#![cfg(unix)]
+
+#[path = "../../pool/tests/watchdog/mod.rs"]
+mod watchdog;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use watchdog::Watchdog;
+
+const MANIFEST: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The static library: cargo puts it beside the test programs. A test that is run in some other way builds it.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let program = std::env::current_exe().unwrap();
+        let beside = program.with_file_name("libjobtree_capi.a");
+        if beside.is_file() {
+            return beside;
+        }
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("library");
+        let built = Command::new(env!("CARGO"))
+            .args(["build", "--offline", "-p", "jobtree-capi", "--target-dir"])
+            .arg(&target)
+            .current_dir(MANIFEST)
+            .status()
+            .unwrap();
+        assert!(built.success(), "the library cannot be built");
+        target.join("debug/libjobtree_capi.a")
+    })
+}
+
+/// What the library needs of the system.
+fn system_libraries() -> &'static [&'static str] {
+    if cfg!(target_os = "linux") {
+        &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"]
+    } else {
+        &["-lpthread", "-lm"]
+    }
+}
+
+/// Who watches the programs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Under {
+    Nobody,
+    Valgrind,
+    AddressSanitizer,
+}
+
+impl Under {
+    fn wanted() -> Under {
+        match std::env::var("JOBTREE_CAPI_UNDER").as_deref() {
+            Err(_) | Ok("") => Under::Nobody,
+            Ok("valgrind") => Under::Valgrind,
+            Ok("address-sanitizer") => Under::AddressSanitizer,
+            Ok(other) => {
+                panic!("JOBTREE_CAPI_UNDER can be valgrind or address-sanitizer, not {other}")
+            }
+        }
+    }
+}
+
+/// Compiles a program from a file of this crate.
+fn compile(source: &str) -> PathBuf {
+    compile_with(source, "", library())
+}
+
+/// Compiles a program; `suffix` tells it from others of the same file.
+fn compile_with(source: &str, suffix: &str, library: &Path) -> PathBuf {
+    let source = Path::new(MANIFEST).join(source);
+    let stem = source.file_stem().unwrap().to_str().unwrap();
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{stem}{suffix}"));
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let mut command = Command::new(compiler);
+    command
+        .args(["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-g", "-O1"])
+        .args(["-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(Path::new(MANIFEST).join("include"))
+        .arg("-o")
+        .args([&program, &source])
+        .arg(library)
+        .args(system_libraries());
+    match Under::wanted() {
+        // Linking the library's debug information would take most of the time.
+        Under::Nobody if cfg!(target_os = "linux") => command.arg("-Wl,-S"),
+        Under::Nobody | Under::Valgrind => &mut command,
+        Under::AddressSanitizer => command.arg("-fsanitize=address"),
+    };
+    let output = command.output().expect("a C compiler is there");
+    assert_succeeded(&source, &output);
+    program
+}
+
+fn run(program: &Path) -> Output {
+    let mut command = match Under::wanted() {
+        Under::Nobody | Under::AddressSanitizer => Command::new(program),
+        Under::Valgrind => {
+            let mut command = Command::new("valgrind");
+            command.args(["-q", "--error-exitcode=9"]);
+            command.args(["--leak-check=full", "--errors-for-leak-kinds=definite"]);
+            command.arg("--show-leak-kinds=definite");
+            // One thread runs at a time there; without fairness one that spins keeps the others from it.
+            command.arg("--fair-sched=yes").arg(program);
+            command
+        }
+    };
+    command.output().expect("the program starts")
+}
+
+#[track_caller]
+fn assert_succeeded(what: &Path, output: &Output) {
+    assert!(
+        output.status.success(),
+        "{}: {}\n{}{}",
+        what.display(),
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[track_caller]
+fn passes(source: &str) -> String {
+    let _watch = Watchdog::watching(source);
+    let program = compile(source);
+    let output = run(&program);
+    assert_succeeded(&program, &output);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn nurseries() {
+    passes("tests/c/nursery.c");
+}
+
+#[test]
+fn scopes_deferreds_and_limits() {
+    passes("tests/c/scope.c");
+}
+
+#[test]
+fn channels() {
+    passes("tests/c/channel.c");
+}
+
+#[test]
+fn select() {
+    passes("tests/c/select.c");
+}
+
+#[test]
+fn misuse() {
+    passes("tests/c/misuse.c");
+}
+
+#[test]
+fn the_names_of_janus() {
+    passes("tests/c/janus.c");
+}
+
+#[test]
+fn the_names_of_kc() {
+    passes("tests/c/kc.c");
+}
+
+/// The dynamic library has the same interface.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_program_with_the_dynamic_library() {
+    let _watch = Watchdog::watching("a_program_with_the_dynamic_library");
+    let library = library().with_extension("so");
+    let program = compile_with("tests/c/janus.c", "-dynamic", &library);
+    let output = run(&program);
+    assert_succeeded(&program, &output);
+    let needed = Command::new("ldd").arg(&program).output().unwrap();
+    assert!(String::from_utf8_lossy(&needed.stdout).contains("libjobtree_capi.so"));
+}
+
+#[test]
+fn the_example() {
+    let told = passes("examples/crawler.c");
+    assert!(told.starts_with("found page 100 after "), "{told}");
+}
+
+#[test]
+fn a_program_that_fails_is_noticed() {
+    let _watch = Watchdog::watching("a_program_that_fails_is_noticed");
+    let output = run(&compile("tests/c/failing.c"));
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("1 == 2 does not hold"), "{told}");
+    assert!(
+        told.contains("returned -4") && told.contains("last error: there is no runtime"),
+        "{told}"
+    );
+}
