@@ -23,6 +23,8 @@ fn every_probe_ends_with_what_it_left_still_alive() {
         "tokio-tasks-waiting",
         "jobs-parked-on-small-stacks",
         "may-tasks-parked",
+        "ticks",
+        "no-ticks",
     ] {
         let output = alone(&[probe, "20"]);
         let said = String::from_utf8_lossy(&output.stderr);

@@ -12,7 +12,7 @@ use crate::alone::Probe;
 use crate::harness::{Plan, Report};
 
 /// What the program can be told to do alone.
-pub const PROBES: &[&[Probe]] = &[jobs::PROBES, tasks::PROBES];
+pub const PROBES: &[&[Probe]] = &[jobs::PROBES, tasks::PROBES, tasks::TICK_PROBES];
 
 /// What the command line asked for.
 #[derive(Clone, Debug)]

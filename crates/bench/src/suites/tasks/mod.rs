@@ -14,11 +14,13 @@ mod pending;
 mod scoped;
 mod skynet;
 mod spawn;
+mod tick;
 mod wake;
 mod yields;
 
 pub use self::may::SERVICES;
 pub use self::parked::PROBES;
+pub use self::tick::PROBES as TICK_PROBES;
 #[cfg(unix)]
 use super::primitives;
 use super::{Options, jobs};
@@ -47,6 +49,7 @@ pub fn run(options: &Options) -> Report {
     yields::run(options, &mut report);
     #[cfg(unix)]
     primitives::switch::run(options, &mut report);
+    tick::run(options, &mut report);
     channels::run(options, &mut report);
     skynet::run(options, &mut report);
     wake::run(options, &mut report);
