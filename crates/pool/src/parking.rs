@@ -319,23 +319,6 @@ impl WorkerThread {
         }
     }
 
-    /// Runs `found` on another strand, and this one again when it is the turn of those that have used up theirs.
-    pub(crate) fn give_up_turn(&self, strand: &Strand, found: Found) {
-        match found {
-            Found::Ready(ready) if std::thread::panicking() || !self.parking.has_hub.get() => {
-                self.let_run(strand, ready);
-            }
-            Found::Ready(ready) => {
-                self.exhausted.push(strand);
-                self.switch(strand, ready);
-            }
-            found => {
-                self.exhausted.push(strand);
-                self.park_in_favour_of(strand, found);
-            }
-        }
-    }
-
     /// A loop without work hands the thread to `ready`, and becomes a spare, or ends if there are
     /// enough of them: then it returns `false`.
     fn give_way(&self, strand: &Strand, ready: *const Strand) -> bool {

@@ -42,10 +42,6 @@ impl WorkerThread {
         unreachable!("nothing is simulated here");
     }
 
-    pub(crate) fn give_up_turn(&self, _strand: &Strand, _found: Found) {
-        unreachable!("`can_park` says no here");
-    }
-
     pub(crate) fn yield_to(&self, _strand: &Strand, _found: Found) {
         unreachable!("`can_park` says no here");
     }

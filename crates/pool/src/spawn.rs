@@ -160,7 +160,8 @@ pub(crate) fn yield_exhausted(worker: &Worker) -> Yield {
     let strand = worker.strand();
     // SAFETY: a `&Worker` is only to be had on the strand's own stack.
     unsafe { strand.share_all() };
-    thread.give_up_turn(strand, found);
+    thread.exhausted.push(strand);
+    thread.park_in_favour_of(strand, found);
     Yield::Executed
 }
 
