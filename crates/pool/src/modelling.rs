@@ -229,7 +229,7 @@ pub(crate) fn find_work<T>(
         if let Some(found) = look() {
             break found;
         }
-        sleep.no_work_found(&mut searching);
+        sleep.no_work_found(&mut searching, None);
     };
     if sleep.work_found(searching, &memory) && sees_more() {
         sleep.wake_one_sleeper();

@@ -24,6 +24,7 @@
 //! simulations see `sim/mod.rs`); a started stack is never dropped, it is resumed until its loop ends.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
+use std::time::Duration;
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
@@ -33,8 +34,18 @@ use crate::stack::{Stack, StackCache, StackClass, StackError};
 use crate::strand::Strand;
 use crate::worker::{Found, Settled, TaskName, Worker, WorkerThread, no_strand_is_current};
 
-/// Loops kept ready for the next strand that parks; further ones end and return their stacks.
-const MOST_SPARES: usize = 16;
+/// Loops kept ready for the next strand that parks, of each class, however long nothing happens.
+const FEW_SPARES: usize = 16;
+
+/// Loops kept as long as the worker is busy. Programs park in waves: to end a loop and to give its stack's pages back
+/// costs more than a wave costs otherwise. A worker that has slept for [`PATIENCE_WITH_SPARES`] ends what is too many.
+const MOST_SPARES: usize = 1 << 17;
+
+const PATIENCE_WITH_SPARES: Duration = Duration::from_secs(1);
+
+/// Loops ended at once, and how long the worker then sleeps before it ends more, so that new work need not wait.
+const SPARES_ENDED_AT_ONCE: usize = 512;
+const PAUSE_BETWEEN_ENDINGS: Duration = Duration::from_millis(2);
 
 /// Strands made at once, each of half a KiB.
 const STRANDS_AT_A_TIME: usize = 8;
@@ -75,6 +86,10 @@ pub(crate) struct ParkingLot {
     bare: RefCell<Vec<*const Strand>>,
     /// Who the hub resumes next.
     next: Cell<*const Strand>,
+    /// The strand that resumes a spare only to have it end, or null: it gets the thread back.
+    ends_spares: Cell<*const Strand>,
+    /// Whether the worker has begun to end spares, and none was needed since.
+    is_ending_spares: Cell<bool>,
     /// What the next strand's loop shall run first.
     handoff: Cell<Option<Found>>,
     /// Whether this thread has a hub: not so if it is the user's own.
@@ -88,6 +103,8 @@ impl ParkingLot {
             spares: RefCell::default(),
             bare: RefCell::new(Vec::new()),
             next: Cell::new(std::ptr::null()),
+            ends_spares: Cell::new(std::ptr::null()),
+            is_ending_spares: Cell::new(false),
             handoff: Cell::new(None),
             has_hub: Cell::new(false),
         }
@@ -121,6 +138,9 @@ impl WorkerThread {
             // live as long as their pool.
             let (thread, strand) = unsafe { (&*thread, &*strand_address) };
             strand.stack.yielder.set(yielder);
+            if thread.spare_shall_end() {
+                return;
+            }
             let first = thread.parking.take_handoff();
             let worker = Worker::of_strand(strand);
             thread.work_loop(worker, first, |ready| thread.give_way(strand, ready));
@@ -151,6 +171,7 @@ impl WorkerThread {
     /// A loop of the class, made now if there is none; a larger one if there is no memory for it.
     fn take_spare(&self, class: StackClass) -> Option<*const Strand> {
         let made = self.ensure_spare(class);
+        self.parking.is_ending_spares.set(false);
         let mut spares = self.parking.spares.borrow_mut();
         match made {
             Ok(()) => spares[class.index()].pop(),
@@ -327,10 +348,57 @@ impl WorkerThread {
         if keep {
             self.add_spare(strand);
             self.switch(strand, ready);
+            !self.spare_shall_end()
         } else {
             self.parking.next.set(ready);
+            false
         }
-        keep
+    }
+
+    /// For a spare that was resumed: whether it was only to end.
+    fn spare_shall_end(&self) -> bool {
+        let ends_spares = self.parking.ends_spares.replace(std::ptr::null());
+        if ends_spares.is_null() {
+            return false;
+        }
+        self.parking.next.set(ends_spares);
+        true
+    }
+
+    /// How long the worker may sleep before it looks after its spares.
+    pub(crate) fn patience_with_spares(&self) -> Option<Duration> {
+        let spares = self.parking.spares.borrow();
+        let is_surplus = spares.iter().any(|spares| spares.len() > FEW_SPARES);
+        match is_surplus && self.parking.has_hub.get() {
+            false => None,
+            true if self.parking.is_ending_spares.get() => Some(PAUSE_BETWEEN_ENDINGS),
+            true => Some(PATIENCE_WITH_SPARES),
+        }
+    }
+
+    /// Ends loops that have not been needed for long, on the stack of an idle strand.
+    #[cold]
+    pub(crate) fn end_surplus_spares(&self) {
+        if !self.parking.has_hub.get() || std::thread::panicking() {
+            return;
+        }
+        self.parking.is_ending_spares.set(true);
+        for class in StackClass::ALL {
+            let coldest: Vec<_> = {
+                let spares = &mut self.parking.spares.borrow_mut()[class.index()];
+                let surplus = spares.len().saturating_sub(FEW_SPARES);
+                spares.drain(..surplus.min(SPARES_ENDED_AT_ONCE)).collect()
+            };
+            for spare in coldest {
+                Worker::with_current(|worker| {
+                    let idle = worker
+                        .expect("a worker looks after its own spares")
+                        .strand();
+                    self.parking.ends_spares.set(idle);
+                    self.suspend(idle, spare);
+                });
+            }
+        }
     }
 
     /// Moves the loop to a strand of the class that `found` needs, if it is on another: that one runs it.

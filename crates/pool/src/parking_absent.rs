@@ -9,6 +9,12 @@ impl WorkerThread {
         false
     }
 
+    pub(crate) fn patience_with_spares(&self) -> Option<std::time::Duration> {
+        None
+    }
+
+    pub(crate) fn end_surplus_spares(&self) {}
+
     pub(crate) fn yield_to_next_ready(&self, _strand: &Strand) -> bool {
         false
     }

@@ -24,7 +24,7 @@ use crate::job::TaskHeader;
 use crate::placement;
 use crate::pool::shared::WorkerShared;
 use crate::sim;
-use crate::sleep::{Searching, Sleep};
+use crate::sleep::{Searching, Sleep, Slept};
 use crate::strand::Strand;
 use crate::worker::{Found, WorkerThread};
 
@@ -353,7 +353,10 @@ impl WorkerThread {
             return self.idle_in_simulation(false);
         }
         self.ask_around(searching);
-        self.pool.sleep.no_work_found(searching);
+        let limit = self.patience_with_spares();
+        if self.pool.sleep.no_work_found(searching, limit) == Slept::TooLong {
+            self.end_surplus_spares();
+        }
         // After each sleep, and now and then.
         if searching.rounds().is_multiple_of(LOOKS_BETWEEN_MOVES) {
             placement::make_way(self.pool.workers.iter().map(|worker| &*worker.workplace));

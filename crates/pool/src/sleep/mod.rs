@@ -10,6 +10,7 @@ pub(crate) use counters::MAX_WORKERS;
 use counters::{AtomicCounters, Counters, JobsEventCounter};
 use roster::Roster;
 use sleeper::Sleeper;
+pub(crate) use sleeper::Slept;
 use spin::Spin;
 pub(crate) use spin::SpinMemory;
 
@@ -111,24 +112,28 @@ impl Sleep {
         was_last && !left_out(Step::SleepCascade)
     }
 
-    /// A look at every queue has found nothing: pauses, announces the worker sleepy, or sleeps.
-    /// Returns whether the worker has slept.
-    pub(crate) fn no_work_found(&self, searching: &mut Searching) -> bool {
+    /// A look at every queue has found nothing: pauses, announces the worker sleepy, or sleeps, for no longer than
+    /// `limit`. Returns how it has slept; the worker looks again in any case.
+    pub(crate) fn no_work_found(
+        &self,
+        searching: &mut Searching,
+        limit: Option<Duration>,
+    ) -> Slept {
         if searching.spin.pause() {
-            return false;
+            return Slept::NotAtAll;
         }
         let skip_announcement = left_out(Step::SleepAnnounce);
         match searching.announced {
             None if left_out(Step::SleepRecheck) => {
                 let announced = self.announce_sleepy(skip_announcement);
-                self.fall_asleep(searching, announced)
+                self.fall_asleep(searching, announced, limit)
             }
             None => {
                 // The caller looks once more at everything before it calls again.
                 searching.announced = Some(self.announce_sleepy(skip_announcement));
-                false
+                Slept::NotAtAll
             }
-            Some(announced) => self.fall_asleep(searching, announced),
+            Some(announced) => self.fall_asleep(searching, announced, limit),
         }
     }
 
@@ -144,11 +149,16 @@ impl Sleep {
         announced
     }
 
-    fn fall_asleep(&self, searching: &mut Searching, announced: JobsEventCounter) -> bool {
+    fn fall_asleep(
+        &self,
+        searching: &mut Searching,
+        announced: JobsEventCounter,
+        limit: Option<Duration>,
+    ) -> Slept {
         searching.announced = None;
         let sleeper = &self.sleepers[searching.worker];
         if !sleeper.become_sleepy() {
-            return false;
+            return Slept::NotAtAll;
         }
         // On the roster before in the count: who reads the count finds a name.
         let enters_late = left_out(Step::SleepRosterFirst);
@@ -158,20 +168,20 @@ impl Sleep {
         if !self.counters.try_add_sleeping(announced) {
             self.roster.leave(searching.worker);
             sleeper.stay_awake();
-            return false;
+            return Slept::NotAtAll;
         }
         if enters_late {
             self.roster.enter(searching.worker);
         }
         let began = Instant::now();
-        let slept = sleeper.sleep();
-        if !slept {
+        let slept = sleeper.sleep(limit);
+        if slept != Slept::UntilWoken {
             // Nobody has woken us, so nobody has taken us out of the count.
             self.counters.sub_sleeping();
         }
         self.roster.leave(searching.worker);
         sleeper.stay_awake();
-        if slept {
+        if slept == Slept::UntilWoken {
             searching.spin.woke(began.elapsed());
         }
         slept

@@ -14,9 +14,11 @@
 //! A worker that must not take just any work (it waits inside `isolate`) sleeps ALONE instead of ASLEEP:
 //! it is on no roster and in no count, and only a notice of its own wakes it.
 //!
+//! A worker may set itself a limit; when that is over it goes from ASLEEP to AWAKE by itself.
+//!
 //! SLEEPY closes the gap between the last look at the inbox and the futex: a notice that comes there
 //! turns SLEEPY into NOTIFIED, and the step to ASLEEP fails. Only the worker itself leaves AWAKE for
-//! SLEEPY, SLEEPY for ASLEEP and NOTIFIED for AWAKE; others only move it to NOTIFIED.
+//! SLEEPY, SLEEPY for ASLEEP, and ASLEEP or NOTIFIED for AWAKE; others only move it to NOTIFIED.
 
 use std::time::{Duration, Instant};
 
@@ -29,6 +31,17 @@ const SLEEPY: u32 = 1;
 const ASLEEP: u32 = 2;
 const NOTIFIED: u32 = 3;
 const ALONE: u32 = 4;
+
+/// How a sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slept {
+    /// A notice came before.
+    NotAtAll,
+    /// Somebody has woken the worker, and taken it out of the count.
+    UntilWoken,
+    /// The limit was over. Nobody has taken the worker out of the count.
+    TooLong,
+}
 
 /// See the module's head.
 pub(crate) struct Sleeper {
@@ -72,18 +85,35 @@ impl Sleeper {
         sleepy
     }
 
-    /// SLEEPY to ASLEEP, and sleeps until woken; `false` if a notice came before.
-    pub(crate) fn sleep(&self) -> bool {
+    /// SLEEPY to ASLEEP, and sleeps until woken, or until `limit` is over.
+    pub(crate) fn sleep(&self, limit: Option<Duration>) -> Slept {
         let word = self.state.word();
         if !self.leave_sleepy_for(ASLEEP) {
-            return false;
+            return Slept::NotAtAll;
         }
         self.sleeps.add(1);
+        let began = limit.map(|_| Instant::now());
+        let mut slept = Slept::UntilWoken;
         while word.load(Ordering::Acquire) == ASLEEP {
-            self.state.wait(ASLEEP);
+            match limit.zip(began) {
+                None => self.state.wait(ASLEEP),
+                Some((limit, began)) => {
+                    let left = limit.saturating_sub(began.elapsed());
+                    self.state.wait_for(ASLEEP, Some(left));
+                    // Who comes first, the limit or a waker, is decided here: a waker that comes later finds nobody
+                    // asleep, and goes on to the next.
+                    if left.is_zero()
+                        && word
+                            .compare_exchange(ASLEEP, AWAKE, Ordering::AcqRel, Ordering::Acquire)
+                            .is_ok()
+                    {
+                        slept = Slept::TooLong;
+                    }
+                }
+            }
         }
         self.wakes.add(1);
-        true
+        slept
     }
 
     /// SLEEPY to `bed`; `false` if a notice came before.
