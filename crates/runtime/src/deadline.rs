@@ -195,6 +195,6 @@ impl Future for Sleep {
 
 /// The limit of a spawned job, as the timer that keeps it.
 pub(crate) fn limit_of(runtime: &Inner, deadline: Option<Instant>, job: &Job) -> Option<Timer> {
-    let expiry = Expiry::Cancel(job.clone());
-    deadline.map(|deadline| runtime.timers.add(deadline, expiry))
+    let deadline = deadline?;
+    Some(runtime.timers.add(deadline, Expiry::Cancel(job.clone())))
 }

@@ -161,7 +161,8 @@ impl<T> Future for JobHandle<T> {
 
 impl<T> Drop for JobHandle<T> {
     fn drop(&mut self) {
-        if raw::lose_interest(&self.job) {
+        // What needs no destructor need not be dropped, and the job need not know.
+        if std::mem::needs_drop::<T>() && raw::lose_interest(&self.job) {
             // SAFETY: it has ended, and the value is ours.
             drop(unsafe { self.slot.as_ref().take() });
         }

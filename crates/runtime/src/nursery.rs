@@ -205,8 +205,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
     where
         F: FnOnce() -> Result<(), BoxError> + Send + 'scope,
     {
-        let options = JobOptions::new().unwanted();
-        drop(self.job_with(self.plain(), options, body));
+        drop(self.spawn(body));
     }
 
     /// Starts a job that is a future. It may borrow what the scope's other jobs may.

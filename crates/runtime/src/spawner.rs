@@ -266,12 +266,6 @@ impl<'scope, 'env> Spawner<'scope, 'env> {
         nursery.future_with(start, options, future)
     }
 
-    /// Nobody will ask for its value.
-    pub(crate) fn unwanted(mut self) -> Self {
-        self.options = self.options.unwanted();
-        self
-    }
-
     /// The time begins to run.
     pub(crate) fn into_parts(self) -> (&'scope Nursery<'scope, 'env>, Start, JobOptions) {
         let now = self.nursery.runtime.timers.now();
@@ -289,11 +283,10 @@ impl<'scope, 'env> Spawner<'scope, 'env> {
     }
 
     /// Starts the job and forgets its value: [`Nursery::launch`].
-    pub fn launch<F>(mut self, body: F)
+    pub fn launch<F>(self, body: F)
     where
         F: FnOnce() -> Result<(), BoxError> + Send + 'scope,
     {
-        self.options = self.options.unwanted();
         drop(self.spawn(body));
     }
 }

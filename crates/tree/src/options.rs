@@ -64,12 +64,6 @@ impl JobOptions {
         self
     }
 
-    /// Nobody will ask for its value.
-    pub fn unwanted(mut self) -> JobOptions {
-        self.beginning = self.beginning.and(Beginning::UNWANTED);
-        self
-    }
-
     /// When its time is over. The layer that runs the job has to see to it; here it is only shown.
     pub fn deadline(mut self, deadline: Instant) -> JobOptions {
         self.deadline = Some(deadline);

@@ -105,11 +105,10 @@ impl<'scope, 'env> DispatchedSpawner<'scope, 'env> {
     }
 
     /// Starts the job and forgets its value.
-    pub fn launch<F>(mut self, body: F)
+    pub fn launch<F>(self, body: F)
     where
         F: FnOnce() -> Result<(), BoxError> + Send + 'scope,
     {
-        self.spawner = self.spawner.unwanted();
         drop(self.spawn(body));
     }
 }

@@ -123,7 +123,7 @@ impl Nursery {
     where
         F: FnOnce() -> Result<(), BoxError> + Send + 'static,
     {
-        drop(self.spawn_with(JobOptions::new().unwanted(), body));
+        drop(self.spawn(body));
     }
 
     /// Starts a job that is a future.
