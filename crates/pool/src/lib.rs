@@ -52,6 +52,7 @@ mod strand;
 #[cfg(all(test, loom))]
 mod strand_models;
 mod sync;
+mod theft;
 mod wait;
 mod worker;
 

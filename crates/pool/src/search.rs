@@ -238,15 +238,16 @@ impl WorkerThread {
     fn steal_from_somebody(&self, age: Age) -> Option<Found> {
         let workers = &self.pool.workers;
         if workers.len() == 1 {
-            return self.steal_from(self.index, age);
+            return self.steal_from(self.index, age, false);
         }
         let first = if self.is_simulated {
             sim::choose(workers.len()).unwrap_or(0)
         } else {
             self.random.below(workers.len())
         };
+        let takes_tasks = age == Age::Any || self.is_simulated || self.stolen.are_worth_while();
         for victim in (first..workers.len()).chain(0..first) {
-            if let Some(found) = self.steal_from(victim, age) {
+            if let Some(found) = self.steal_from(victim, age, takes_tasks) {
                 self.shared().stats.stolen.add(1);
                 return Some(found);
             }
@@ -255,16 +256,13 @@ impl WorkerThread {
         None
     }
 
-    fn steal_from(&self, index: usize, age: Age) -> Option<Found> {
+    fn steal_from(&self, index: usize, age: Age, takes_tasks: bool) -> Option<Found> {
         let victim = &self.pool.workers[index];
         if index != self.index {
             if let Some(entry) = self.steal_fork_of(index, age) {
                 return Some(Found::Fork(entry));
             }
-            if let Some(entry) = self.steal_task(victim) {
-                return Some(Found::Task(entry));
-            }
-            if let Some(entry) = victim.requeued.steal(|_| true) {
+            if takes_tasks && let Some(entry) = self.steal_task(victim) {
                 return Some(Found::Task(entry));
             }
         }
@@ -313,7 +311,11 @@ impl WorkerThread {
         let first = loop {
             match victim.tasks.steal(|_| true) {
                 Steal::Taken(entry) => break entry,
-                Steal::Empty => return None,
+                Steal::Empty => {
+                    let requeued = victim.requeued.steal(|_| true)?;
+                    self.stolen.begin(1);
+                    return Some(requeued);
+                }
                 Steal::Retry => {}
             }
         };
@@ -332,6 +334,7 @@ impl WorkerThread {
             // On the way they were in no queue: who looked meanwhile must be told.
             self.pool.sleep.new_work();
         }
+        self.stolen.begin(1 + along);
         Some(first)
     }
 

@@ -21,6 +21,7 @@ use crate::sim;
 use crate::sleep::SpinMemory;
 use crate::stack::StackClass;
 use crate::strand::Strand;
+use crate::theft::StolenTasks;
 
 /// The worker that code runs on: lends what `join` needs without looking it up.
 ///
@@ -162,6 +163,7 @@ pub(crate) struct WorkerThread {
     pub(crate) spin_memory: SpinMemory,
     /// By worker: its oldest fork as the last look saw it.
     pub(crate) watches: Box<[Cell<Option<Watched>>]>,
+    pub(crate) stolen: StolenTasks,
     /// Strands whose wait is over, oldest first.
     pub(crate) ready: RefCell<VecDeque<*const Strand>>,
     /// The task that has just run and gave way, between its end and its place in a queue.
@@ -224,6 +226,7 @@ impl WorkerThread {
             quick_yields: Cell::new(0),
             spin_memory: SpinMemory::new(),
             watches: pool.workers.iter().map(|_| Cell::new(None)).collect(),
+            stolen: StolenTasks::new(),
             ready: RefCell::new(VecDeque::new()),
             gave_way: Cell::new(None),
             bells: RefCell::new(Vec::new()),
