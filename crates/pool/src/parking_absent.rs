@@ -15,6 +15,10 @@ impl WorkerThread {
 
     pub(crate) fn end_surplus_spares(&self) {}
 
+    pub(crate) fn next_ready(&self) -> Option<*const Strand> {
+        None
+    }
+
     pub(crate) fn yield_to_next_ready(&self, _strand: &Strand) -> bool {
         false
     }

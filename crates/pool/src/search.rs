@@ -137,7 +137,7 @@ impl WorkerThread {
         if out_of_turn.is_some() {
             return out_of_turn;
         }
-        if let Some(strand) = self.ready.borrow_mut().pop_front() {
+        if let Some(strand) = self.next_ready() {
             return Some(Found::Ready(strand));
         }
         if wanted == Wanted::ByYield && moment == Moment::TooEarly {

@@ -133,14 +133,18 @@ impl Worker {
     /// Registered by mail: finds other work and parks in its favour, or sleeps, until the mail comes.
     fn idle_until_ready(&self, thread: &WorkerThread) {
         let own = self.strand();
-        let mut searching = thread.start_searching();
-        let found = loop {
-            if let Some(found) = thread.look_again(&searching) {
-                break found;
-            }
-            thread.nothing_found(&mut searching);
-        };
-        thread.stop_searching(searching);
+        // Usually there is something, and nobody needs to know that this worker looked for it.
+        let found = thread.find_work().unwrap_or_else(|| {
+            let mut searching = thread.start_searching();
+            let found = loop {
+                if let Some(found) = thread.look_again(&searching) {
+                    break found;
+                }
+                thread.nothing_found(&mut searching);
+            };
+            thread.stop_searching(searching);
+            found
+        });
         match found {
             Found::Ready(strand) if std::ptr::eq(strand, own) => {}
             found => thread.park_in_favour_of(own, found),
