@@ -92,7 +92,13 @@ pub enum Yield {
 /// ```
 #[inline(always)]
 pub fn yield_now() -> Option<Yield> {
-    Worker::with_current(|worker| worker.map(yield_worker))
+    Worker::with_current(
+        #[inline(always)]
+        |worker| match worker {
+            Some(worker) => Some(yield_worker(worker)),
+            None => None,
+        },
+    )
 }
 
 /// [`yield_now`], but only to this worker's own tasks.

@@ -398,6 +398,7 @@ impl TaskName {
     }
 
     /// No name while another strand runs; the old one again when the value is dropped.
+    #[inline(always)]
     pub(crate) fn put_aside() -> TaskName {
         let outer = crate::stack::overflow::set_task_name(None);
         TaskName { outer }
@@ -406,6 +407,7 @@ impl TaskName {
 
 #[cfg(jobtree_stacks)]
 impl Drop for TaskName {
+    #[inline(always)]
     fn drop(&mut self) {
         crate::stack::overflow::set_task_name(self.outer);
     }

@@ -3,10 +3,11 @@
 //! Everything one can wait for is a future; a waker that opens a latch turns it into a call that blocks.
 
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
-use jobtree_pool::raw::wait_with_waker;
-use jobtree_tree::{Cancelled, Job, WaitingFor};
+use jobtree_pool::raw::{wait_with_waker, with_bell};
+use jobtree_tree::raw::{self, CancelWatch};
+use jobtree_tree::{Cancelled, WaitingFor};
 
 use crate::sim;
 
@@ -17,10 +18,7 @@ pub(crate) fn until_ready<F: Future>(
     helped: Option<*const ()>,
 ) -> F::Output {
     wait_with_waker(helped, |waker| {
-        match future.as_mut().poll(&mut Context::from_waker(waker)) {
-            Poll::Ready(output) => Some(output),
-            Poll::Pending => None,
-        }
+        ready_value(future.as_mut().poll(&mut Context::from_waker(waker)))
     })
 }
 
@@ -58,18 +56,47 @@ pub(crate) fn unless_cancelled<F: Future>(
     waiting_for: WaitingFor,
 ) -> Result<F::Output, Cancelled> {
     sim::point();
-    let Some(job) = Job::current() else {
-        return Ok(until_ready(pin!(future), None));
-    };
-    job.begin_waiting(waiting_for);
-    let result = until_ready(pin!(FirstOf(future, job.cancel_requested())), None);
-    job.end_waiting(waiting_for);
-    match result {
-        Either::First(output) => Ok(output),
-        Either::Second(()) => match job.cancellation() {
-            Some(cancelled) => Err(cancelled),
-            None => unreachable!("told of a cancellation that is none"),
-        },
+    let mut future = pin!(future);
+    poll_unless_cancelled(waiting_for, |context| future.as_mut().poll(context))
+}
+
+/// Calls `poll` until it is ready, or the current job is cancelled; between two calls the caller is parked.
+pub(crate) fn poll_unless_cancelled<R>(
+    waiting_for: WaitingFor,
+    mut poll: impl FnMut(&mut Context<'_>) -> Poll<R>,
+) -> Result<R, Cancelled> {
+    raw::with_current(|job| {
+        let Some(job) = job else {
+            let ready = |waker: &Waker| ready_value(poll(&mut Context::from_waker(waker)));
+            return Ok(wait_with_waker(None, ready));
+        };
+        job.begin_waiting(waiting_for);
+        let result = with_bell(|bell| {
+            let mut cancelled = pin!(CancelWatch::new(job));
+            bell.wait(None, || {
+                if let Poll::Ready(output) = poll(&mut Context::from_waker(bell.waker())) {
+                    return Some(Some(output));
+                }
+                // SAFETY: the bell, and so its waker, stays until after the watch is dropped.
+                let is_uncancelled = unsafe { cancelled.as_mut().enter(bell.waker()) };
+                (!is_uncancelled).then_some(None)
+            })
+        });
+        job.end_waiting(waiting_for);
+        match result {
+            Some(output) => Ok(output),
+            None => match job.cancellation() {
+                Some(cancelled) => Err(cancelled),
+                None => unreachable!("told of a cancellation that is none"),
+            },
+        }
+    })
+}
+
+fn ready_value<R>(poll: Poll<R>) -> Option<R> {
+    match poll {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
     }
 }
 

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use jobtree_tree::{CancelRequested, Cancelled, Job, WaitingFor};
 
-use crate::block::until_ready;
+use crate::block::poll_unless_cancelled;
 use crate::current::checkpoint;
 use crate::deadline::Sleep;
 
@@ -144,36 +144,6 @@ impl<F: Operation> Operation for Limited<F> {
     }
 }
 
-/// An operation that ends, too, when a known job is cancelled: cheaper than [`OrCancelled`], which has to look each time
-/// for the job that it is polled in.
-struct UnlessCancelled<F> {
-    operation: F,
-    cancel: CancelRequested,
-}
-
-impl<F: Operation> Future for UnlessCancelled<F> {
-    /// `None` if the job was cancelled first.
-    type Output = Option<F::Output>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // SAFETY: both fields are pinned with the whole, and nothing is moved.
-        let (mut operation, cancel) = unsafe {
-            let this = self.get_unchecked_mut();
-            (
-                Pin::new_unchecked(&mut this.operation),
-                Pin::new_unchecked(&mut this.cancel),
-            )
-        };
-        if let Poll::Ready(output) = operation.as_mut().poll(context) {
-            return Poll::Ready(Some(output));
-        }
-        match cancel.poll(context) {
-            Poll::Ready(()) => Poll::Ready(operation.withdraw()),
-            Poll::Pending => Poll::Pending,
-        }
-    }
-}
-
 /// Blocks until `operation` has come to its end, or the current job is cancelled. A dump shows what the job waits for.
 ///
 /// The caller has looked whether the job was cancelled before.
@@ -183,19 +153,11 @@ pub(crate) fn wait_for<F: Operation>(
     operation: F,
     waiting_for: WaitingFor,
 ) -> Result<F::Output, Cancelled> {
-    let Some(job) = Job::current() else {
-        return Ok(until_ready(pin!(operation), None));
-    };
-    job.begin_waiting(waiting_for);
-    let cancel = job.cancel_requested();
-    let output = until_ready(pin!(UnlessCancelled { operation, cancel }), None);
-    job.end_waiting(waiting_for);
-    match output {
-        Some(output) => Ok(output),
-        None => match job.cancellation() {
-            Some(cancelled) => Err(cancelled),
-            None => unreachable!("told of a cancellation that is none"),
-        },
+    let mut operation = pin!(operation);
+    match poll_unless_cancelled(waiting_for, |context| operation.as_mut().poll(context)) {
+        Ok(output) => Ok(output),
+        // What had come to its end before it heard of the cancellation has come to its end.
+        Err(cancelled) => operation.withdraw().ok_or(cancelled),
     }
 }
 

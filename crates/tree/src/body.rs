@@ -397,7 +397,7 @@ fn wake_waiters(node: &Node) {
                     }
                 }
                 // Nobody waits for an end with a function.
-                Some(Wake::Call(_)) => {}
+                Some(Wake::Lent(_)) | Some(Wake::Call(_)) => {}
                 None => was_last = true,
             }
         }

@@ -158,6 +158,7 @@ fn call_waiters(job: &Job, reason: &CancelReason) {
             match wake {
                 Some(Wake::Task(waker)) => waker.wake(),
                 Some(Wake::Call(call)) => call(reason),
+                Some(Wake::Lent(_)) => unreachable!("taken out as a waker of its own"),
                 None => was_last = true,
             }
         }

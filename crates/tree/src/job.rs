@@ -254,11 +254,11 @@ impl Job {
     /// to wait meanwhile, that is what is shown.
     pub fn end_waiting(&self, waiting: WaitingFor) {
         let word = WaitingFor::encode(Some(waiting));
-        let relaxed = Ordering::Relaxed;
-        let _ = self
-            .node()
-            .waiting
-            .compare_exchange(word, 0, relaxed, relaxed);
+        let shown = &self.node().waiting;
+        // Not at one go: a fork that begins to wait between the two is not shown, which is not worth a locked instruction.
+        if shown.load(Ordering::Relaxed) == word {
+            shown.store(0, Ordering::Relaxed);
+        }
     }
 
     /// The jobs directly below it that have not ended.

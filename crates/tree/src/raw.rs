@@ -3,6 +3,7 @@
 //! This is no public interface; it changes with what `jobtree-runtime` needs.
 
 use std::any::Any;
+use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
 
 pub use crate::cell::{Attached, Beside, attach_beside};
@@ -11,6 +12,7 @@ use crate::job::Job;
 pub use crate::step::plant_bug;
 use crate::sync::AtomicU64;
 pub use crate::sync::SpinLock;
+pub use crate::wait::CancelWatch;
 pub use crate::word::STOP;
 
 /// The word in which [`STOP`] is set when the job is asked to end.
@@ -78,6 +80,19 @@ static CURRENT: OnceLock<fn() -> *const ()> = OnceLock::new();
 /// What it returns is null or a job ([`Job::as_ptr`]) that stays alive while the calling code runs.
 pub unsafe fn set_current_source(source: fn() -> *const ()) {
     let _ = CURRENT.set(source);
+}
+
+/// Lends the job that the calling code runs in: [`Job::current`] without a reference of one's own.
+#[inline]
+pub fn with_current<R>(use_it: impl FnOnce(Option<&Job>) -> R) -> R {
+    let address = CURRENT.get().map_or(std::ptr::null(), |source| source());
+    if address.is_null() {
+        return use_it(None);
+    }
+    // SAFETY: by the contract of `set_current_source` it is a job that stays alive while the calling code runs; the handle
+    // is lent, and gives back no reference.
+    let job = ManuallyDrop::new(unsafe { adopt_job(address) });
+    use_it(Some(&job))
 }
 
 impl Job {

@@ -4,7 +4,8 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::ptr::NonNull;
+use std::task::{Context, Poll, Waker};
 
 use crate::error::{CancelReason, JobId};
 use crate::job::Job;
@@ -108,10 +109,86 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         if self.may_be_linked && !model_has_failed() {
-            let mut locked = self.job.node().lock();
             // SAFETY: the entry is in this list or in none.
-            unsafe { self.what.list(&mut locked).remove(&self.waiter) };
+            unsafe { leave(&self.job, self.what, &self.waiter) };
         }
+    }
+}
+
+/// Takes an entry out of its list. A job that nobody else knows then ends as cheaply as if nobody ever had.
+///
+/// # Safety
+/// `waiter` is in this list of `job` or in none.
+unsafe fn leave(job: &Job, what: What, waiter: &WaitNode) {
+    let node = job.node();
+    let mut locked = node.lock();
+    // SAFETY: by contract.
+    unsafe { what.list(&mut locked).remove(waiter) };
+    let is_known = locked.first_child.is_some()
+        || !locked.waiters.is_empty()
+        || !locked.cancel_waiters.is_empty();
+    if !is_known {
+        let _ = node.word.change(Word::forget_others);
+    }
+}
+
+/// [`CancelRequested`] for somebody who blocks: the job and the waker are only lent.
+pub struct CancelWatch<'j> {
+    job: &'j Job,
+    waiter: WaitNode,
+    may_be_linked: bool,
+}
+
+impl<'j> CancelWatch<'j> {
+    /// Nobody is entered yet.
+    pub fn new(job: &'j Job) -> CancelWatch<'j> {
+        CancelWatch {
+            job,
+            waiter: WaitNode::new(),
+            may_be_linked: false,
+        }
+    }
+
+    /// Has `waker` woken when the job is asked to end; `false` if that has happened. Entering again costs a look.
+    ///
+    /// # Safety
+    /// `waker` is the same each time, and stays where it is until this is dropped.
+    pub unsafe fn enter(self: Pin<&mut Self>, waker: &Waker) -> bool {
+        let node = self.job.node();
+        if What::Cancellation.has_come(node.word.load()) {
+            return false;
+        }
+        if self.may_be_linked {
+            return true;
+        }
+        // SAFETY: nothing is moved out of the place.
+        let this = unsafe { self.get_unchecked_mut() };
+        let mut locked = node.lock();
+        // Under the lock: whoever makes it come takes the list under it afterwards.
+        match node.word.change(Word::involve).map(|changed| changed.after) {
+            Ok(word) if !What::Cancellation.has_come(word) => {}
+            Ok(_) | Err(_) => return false,
+        }
+        this.may_be_linked = true;
+        let wake = Wake::Lent(NonNull::from(waker));
+        // SAFETY: the entry is pinned, in no other list, and taken out before it goes (`drop`); the waker outlives that.
+        unsafe { locked.cancel_waiters.enter(&this.waiter, wake) };
+        true
+    }
+}
+
+impl Drop for CancelWatch<'_> {
+    fn drop(&mut self) {
+        if self.may_be_linked && !model_has_failed() {
+            // SAFETY: the entry is in this list or in none.
+            unsafe { leave(self.job, What::Cancellation, &self.waiter) };
+        }
+    }
+}
+
+impl fmt::Debug for CancelWatch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CancelWatch").field(self.job).finish()
     }
 }
 

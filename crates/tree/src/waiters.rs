@@ -7,7 +7,7 @@
 //! from then on nobody needs the entry.
 
 use std::marker::PhantomPinned;
-use std::ptr;
+use std::ptr::{self, NonNull};
 use std::task::Waker;
 
 use crate::error::CancelReason;
@@ -18,6 +18,8 @@ use crate::sync::UnsafeCell;
 pub(crate) enum Wake {
     /// A task, or a thread behind a waker.
     Task(Waker),
+    /// The same, by a waker that the one who waits keeps until its entry is in no list.
+    Lent(NonNull<Waker>),
     /// A function that is called with the reason: waiters for cancellation only.
     Call(Box<dyn FnOnce(&CancelReason) + Send>),
 }
@@ -140,7 +142,11 @@ impl WaitList {
                     next.entry().previous = ptr::null();
                 }
                 entry.is_linked = false;
-                entry.wake.take()
+                match entry.wake.take() {
+                    // From here on the entry may go, and the waker with it.
+                    Some(Wake::Lent(waker)) => Some(Wake::Task(waker.as_ref().clone())),
+                    wake => wake,
+                }
             }
         })
     }

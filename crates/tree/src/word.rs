@@ -396,6 +396,13 @@ impl Word {
         (!self.is_terminal()).then_some(Word(self.0 | INVOLVED))
     }
 
+    /// Under the job's lock: nobody but its body knows it any more. `None` if it is too late for that to matter.
+    #[inline]
+    pub(crate) fn forget_others(self) -> Option<Word> {
+        let is_plain = self.0 & (STOP | BODY_RETURNED | ENDING) == 0;
+        is_plain.then_some(Word(self.0 & !INVOLVED))
+    }
+
     /// A child is attached; `None` if it is too late for that.
     #[inline]
     pub(crate) fn adopt(self) -> Option<Word> {

@@ -12,6 +12,7 @@
 //! is over: the outer one polls once more.
 
 use std::cell::Cell;
+use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
@@ -73,11 +74,113 @@ pub fn current_stack() -> *const () {
     })
 }
 
-/// Calls `attempt` until it returns something, each time with a waker that it may leave somewhere; between two calls
-/// the calling stack is parked, or the thread sleeps, until that waker has been woken.
-///
-/// A worker that waits first runs tasks of `helped`, if given: only for tasks without whose end the wait cannot
-/// be over (see [`wait_helping`](super::task::wait_helping)).
+/// The bell of the calling stack, or of the calling thread if it is no worker.
+pub struct Bell<'a> {
+    hung: Hung<'a>,
+    /// Of a strand it is lent without a reference of its own, and so never dropped; that of a thread is.
+    waker: ManuallyDrop<Waker>,
+}
+
+/// Where a bell hangs.
+enum Hung<'a> {
+    Strand(&'a Worker, &'a StrandBell),
+    Thread(Arc<ThreadBell>),
+}
+
+/// Lends the bell of the calling stack or thread.
+#[inline]
+pub fn with_bell<R>(use_it: impl FnOnce(&Bell<'_>) -> R) -> R {
+    Worker::with_current(|worker| match worker {
+        Some(worker) => {
+            let address = worker.thread().bell_of(worker.strand());
+            // SAFETY: the address is an `Arc`'s, whose reference is not given back.
+            let waker = ManuallyDrop::new(Waker::from(unsafe { Arc::from_raw(address) }));
+            // SAFETY: the thread keeps the bell until its end, and this frame is on it.
+            let hung = Hung::Strand(worker, unsafe { &*address });
+            use_it(&Bell { hung, waker })
+        }
+        None => use_it(&Bell::of_thread()),
+    })
+}
+
+impl Bell<'_> {
+    fn of_thread() -> Bell<'static> {
+        thread_local! {
+            static BELL: Arc<ThreadBell> = Arc::new(ThreadBell { rung: ThreadLatch::new() });
+        }
+        // Another one, if the thread's locals have gone before it waits for the last time.
+        let bell = BELL.try_with(Arc::clone).unwrap_or_else(|_| {
+            Arc::new(ThreadBell {
+                rung: ThreadLatch::new(),
+            })
+        });
+        Bell {
+            waker: ManuallyDrop::new(Waker::from(Arc::clone(&bell))),
+            hung: Hung::Thread(bell),
+        }
+    }
+
+    /// What rings it. Rings that come between two waits are in vain, and do no harm.
+    #[inline]
+    pub fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// Calls `attempt` until it returns something. It leaves [`waker`](Bell::waker) somewhere before it returns nothing;
+    /// then the calling stack is parked, or the thread sleeps, until that has been woken.
+    ///
+    /// A worker that waits first runs tasks of `helped`, if given: only for tasks without whose end the wait cannot
+    /// be over (see [`wait_helping`](super::task::wait_helping)).
+    #[inline]
+    pub fn wait<R>(&self, helped: Option<*const ()>, mut attempt: impl FnMut() -> Option<R>) -> R {
+        match &self.hung {
+            Hung::Strand(worker, bell) => {
+                let what = helped.map_or(WaitFor::Latch, WaitFor::TasksOf);
+                bell.waits.update(|waits| waits + 1);
+                let _rings_on = OnExit(|| {
+                    bell.waits.update(|waits| waits - 1);
+                    if bell.waits.get() > 0 {
+                        bell.rung.leave_set();
+                    }
+                });
+                loop {
+                    bell.rung.reset();
+                    if let Some(result) = attempt() {
+                        return result;
+                    }
+                    worker.wait_until(&bell.rung, what);
+                }
+            }
+            Hung::Thread(bell) => {
+                let _rings_on = OnExit(|| bell.rung.leave_set());
+                loop {
+                    bell.rung.reset();
+                    if let Some(result) = attempt() {
+                        return result;
+                    }
+                    bell.rung.wait();
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Bell<'_> {
+    fn drop(&mut self) {
+        if let Hung::Thread(_) = self.hung {
+            // SAFETY: once, and with a reference of its own.
+            unsafe { ManuallyDrop::drop(&mut self.waker) };
+        }
+    }
+}
+
+impl fmt::Debug for Bell<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bell").finish_non_exhaustive()
+    }
+}
+
+/// Calls `attempt` until it returns something, each time with a waker that it may leave somewhere: [`Bell::wait`].
 ///
 /// ```
 /// use std::task::{Context, Poll};
@@ -94,64 +197,9 @@ pub fn current_stack() -> *const () {
 /// ```
 pub fn wait_with_waker<R>(
     helped: Option<*const ()>,
-    attempt: impl FnMut(&Waker) -> Option<R>,
-) -> R {
-    Worker::with_current(|worker| match worker {
-        Some(worker) => wait_on_worker(worker, helped, attempt),
-        None => wait_outside(attempt),
-    })
-}
-
-fn wait_on_worker<R>(
-    worker: &Worker,
-    helped: Option<*const ()>,
     mut attempt: impl FnMut(&Waker) -> Option<R>,
 ) -> R {
-    let address = worker.thread().bell_of(worker.strand());
-    // SAFETY: the thread keeps the bell until its end, and this frame is on it.
-    let bell = unsafe { &*address };
-    // SAFETY: the address is an `Arc`'s. The waker is lent without a reference of its own, and so never dropped.
-    let waker = ManuallyDrop::new(Waker::from(unsafe { Arc::from_raw(address) }));
-    let what = helped.map_or(WaitFor::Latch, WaitFor::TasksOf);
-    bell.waits.update(|waits| waits + 1);
-    let _rings_on = OnExit(|| {
-        bell.waits.update(|waits| waits - 1);
-        if bell.waits.get() > 0 {
-            bell.rung.leave_set();
-        }
-    });
-    loop {
-        bell.rung.reset();
-        if let Some(result) = attempt(&waker) {
-            return result;
-        }
-        worker.wait_until(&bell.rung, what);
-    }
-}
-
-fn wait_outside<R>(mut attempt: impl FnMut(&Waker) -> Option<R>) -> R {
-    thread_local! {
-        static BELL: (Arc<ThreadBell>, Waker) = {
-            let bell = Arc::new(ThreadBell { rung: ThreadLatch::new() });
-            let waker = Waker::from(Arc::clone(&bell));
-            (bell, waker)
-        };
-    }
-    // Cloned, because a thread's locals may go before it waits for the last time.
-    let (bell, waker) = BELL.try_with(Clone::clone).unwrap_or_else(|_| {
-        let bell = Arc::new(ThreadBell {
-            rung: ThreadLatch::new(),
-        });
-        (Arc::clone(&bell), Waker::from(bell))
-    });
-    let _rings_on = OnExit(|| bell.rung.leave_set());
-    loop {
-        bell.rung.reset();
-        if let Some(result) = attempt(&waker) {
-            return result;
-        }
-        bell.rung.wait();
-    }
+    with_bell(|bell| bell.wait(helped, || attempt(bell.waker())))
 }
 
 /// On every way out.

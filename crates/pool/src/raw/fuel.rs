@@ -131,6 +131,7 @@ impl Fuel {
 
 impl Strand {
     /// The strand was parked and goes on: a new turn, if its meter refills by itself.
+    #[inline(always)]
     pub(crate) fn begin_turn(&self) {
         // SAFETY: a strand's context is alive as long as it is the strand's.
         let meter = unsafe { Meter::of(self.context.get()) };

@@ -33,7 +33,7 @@ thread_local! {
 ///
 /// Whoever runs a task sets its name and puts the old one back afterwards. The name belongs to the thread,
 /// not to the stack: a worker that changes stacks sets the name of the task it goes on with.
-#[inline]
+#[inline(always)]
 pub fn set_task_name(name: Option<&'static str>) -> Option<&'static str> {
     let before = TASK_NAME.replace(name);
     // The only other reader is a signal handler on this thread: the write must precede what may fault.
