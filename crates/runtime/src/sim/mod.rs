@@ -28,8 +28,8 @@
 //! });
 //! ```
 //!
-//! It panics with the seed, and with how to see what happened: `JOBTREE_SIM_SEED=…` in the environment makes [`check`](check()) run
-//! that seed alone and print its trace. [`Runtime`] runs a single seed and reports on it.
+//! It panics with the seed, and with how to see what happened: `JOBTREE_SIM_SEED=…` in the environment makes
+//! [`check`](check()) run that seed alone and print its trace. [`Runtime`] runs a single seed and reports on it.
 //!
 //! # Time
 //!
