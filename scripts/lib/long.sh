@@ -31,8 +31,9 @@ stage_loom_long() {
 }
 
 stage_stress() {
-  # Release: the more often the threads meet, the more a stress test sees. The factor multiplies each test's counts.
-  JOBTREE_STRESS="${JOBTREE_STRESS:-200}" limited 3600 \
+  # Release: the more often the threads meet, the more a stress test sees. The factor multiplies each test's counts;
+  # random trees of jobs have a count of their own.
+  JOBTREE_STRESS="${JOBTREE_STRESS:-200}" JOBTREE_PROPERTY_TREES="${JOBTREE_PROPERTY_TREES:-10000}" limited 3600 \
     cargo test --locked --release --workspace --exclude jobtree-bench --lib --tests
 }
 
@@ -63,7 +64,7 @@ stage_miri() {
   MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-ignore-leaks ${MIRIFLAGS:-}" limited 3600 \
     cargo +nightly miri test --locked -p jobtree-par --lib
   echo
-  echo "files with unsafe code that Miri did not execute (AddressSanitizer covers those of the pool):"
+  echo "files with unsafe code that Miri did not execute (the stages address-sanitizer and c-memory do):"
   # What the compiler did not read is left out by `cfg(miri)` and build.rs: stacks that switch, mappings, signals.
   comm -23 <(files_with_unsafe) <(files_compiled_for_miri) | sed 's/^/  /'
 }
@@ -116,7 +117,8 @@ stage_c_memory() {
   [[ $(host) == *-linux-gnu ]] || skip "the watchers of C programs are set up for Linux only"
   # Leaks are valgrind's business, which knows of all memory.
   ASAN_OPTIONS=detect_leaks=0 c_programs_under address-sanitizer
-  command -v valgrind >/dev/null || skip "valgrind is missing"
+  # In a subshell, since not having it is no failure of the code.
+  command -v valgrind >/dev/null || (debian_install valgrind libc6-dbg) || skip "valgrind is missing"
   c_programs_under valgrind
 }
 
@@ -124,6 +126,9 @@ stage_no_stacks() {
   # The pool as it is where stacks cannot be switched: whoever waits helps in place.
   RUSTFLAGS="--cfg jobtree_no_stacks -D warnings ${RUSTFLAGS:-}" limited 1800 \
     cargo test --locked --target-dir "$target/no-stacks" -p jobtree-pool -p jobtree-par --lib --tests
+  # The tests of the layers above are about waiting, which blocks there; but they must compile.
+  RUSTFLAGS="--cfg jobtree_no_stacks -D warnings ${RUSTFLAGS:-}" limited 900 \
+    cargo check --locked --target-dir "$target/no-stacks" -p jobtree -p jobtree-capi
 }
 
 stage_many_stacks() {

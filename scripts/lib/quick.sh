@@ -32,8 +32,10 @@ stage_tools() {
   if [[ $(printf '%s\n%s\n' "$want" "${have%%-*}" | sort -V | head -n1) != "$want" ]]; then
     fail "Rust $want or newer is needed, this is $have: run 'rustup update stable'"
   fi
-  # Rust links through the C compiler.
-  command -v cc >/dev/null || debian_install gcc libc6-dev
+  # Rust links through the C compiler, and the tests of the C interface compile programs, which needs headers, too.
+  if ! command -v cc >/dev/null || ! cc -E -x c - <<<'#include <stdio.h>' >/dev/null 2>&1; then
+    debian_install gcc libc6-dev
+  fi
   rustup_component fmt rustfmt
   rustup_component clippy clippy
   rustc --version
@@ -94,15 +96,16 @@ stage_planted() {
 run_loom() {
   # A folder of its own: `--cfg loom` is part of every crate's fingerprint, and sharing would rebuild everything twice.
   # Release, since a model runs its body some hundred thousand times.
-  local crates=(-p jobtree-pool -p jobtree-tree -p jobtree-runtime)
-  local models=(cargo test --locked --release --target-dir "$target/loom" "${crates[@]}" --lib loom_)
+  local crate crates=() listed
   export RUSTFLAGS="${RUSTFLAGS:-} --cfg loom"
-  # A filter that matches nothing passes; models that were renamed must not vanish in silence.
-  # Not in a pipe: grep leaves at the first match, and the lister would fail on the closed pipe.
-  local listed
-  listed=$("${models[@]}" -- --list)
-  grep -q ': test$' <<<"$listed" || fail "no loom model was found"
-  limited "$1" "${models[@]}"
+  for crate in jobtree-pool jobtree-tree jobtree-runtime; do
+    # A filter that matches nothing passes; models that were renamed must not vanish in silence.
+    # Not in a pipe: grep leaves at the first match, and the lister would fail on the closed pipe.
+    listed=$(cargo test --locked --release --target-dir "$target/loom" -p "$crate" --lib loom_ -- --list)
+    grep -q ': test$' <<<"$listed" || fail "no loom model was found in $crate"
+    crates+=(-p "$crate")
+  done
+  limited "$1" cargo test --locked --release --target-dir "$target/loom" "${crates[@]}" --lib loom_
 }
 
 stage_loom() {

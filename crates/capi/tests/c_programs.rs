@@ -190,6 +190,16 @@ fn the_example() {
 }
 
 #[test]
+fn the_program_in_the_readme() {
+    let readme = std::fs::read_to_string(Path::new(MANIFEST).join("../../README.md")).unwrap();
+    let (_, after) = readme.split_once("```c\n").expect("it shows a program");
+    let (program, _) = after.split_once("```").unwrap();
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readme.c");
+    std::fs::write(&source, program).unwrap();
+    assert_eq!(passes(source.to_str().unwrap()), "hello, world\n");
+}
+
+#[test]
 fn a_program_that_fails_is_noticed() {
     let _watch = Watchdog::watching("a_program_that_fails_is_noticed");
     let output = run(&compile("tests/c/failing.c"));

@@ -65,6 +65,32 @@
 //! assert!(error.to_string().ends_with("check failed: the certificate has expired"));
 //! ```
 //!
+//! [`nursery!`] is the same as a block: `spawn f(x);` starts a job, `let y = async g(z);` one whose value is wanted.
+//! [`supervisor`](supervisor()) is a scope whose jobs fail alone. [`with_timeout`] limits the time of what it calls, and
+//! [`shield`] keeps a cancellation from it while it puts things in order.
+//!
+//! # Futures
+//!
+//! A future can be a job, too ([`Nursery::spawn_future`]); a job can wait for a future ([`block_on`]), and a future for a
+//! job (a [`JobHandle`] is one). [`future`] has the awaiting forms of what blocks elsewhere. No async runtime is
+//! needed, and any may stand beside:
+//!
+//! ```
+//! use jobtree::{future, nursery};
+//! use std::time::Duration;
+//!
+//! let sum = nursery(|n| {
+//!     let late = n.spawn_future(async {
+//!         future::sleep(Duration::from_millis(1)).await?;
+//!         Ok(40)
+//!     });
+//!     let early = n.spawn(|| Ok(2));
+//!     Ok(n.spawn_future(async { Ok(late.await? + early.await?) }).join()?)
+//! })?;
+//! assert_eq!(sum, 42);
+//! # Ok::<(), jobtree::JobError>(())
+//! ```
+//!
 //! # Channels
 //!
 //! [`channel`] connects jobs, threads and futures; [`select!`] waits for the first of several things; [`sync`] has a
@@ -87,7 +113,43 @@
 //! # Ok::<(), jobtree::JobError>(())
 //! ```
 //!
-//! [`nursery!`] is the same as a block: `spawn f(x);` starts a job, `let y = async g(z);` one whose value is wanted.
+//! [`Nursery::produce`] starts a job that feeds a channel: a [`Producer`].
+//!
+//! # Actors
+//!
+//! An [`actor`] is a job that owns a state and changes it message by message. A [`Supervisor`](supervision::Supervisor)
+//! starts jobs and actors again when they fail, as it is told to:
+//!
+//! ```
+//! use jobtree::actor::{ActorOptions, from_fn};
+//! use jobtree::{channel, nursery};
+//!
+//! let (results, received) = channel::unbounded();
+//! nursery(|n| {
+//!     let mut total = 0;
+//!     let adder = n.actor(ActorOptions::new().label("adder"), from_fn(move |number: u32, _| {
+//!         total += number;
+//!         Ok(results.send(total)?)
+//!     }));
+//!     for number in [1, 2, 3] {
+//!         adder.send(number)?;
+//!     }
+//!     Ok(())
+//! })?;
+//! assert_eq!(received.iter().last(), Some(6));
+//! # Ok::<(), jobtree::JobError>(())
+//! ```
+//!
+//! # Work that blocks
+//!
+//! A worker that waits for the operating system does nothing else. Such work belongs on the threads of a
+//! [`Dispatcher`], where it is a job like any other:
+//!
+//! ```
+//! let text = jobtree::Dispatcher::io().run(|| Ok(std::fs::read_to_string("/dev/null")?))?;
+//! assert_eq!(text, "");
+//! # Ok::<(), jobtree::JobError>(())
+//! ```
 //!
 //! # Budgets
 //!
@@ -133,13 +195,19 @@ pub use jobtree_pool::{
     join_each, scope, scope_fifo, spawn, spawn_broadcast, spawn_fifo, stuck_isolated_waits,
     with_worker, yield_local, yield_now,
 };
-#[doc(inline)]
-pub use jobtree_runtime::sim;
 pub use jobtree_runtime::{
     BoxError, CancelCallback, CancelOnDrop, CancelReason, CancelToken, Cancelled, Cause, Counters,
-    DropGuard, Event, EventKind, Failure, Job, JobError, JobHandle, JobId, JobInfo, JobLocal,
-    JobState, Nursery, Outcome, Panic, Profile, Recorded, Runtime, RuntimeBuilder,
+    DispatchedSpawner, Dispatcher, DispatcherError, DrainError, DropGuard, Event, EventKind,
+    Failure, Job, JobError, JobHandle, JobId, JobInfo, JobLocal, JobState, Nursery, NurseryState,
+    Outcome, Panic, Producer, Profile, Recorded, Runtime, RuntimeBuilder,
     ShutdownError as RuntimeShutdownError, Spawner, TimedOut, TreeDump, WaitingFor, block_on,
-    budget, channel, checkpoint, nursery, select, select_async, shield, sleep, supervisor, sync,
-    tick, tick_async, with_local, with_timeout,
+    checkpoint, nursery, select, select_async, shield, sleep, supervisor, tick, tick_async,
+    with_local, with_timeout,
 };
+#[doc(inline)]
+pub use jobtree_runtime::{actor, budget, channel, future, sim, supervision, sync};
+
+/// The programs in README.md, which must compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -14,6 +14,8 @@ mod blocking;
 mod broadcast;
 mod context;
 mod deque;
+// Where stacks cannot be switched no strand ever waits there.
+#[cfg_attr(not(jobtree_stacks), allow(dead_code))]
 mod exhausted;
 mod fork;
 #[cfg(all(test, loom))]

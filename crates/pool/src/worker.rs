@@ -189,6 +189,7 @@ pub(crate) enum Found {
     Ready(*const Strand),
 }
 
+#[cfg_attr(not(jobtree_stacks), allow(dead_code))]
 impl Found {
     /// The stack that it needs at least; a strand that is ready has its own.
     ///

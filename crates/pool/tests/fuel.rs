@@ -151,7 +151,7 @@ fn a_strand_that_goes_on_begins_a_new_turn_if_its_meter_refills() {
 #[test]
 #[cfg_attr(
     not(jobtree_stacks),
-    ignore = "no stacks to park here: nobody can have the thread"
+    ignore = "where stacks cannot be switched, nobody gives way at the end of a turn"
 )]
 fn fresh_tasks_come_before_those_that_have_used_up_a_turn() {
     let _watch = watch();
@@ -204,7 +204,7 @@ fn giving_way_with_nobody_there_returns_at_once() {
 #[test]
 #[cfg_attr(
     not(jobtree_stacks),
-    ignore = "no stacks to park here: nobody can have the thread"
+    ignore = "where stacks cannot be switched, nobody gives way at the end of a turn"
 )]
 fn neither_side_starves() {
     let _watch = watch();

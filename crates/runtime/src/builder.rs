@@ -86,7 +86,8 @@ impl RuntimeBuilder {
     }
 
     /// Has `handler` decide about scopes and jobs directly under the root that have used up their budget, where a
-    /// supervisor has to: see [`Nursery::supervise_budgets`]. What it gives them comes out of nothing.
+    /// supervisor has to: see [`Nursery::supervise_budgets`](crate::Nursery::supervise_budgets). What it gives them comes
+    /// out of nothing.
     pub fn supervise_budgets(
         mut self,
         handler: impl Fn(&Exhausted) -> Decision + Send + Sync + 'static,

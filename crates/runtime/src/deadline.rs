@@ -13,6 +13,7 @@ use crate::block::unless_cancelled;
 use crate::inline;
 use crate::runtime::{self, Inner, Place};
 use crate::timers::{Expiry, Timer, Timers};
+use crate::withdraw::Operation;
 
 /// Runs `body`, which is cancelled when `limit` is over.
 ///
@@ -190,6 +191,13 @@ impl Future for Sleep {
         let expiry = Expiry::Wake(context.waker().clone());
         self.timer = Some(self.timers.add(deadline, expiry));
         Poll::Pending
+    }
+}
+
+/// It is given nothing that could be lost.
+impl Operation for Sleep {
+    fn withdraw(self: Pin<&mut Self>) -> Option<()> {
+        None
     }
 }
 

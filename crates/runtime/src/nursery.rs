@@ -163,7 +163,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
     /// Starts a job.
     ///
     /// In a scope that is cancelled, the job is born cancelled and never runs. Where budgets or capabilities do not allow
-    /// it, the job fails with the [`Refusal`]; [`try_spawn`](Nursery::try_spawn) says so at once.
+    /// it, the job fails with the [`Refusal`](crate::budget::Refusal); [`try_spawn`](Nursery::try_spawn) says so at once.
     pub fn spawn<F, T>(&'scope self, body: F) -> JobHandle<T>
     where
         F: FnOnce() -> Result<T, BoxError> + Send + 'scope,

@@ -217,7 +217,7 @@ impl<'scope, 'env> Spawner<'scope, 'env> {
         self
     }
 
-    /// How much it may do, at most as much as the scope has left; see [`budget`](crate::budget).
+    /// How much it may do, at most as much as the scope has left; see [`budget`].
     pub fn budget(mut self, budget: Budget) -> Self {
         self.request.budget = Some(budget);
         self

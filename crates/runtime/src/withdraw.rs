@@ -100,47 +100,43 @@ impl<F: Operation> Future for OrCancelled<F> {
     }
 }
 
-/// An operation that ends with `None` when a time has come.
-pub(crate) struct Limited<F> {
+/// An operation that ends with `None` when something else comes first, such as a moment.
+struct Unless<S, F> {
+    sooner: S,
     operation: F,
-    limit: Sleep,
 }
 
-impl<F> Limited<F> {
-    pub(crate) fn new(operation: F, limit: Sleep) -> Limited<F> {
-        Limited { operation, limit }
-    }
-
-    fn fields(self: Pin<&mut Self>) -> (Pin<&mut F>, Pin<&mut Sleep>) {
+impl<S, F> Unless<S, F> {
+    fn fields(self: Pin<&mut Self>) -> (Pin<&mut S>, Pin<&mut F>) {
         // SAFETY: both fields are pinned with the whole, and nothing is moved.
         unsafe {
             let this = self.get_unchecked_mut();
             (
+                Pin::new_unchecked(&mut this.sooner),
                 Pin::new_unchecked(&mut this.operation),
-                Pin::new_unchecked(&mut this.limit),
             )
         }
     }
 }
 
-impl<F: Operation> Future for Limited<F> {
+impl<S: Future<Output = ()>, F: Operation> Future for Unless<S, F> {
     type Output = Option<F::Output>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let (mut operation, limit) = self.fields();
+        let (sooner, mut operation) = self.fields();
         if let Poll::Ready(output) = operation.as_mut().poll(context) {
             return Poll::Ready(Some(output));
         }
-        match limit.poll(context) {
+        match sooner.poll(context) {
             Poll::Ready(()) => Poll::Ready(operation.withdraw()),
             Poll::Pending => Poll::Pending,
         }
     }
 }
 
-impl<F: Operation> Operation for Limited<F> {
+impl<S: Future<Output = ()>, F: Operation> Operation for Unless<S, F> {
     fn withdraw(self: Pin<&mut Self>) -> Option<Self::Output> {
-        self.fields().0.withdraw().map(Some)
+        self.fields().1.withdraw().map(Some)
     }
 }
 
@@ -169,7 +165,11 @@ pub(crate) fn wait_until<F: Operation>(
     limit: Sleep,
     waiting_for: WaitingFor,
 ) -> Result<Option<F::Output>, Cancelled> {
-    let output = wait_for(Limited::new(operation, limit), waiting_for)?;
+    let limited = Unless {
+        sooner: limit,
+        operation,
+    };
+    let output = wait_for(limited, waiting_for)?;
     if output.is_none() {
         checkpoint()?;
     }

@@ -11,21 +11,7 @@ use jobtree_runtime::actor::{
     Actor, ActorContext, ActorEnd, ActorOptions, Address, AskError, Mailbox, Reply, from_fn,
 };
 use jobtree_runtime::{BoxError, JobError, JobState, Runtime, future, nursery, sleep, supervisor};
-use support::{Census, FAR, end, for_ever, rounds, runtime, until, watch};
-
-/// What happened, in order.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl Log {
-    fn add(&self, what: impl Into<String>) {
-        self.0.lock().unwrap().push(what.into());
-    }
-
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.0.lock().unwrap())
-    }
-}
+use support::{Census, FAR, Log, end, for_ever, rounds, runtime, until, watch};
 
 /// Counts how an actor ended, each way for itself.
 #[derive(Default)]

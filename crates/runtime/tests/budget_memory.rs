@@ -6,21 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 
 use jobtree_runtime::budget::{self, Budget, Counter, CountingAllocator, Decision, JobBudget};
-use jobtree_runtime::{Job, JobError, Profile, Runtime, WaitingFor, tick};
-use support::{end, until, watch};
+use jobtree_runtime::{Job, JobError, Profile, WaitingFor, tick};
+use support::{end, runtime_of, until, watch};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator::system();
 
 const MEGABYTE: usize = 1 << 20;
-
-fn runtime_of(profile: Profile) -> Runtime {
-    Runtime::builder()
-        .workers(1)
-        .profile(profile)
-        .build()
-        .unwrap()
-}
 
 fn own() -> JobBudget {
     budget::of(&Job::current().unwrap()).unwrap()
@@ -33,7 +25,7 @@ fn block(bytes: usize) -> Vec<u8> {
 #[test]
 fn what_is_allocated_counts_for_the_job_and_those_above_until_it_is_freed() {
     let _watch = watch();
-    let runtime = runtime_of(Profile::Service);
+    let runtime = runtime_of(Profile::Service, 1);
     runtime
         .nursery(|n| {
             let scope = n.job().clone();
@@ -60,7 +52,7 @@ fn what_is_allocated_counts_for_the_job_and_those_above_until_it_is_freed() {
 #[test]
 fn what_a_job_leaves_behind_counts_for_nobody_when_it_has_ended() {
     let _watch = watch();
-    let runtime = runtime_of(Profile::Service);
+    let runtime = runtime_of(Profile::Service, 1);
     runtime
         .nursery(|n| {
             let used = || budget::of(n.job()).unwrap().memory_used;
@@ -86,7 +78,7 @@ fn what_a_job_leaves_behind_counts_for_nobody_when_it_has_ended() {
 #[test]
 fn freeing_what_others_allocated_is_no_gain() {
     let _watch = watch();
-    let runtime = runtime_of(Profile::Service);
+    let runtime = runtime_of(Profile::Service, 1);
     runtime
         .nursery(|n| {
             let gift = block(MEGABYTE / 2);
@@ -111,7 +103,7 @@ fn freeing_what_others_allocated_is_no_gain() {
 #[test]
 fn above_its_quota_a_job_gives_way_at_its_next_tick() {
     let _watch = watch();
-    let runtime = runtime_of(Profile::Service);
+    let runtime = runtime_of(Profile::Service, 1);
     let (others, are_queued) = (&AtomicBool::new(false), &AtomicBool::new(false));
     runtime
         .nursery(|n| {
@@ -147,7 +139,7 @@ fn above_its_quota_a_job_gives_way_at_its_next_tick() {
 #[test]
 fn at_twice_its_quota_a_job_is_cancelled() {
     let _watch = watch();
-    let runtime = runtime_of(Profile::Service);
+    let runtime = runtime_of(Profile::Service, 1);
     let outcome = runtime.nursery(|n| {
         let flood = n.spawn(|| {
             let mut kept = Vec::new();
@@ -172,7 +164,7 @@ fn at_twice_its_quota_a_job_is_cancelled() {
 #[test]
 fn a_job_whose_supervisor_has_memory_to_give_goes_on() {
     let _watch = watch();
-    let runtime = runtime_of(Profile::Cluster);
+    let runtime = runtime_of(Profile::Cluster, 1);
     runtime
         .nursery(|n| {
             n.supervise_budgets(|exhausted| {
@@ -198,7 +190,7 @@ fn a_job_whose_supervisor_has_memory_to_give_goes_on() {
 #[test]
 fn no_operation_is_lost_when_an_allocation_ends_the_turn() {
     let _watch = watch();
-    let runtime = runtime_of(Profile::Cluster);
+    let runtime = runtime_of(Profile::Cluster, 1);
     runtime
         .nursery(|n| {
             let hungry = n.spawn(|| {
@@ -225,7 +217,7 @@ fn no_operation_is_lost_when_an_allocation_ends_the_turn() {
 #[test]
 fn threads_and_jobs_without_a_budget_are_not_counted() {
     let _watch = watch();
-    let runtime = runtime_of(Profile::Open);
+    let runtime = runtime_of(Profile::Open, 1);
     let (sender, blocks) = channel();
     runtime
         .spawn(move || {

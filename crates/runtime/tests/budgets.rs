@@ -14,15 +14,7 @@ use jobtree_runtime::{
     BoxError, Job, JobError, JobState, Nursery, Profile, Runtime, WaitingFor, checkpoint, nursery,
     tick, tick_async,
 };
-use support::{end, rounds, runtime, until, watch};
-
-fn runtime_of(profile: Profile, workers: usize) -> Runtime {
-    Runtime::builder()
-        .workers(workers)
-        .profile(profile)
-        .build()
-        .unwrap()
-}
+use support::{end, rounds, runtime, runtime_of, until, watch};
 
 fn budget_of(job: &Job) -> JobBudget {
     budget::of(job).expect("the job has a budget")

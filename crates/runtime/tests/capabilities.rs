@@ -10,15 +10,7 @@ use jobtree_runtime::budget::{
     Executor, Refusal, SpawnRefused, may_create_channel, may_use_executor,
 };
 use jobtree_runtime::{Job, JobError, Profile, Runtime, nursery, supervisor};
-use support::{end, until, watch};
-
-fn runtime_of(profile: Profile) -> Runtime {
-    Runtime::builder()
-        .workers(1)
-        .profile(profile)
-        .build()
-        .unwrap()
-}
+use support::{end, runtime_of, until, watch};
 
 /// The refusal that a job failed with.
 fn refusal_in(error: &JobError) -> &Refusal {
@@ -98,13 +90,13 @@ fn profiles_are_known_by_name() {
     let error = "anarchy".parse::<Profile>().unwrap_err();
     assert!(error.to_string().contains("service"), "{error}");
     assert_eq!(Profile::default(), Profile::Open);
-    assert_eq!(runtime_of(Profile::Cluster).profile(), Profile::Cluster);
+    assert_eq!(runtime_of(Profile::Cluster, 1).profile(), Profile::Cluster);
 }
 
 #[test]
 fn nothing_is_scheduled_in_the_core_profile() {
     let _watch = watch();
-    let runtime = runtime_of(Profile::Core);
+    let runtime = runtime_of(Profile::Core, 1);
     let error = runtime.spawn(|| Ok(())).join().unwrap_err();
     assert!(matches!(refusal_in(&error), Refusal::CoreProfile));
     let outcome = runtime.nursery(|n| {
@@ -122,7 +114,7 @@ fn nothing_is_scheduled_in_the_core_profile() {
 #[test]
 fn without_the_capability_nothing_is_spawned() {
     let _watch = watch();
-    let runtime = runtime_of(Profile::Service);
+    let runtime = runtime_of(Profile::Service, 1);
     let outcome = runtime.nursery(|n| {
         let restricted = n
             .job_options()
@@ -192,7 +184,7 @@ fn there_are_as_many_jobs_as_allowed_and_no_more() {
 #[test]
 fn spawns_are_a_quota() {
     let _watch = watch();
-    let runtime = runtime_of(Profile::Service);
+    let runtime = runtime_of(Profile::Service, 1);
     runtime
         .nursery(|n| {
             // By default a child has none.
@@ -240,7 +232,7 @@ fn spawns_are_a_quota() {
 #[test]
 fn a_refused_job_fails_and_cancels_its_scope_unless_supervised() {
     let _watch = watch();
-    let runtime = runtime_of(Profile::Service);
+    let runtime = runtime_of(Profile::Service, 1);
     let outcome = runtime.nursery(|n| {
         n.launch(|| {
             let outcome: Result<(), JobError> = nursery(|inner| {
@@ -286,7 +278,7 @@ fn a_scope_that_is_cancelled_refuses() {
 #[test]
 fn an_executor_that_is_not_named_is_not_used() {
     let _watch = watch();
-    let runtime = runtime_of(Profile::Cluster);
+    let runtime = runtime_of(Profile::Cluster, 1);
     runtime
         .nursery(|n| {
             let only_evented = CapExecutor {
@@ -328,7 +320,7 @@ fn an_executor_that_is_not_named_is_not_used() {
 #[test]
 fn channels_are_limited_in_number_and_size() {
     let _watch = watch();
-    let runtime = runtime_of(Profile::Service);
+    let runtime = runtime_of(Profile::Service, 1);
     runtime
         .nursery(|n| {
             let three = CapChannel {
@@ -379,7 +371,7 @@ fn channels_are_limited_in_number_and_size() {
 #[test]
 fn a_sovereign_runtime_allows_what_was_given_explicitly() {
     let _watch = watch();
-    let runtime = runtime_of(Profile::Sovereign);
+    let runtime = runtime_of(Profile::Sovereign, 1);
     runtime
         .nursery(|n| {
             let refused = n.try_spawn(|| Ok(())).unwrap_err();
@@ -427,7 +419,7 @@ fn a_sovereign_runtime_allows_what_was_given_explicitly() {
 #[test]
 fn a_budget_request_is_clamped_to_the_capability() {
     let _watch = watch();
-    let runtime = runtime_of(Profile::Service);
+    let runtime = runtime_of(Profile::Service, 1);
     runtime
         .nursery(|n| {
             let small = Budget {
@@ -515,7 +507,7 @@ fn a_restriction_never_widens() {
 #[test]
 fn capabilities_are_inherited_and_only_shrink_on_the_way_down() {
     let _watch = watch();
-    let runtime = runtime_of(Profile::Cluster);
+    let runtime = runtime_of(Profile::Cluster, 1);
     runtime
         .nursery(|n| {
             let own = || budget::of(&Job::current().unwrap()).unwrap().capabilities;

@@ -14,25 +14,7 @@ use jobtree_runtime::supervision::{Backoff, RestartPolicy, Strategy, Supervisor,
 use jobtree_runtime::{
     BoxError, CancelReason, Job, JobError, JobState, channel, checkpoint, nursery,
 };
-use support::{FAR, end, for_ever, runtime, until, watch};
-
-/// What happened, in order.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl Log {
-    fn add(&self, what: impl Into<String>) {
-        self.0.lock().unwrap().push(what.into());
-    }
-
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut *self.0.lock().unwrap())
-    }
-
-    fn len(&self) -> usize {
-        self.0.lock().unwrap().len()
-    }
-}
+use support::{FAR, Log, end, for_ever, runtime, until, watch};
 
 /// Children that log their starts and ends, and end when they are told.
 struct Troupe {

@@ -8,44 +8,12 @@ use jobtree_tree::{JobError, Outcome};
 
 use crate::channel::{self, Receiver, Sender};
 
-/// What kind of channel an actor's messages wait in; see [`channel`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Mailbox {
-    /// None wait: a sender waits until its message is taken.
-    Rendezvous,
-    /// As many as that; then senders wait. At least 1.
-    Bounded(usize),
-    /// Any number.
-    Unbounded,
-    /// Only the newest.
-    Conflated,
-    /// The newest ones, as many as that. At least 1.
-    DroppingOldest(usize),
-    /// The first ones, as many as that; what is sent then is dropped. At least 1.
-    DroppingNewest(usize),
-}
+/// What kind of channel an actor's messages wait in: [`channel::Kind`], under the name that it has here.
+pub use crate::channel::Kind as Mailbox;
 
-impl Default for Mailbox {
-    /// Room for 64 messages; then senders wait.
-    fn default() -> Mailbox {
-        Mailbox::Bounded(64)
-    }
-}
-
-impl Mailbox {
-    #[track_caller]
-    fn open<M>(self) -> (Sender<M>, Receiver<M>) {
-        match self {
-            Mailbox::Rendezvous => channel::rendezvous(),
-            Mailbox::Bounded(capacity) => channel::bounded(capacity),
-            Mailbox::Unbounded => channel::unbounded(),
-            Mailbox::Conflated => channel::conflated(),
-            Mailbox::DroppingOldest(capacity) => channel::dropping_oldest(capacity),
-            Mailbox::DroppingNewest(capacity) => channel::dropping_newest(capacity),
-        }
-    }
-}
+/// Where messages wait if nothing is said. Picked by feel: enough for a burst, and a sender that is always faster
+/// than the actor soon has to wait for it.
+const USUAL_MAILBOX: Mailbox = Mailbox::Bounded(64);
 
 /// How an actor has ended.
 #[derive(Clone, Debug)]
@@ -79,7 +47,6 @@ impl ActorEnd {
 ///     .mailbox(Mailbox::Conflated)
 ///     .on_done(|end| println!("the display has ended: {end:?}"));
 /// ```
-#[derive(Default)]
 #[must_use = "nothing starts before an actor is given to a scope"]
 pub struct ActorOptions<'a> {
     label: Option<Cow<'static, str>>,
@@ -88,9 +55,13 @@ pub struct ActorOptions<'a> {
 }
 
 impl<'a> ActorOptions<'a> {
-    /// An actor without a name, with the default [`Mailbox`].
+    /// An actor without a name, with room for 64 messages in its mailbox; then senders wait.
     pub fn new() -> ActorOptions<'a> {
-        ActorOptions::default()
+        ActorOptions {
+            label: None,
+            mailbox: USUAL_MAILBOX,
+            on_done: OnDone::default(),
+        }
     }
 
     /// What reports and dumps call it.
@@ -117,13 +88,19 @@ impl<'a> ActorOptions<'a> {
     /// Opens the mailbox.
     #[track_caller]
     pub(crate) fn open<M>(self) -> Opened<'a, M> {
-        let (sender, receiver) = self.mailbox.open();
+        let (sender, receiver) = channel::new(self.mailbox);
         Opened {
             label: self.label,
             sender,
             receiver,
             on_done: self.on_done,
         }
+    }
+}
+
+impl Default for ActorOptions<'_> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

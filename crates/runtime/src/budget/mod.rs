@@ -2,7 +2,7 @@
 //!
 //! Nothing of it concerns a program that does not ask for it: in the profile [`Open`](Profile::Open), which every runtime
 //! has if nothing else is said, a job only gives way to others after a turn of 100 000 operations. What counts as an
-//! operation: [`tick`], [`checkpoint`](crate::checkpoint()), a spawn, a channel operation, and what code [`charge`]s.
+//! operation: [`tick`](tick()), [`checkpoint`](crate::checkpoint()), a spawn, a channel operation, and what code [`charge`]s.
 //!
 //! The other [`Profile`]s limit what each job may use ([`Budget`]) and do ([`Capabilities`]). Both come from above: a
 //! job's budget comes out of the budget of the job that spawns it, and its capabilities are never more than that one's.

@@ -130,8 +130,12 @@ pub fn try_new<T>(kind: Kind) -> Result<(Sender<T>, Receiver<T>), ChannelRefused
     ))
 }
 
+/// A channel of any kind.
+///
+/// # Panics
+/// If the current job may not have it.
 #[track_caller]
-fn new<T>(kind: Kind) -> (Sender<T>, Receiver<T>) {
+pub(crate) fn new<T>(kind: Kind) -> (Sender<T>, Receiver<T>) {
     match try_new(kind) {
         Ok(ends) => ends,
         Err(refused) => panic!("{refused}; channel::try_new returns this as an error"),

@@ -23,16 +23,16 @@ mod nursery;
 pub(crate) mod scope;
 pub(crate) mod task;
 
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use jobtree_tree::{BoxError, Cancelled, JobOptions, Outcome};
 
 pub use self::nursery::{Nursery, nursery, supervisor};
-use crate::current::checkpoint;
 use crate::deadline::{ShieldLimit, Sleep, TimeLimit};
 use crate::runtime;
+use crate::withdraw::OrCancelled;
 
 /// Waits for `duration`.
 ///
@@ -40,7 +40,7 @@ use crate::runtime;
 /// If the job that awaits it is cancelled first.
 pub async fn sleep(duration: Duration) -> Result<(), Cancelled> {
     let timers = runtime::current().runtime.timers.clone();
-    OrCancelled(pin!(Sleep::new(timers, duration))).await
+    OrCancelled::new(Sleep::new(timers, duration)).await
 }
 
 /// Lets other tasks run first.
@@ -121,18 +121,4 @@ where
         body.await
     })
     .await
-}
-
-/// A future of ours, in a job: ready with the job's cancellation if that comes first.
-///
-/// Whoever polls a job's body is woken by its cancellation, so this only has to look.
-pub(crate) struct OrCancelled<F>(pub(crate) F);
-
-impl<F: Future + Unpin> Future for OrCancelled<F> {
-    type Output = Result<F::Output, Cancelled>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        checkpoint()?;
-        Pin::new(&mut self.0).poll(context).map(Ok)
-    }
 }

@@ -4,7 +4,7 @@
 //! times. In a simulation the program runs as always: jobs, nurseries, [`sleep`](crate::sleep), forks, parallel loops. But its workers are
 //! *logical*: they take turns on one thread, and whose turn it is, who steals from whom, which sleeper wakes and which of
 //! several timers comes first all follow from a seed. The same seed gives the same run, to the last step; another seed
-//! gives another one. [`check`] tries many, and tells which one fails:
+//! gives another one. [`check`](check()) tries many, and tells which one fails:
 //!
 //! ```should_panic
 //! use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,8 +28,8 @@
 //! });
 //! ```
 //!
-//! It panics with the seed, and with how to see what happened: `JOBTREE_SIM_SEED=…` in the environment makes [`check`] run
-//! that seed alone and print its trace. [`Runtime`] runs a single seed and reports on it.
+//! It panics with the seed, and with how to see what happened: `JOBTREE_SIM_SEED=…` in the environment makes
+//! [`check`](check()) run that seed alone and print its trace. [`Runtime`] runs a single seed and reports on it.
 //!
 //! # Time
 //!
@@ -40,7 +40,7 @@
 //!
 //! # What it finds
 //!
-//! * Panics and errors that depend on the order: [`check`] fails if the program panics or returns an error.
+//! * Panics and errors that depend on the order: [`check`](check()) fails if the program panics or returns an error.
 //! * Deadlocks: when all wait and no deadline is left, the program is stuck, and the report names each job and what it
 //!   waits for. The jobs are then cancelled, so that their destructors run; what does not end even so is leaked.
 //! * Programs that do not end: after [`max_steps`](Builder::max_steps).

@@ -1,6 +1,6 @@
 //! Random trees of jobs on the pool, compared step by step with a sequential model of the lifecycle.
 //!
-//! * `JOBTREE_PROPERTY_TREES`: how many trees; 10 000 unless told otherwise.
+//! * `JOBTREE_PROPERTY_TREES`: how many trees; 1 000 unless told otherwise (`scripts/test --long` plays many more).
 //! * `JOBTREE_PROPERTY_SEED`: the seed of the first one; the others follow.
 //! * `JOBTREE_PROPERTY_PATIENCE`: the seconds that a step may take before it counts as failed; 20 unless told otherwise.
 //!

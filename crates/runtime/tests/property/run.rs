@@ -64,7 +64,7 @@ pub fn run() {
     crate::planted::plant_as_asked();
     keep_planned_panics_quiet();
     let first_seed = number("JOBTREE_PROPERTY_SEED", 1);
-    let trees = number("JOBTREE_PROPERTY_TREES", 10_000);
+    let trees = number("JOBTREE_PROPERTY_TREES", 1_000);
     let patience = Duration::from_secs(number("JOBTREE_PROPERTY_PATIENCE", PATIENCE_SECONDS));
     let began = Instant::now();
     let stop = AtomicBool::new(false);

@@ -5,15 +5,15 @@
 #[path = "../../../pool/tests/watchdog/mod.rs"]
 mod watchdog;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use jobtree_pool::{Yield, yield_now};
 pub use watchdog::Watchdog;
 
-use jobtree_runtime::{BoxError, Job, Runtime, sleep};
+use jobtree_runtime::{BoxError, Job, Profile, Runtime, sleep};
 
 /// A moment that does not come while a test runs.
 pub const FAR: Duration = Duration::from_secs(3600);
@@ -26,6 +26,12 @@ pub fn watch() -> Watchdog {
 /// A runtime of the test's own.
 pub fn runtime(workers: usize) -> Runtime {
     Runtime::builder().workers(workers).build().unwrap()
+}
+
+/// A runtime of the test's own, in a profile.
+pub fn runtime_of(profile: Profile, workers: usize) -> Runtime {
+    let builder = Runtime::builder().workers(workers).profile(profile);
+    builder.build().unwrap()
 }
 
 /// Ends a runtime on which nothing may be left that does not end by itself.
@@ -118,5 +124,23 @@ impl Bell {
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// What happened, in order.
+#[derive(Clone, Default)]
+pub struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    pub fn add(&self, what: impl Into<String>) {
+        self.0.lock().unwrap().push(what.into());
+    }
+
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
     }
 }
