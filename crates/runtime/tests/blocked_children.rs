@@ -1,0 +1,150 @@
+//! Very many children that are blocked on everything one can be blocked on are cancelled at once: all end, none is left,
+//! and it takes no longer than to start them.
+//!
+//! A program of its own, because it counts every byte.
+#![cfg(not(miri))]
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::future::pending;
+use std::sync::atomic::{AtomicIsize, Ordering};
+use std::time::{Duration, Instant};
+
+use jobtree_runtime::channel::rendezvous;
+use jobtree_runtime::{Job, JobHandle, JobState, Runtime, sleep, sync};
+use support::{Census, FAR, end, until, watch};
+
+struct Counting;
+
+static LIVE_BYTES: AtomicIsize = AtomicIsize::new(0);
+
+// SAFETY: everything is the system allocator's; only the sizes are added up.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: by the caller's contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: by the caller's contract.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How many are blocked on each of the four.
+fn count_of_each() -> usize {
+    let is_thorough = !cfg!(debug_assertions) || std::env::var_os("JOBTREE_STRESS").is_some();
+    if is_thorough { 25_000 } else { 5_000 }
+}
+
+/// What one round took.
+struct Times {
+    to_block: Duration,
+    to_end: Duration,
+}
+
+/// Blocks `each` children on channels, timers, locks and joins, and cancels them.
+fn block_and_cancel(runtime: &Runtime, each: usize) -> Times {
+    let census = Census::default();
+    let before = runtime.counters();
+    let (sender, receiver) = rendezvous::<u8>();
+    let lock = sync::Mutex::new(());
+    let held = lock.lock().unwrap();
+    let (receiver, lock) = (&receiver, &lock);
+    let began = Instant::now();
+    let mut times = None;
+    let mut jobs: Vec<Job> = Vec::with_capacity(4 * each);
+    let outcome = runtime.nursery(|n| {
+        let mut keep = |handle: JobHandle<()>| jobs.push(handle.job().clone());
+        for _ in 0..each {
+            let value = census.value();
+            keep(n.spawn(move || {
+                let _kept = value;
+                receiver.recv()?;
+                Ok(())
+            }));
+            let value = census.value();
+            keep(n.spawn(move || {
+                let _kept = value;
+                Ok(sleep(FAR)?)
+            }));
+            let value = census.value();
+            keep(n.spawn(move || {
+                let _kept = value;
+                Ok(drop(lock.lock()?))
+            }));
+            let (value, of_future) = (census.value(), census.value());
+            let endless = n.spawn_future(async move {
+                let _kept = of_future;
+                Ok(pending::<()>().await)
+            });
+            keep(n.spawn(move || {
+                let _kept = value;
+                Ok(endless.join()?)
+            }));
+        }
+        for job in &jobs {
+            until(|| job.waiting_for().is_some());
+        }
+        until(|| sender.stats().receivers_waiting == each);
+        times = Some((began.elapsed(), Instant::now()));
+        n.cancel("all of you");
+        Ok(())
+    });
+    let (to_block, cancelled_at) = times.expect("the body has come to its end");
+    let to_end = cancelled_at.elapsed();
+    assert!(outcome.unwrap_err().is_cancelled());
+    assert!(jobs.iter().all(|job| job.state() == JobState::Cancelled));
+    census.assert_all_gone(5 * each);
+    // The children, the futures that some of them waited for, and the scope.
+    let after = runtime.counters();
+    let ended = |counters: jobtree_runtime::Counters| counters.cancelled as usize;
+    assert_eq!(ended(after) - ended(before), 5 * each + 1);
+    assert_eq!(after.created - before.created, 5 * each as u64 + 1);
+    assert_eq!(sender.stats().receivers_waiting, 0);
+    drop(held);
+    assert!(!lock.is_locked());
+    Times { to_block, to_end }
+}
+
+#[test]
+fn a_hundred_thousand_blocked_children_are_cancelled_and_none_is_left() {
+    let _watch = watch();
+    let each = count_of_each();
+    let runtime = Runtime::builder()
+        .workers(2)
+        .small_stacks()
+        .build()
+        .unwrap();
+    // Caches and queues get their size.
+    block_and_cancel(&runtime, each);
+    until(|| runtime.dump_tree().jobs().len() == 1);
+    let live = LIVE_BYTES.load(Ordering::Relaxed);
+    let mut best = f64::INFINITY;
+    for _ in 0..3 {
+        let Times { to_block, to_end } = block_and_cancel(&runtime, each);
+        println!(
+            "{} children: blocked after {to_block:?}, ended {to_end:?} after the cancellation",
+            4 * each
+        );
+        best = best.min(to_end.as_secs_f64() / to_block.as_secs_f64());
+        if best < 1.0 {
+            break;
+        }
+    }
+    assert!(
+        best < 3.0,
+        "ending takes {best:.1} times as long as blocking"
+    );
+    until(|| runtime.dump_tree().jobs().len() == 1);
+    let grown = LIVE_BYTES.load(Ordering::Relaxed) - live;
+    // Less than a byte for each child: what grows with their number would be more.
+    assert!(grown < 4 * each as isize, "{grown} bytes are left");
+    end(&runtime);
+}
