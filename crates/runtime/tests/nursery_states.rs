@@ -352,6 +352,29 @@ fn cancelling_the_nursery_leaves_the_owner_alone() {
     outer.unwrap();
 }
 
+/// The scope of async code can be kept, since its children borrow nothing. What is spawned in it then is born cancelled,
+/// and so is no orphan.
+#[test]
+fn a_job_spawned_in_an_awaiting_scope_that_has_ended_is_born_cancelled() {
+    let _watch = watch();
+    let runtime = runtime(1);
+    let census = Census::default();
+    let kept = runtime.block_on(future::nursery(async |n| Ok(n)));
+    let kept = kept.unwrap().unwrap();
+    assert!(kept.job().is_ended());
+    let (of_task, of_future) = (census.value(), census.value());
+    let late = [
+        kept.spawn(move || Ok(drop(of_task))),
+        kept.spawn_future(async move { Ok(drop(of_future)) }),
+    ];
+    for job in late {
+        assert_eq!(job.job().state(), JobState::Cancelled);
+        assert!(job.join().unwrap_err().is_cancelled());
+    }
+    census.assert_all_gone(2);
+    end(&runtime);
+}
+
 // Cancellation through levels.
 
 /// What the scope and the job at a level are.
