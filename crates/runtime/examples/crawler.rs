@@ -66,7 +66,10 @@ impl<'a> Search<'a> {
         let outcome = nursery(|n| {
             let mut crawling = n.spawn(|| {
                 // A scope of its own, so that it ends when all pages are done.
-                Ok(nursery(|pages| Ok(self.visit(pages, 0, &hit)))?)
+                Ok(nursery(|pages| {
+                    self.visit(pages, 0, &hit);
+                    Ok(())
+                })?)
             });
             found = select! {
                 recv(hits) -> page => page.ok(),

@@ -94,12 +94,14 @@ fn block_and_cancel(runtime: &Runtime, each: usize) -> Times {
             let value = census.value();
             keep(n.spawn(move || {
                 let _kept = value;
-                Ok(drop(lock.lock()?))
+                drop(lock.lock()?);
+                Ok(())
             }));
             let (value, of_future) = (census.value(), census.value());
             let endless = n.spawn_future(async move {
                 let _kept = of_future;
-                Ok(pending::<()>().await)
+                pending::<()>().await;
+                Ok(())
             });
             keep(n.spawn(move || {
                 let _kept = value;

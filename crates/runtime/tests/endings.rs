@@ -59,7 +59,10 @@ fn panicked_with(outcome: Outcome<()>, message: &str) {
 fn assert_usable(runtime: &Runtime) {
     let both = runtime.nursery(|n| {
         let task = n.spawn(|| Ok(join(|| 1, || 2)));
-        let future = n.spawn_future(async { Ok(future::yield_now().await) });
+        let future = n.spawn_future(async {
+            future::yield_now().await;
+            Ok(())
+        });
         future.join()?;
         Ok(task.join()?)
     });
@@ -192,7 +195,10 @@ fn a_panic_in_a_child_ends_its_nursery() {
     let runtime = runtime(2);
     let outcome = runtime.nursery(|n| {
         n.launch(for_ever);
-        drop(n.spawn_future(async { Ok(pending::<()>().await) }));
+        drop(n.spawn_future(async {
+            pending::<()>().await;
+            Ok(())
+        }));
         n.launch(|| panic!("on purpose"));
         for_ever()
     });
@@ -320,7 +326,8 @@ fn a_panic_in_the_destructor_of_what_a_body_holds() {
             let kept = bomb();
             let job = n.spawn_future(async move {
                 let _kept = kept;
-                Ok(future::yield_now().await)
+                future::yield_now().await;
+                Ok(())
             });
             panicked_with(job.join(), "in a destructor, on purpose");
             in_order(2);
@@ -337,8 +344,14 @@ fn a_panic_in_the_destructor_of_what_a_body_holds() {
             begun.wait();
             let (of_task, of_future) = (bomb(), bomb());
             let waiting: [JobHandle<()>; 2] = [
-                n.spawn(move || Ok(drop(of_task))),
-                n.spawn_future(async move { Ok(drop(of_future)) }),
+                n.spawn(move || {
+                    drop(of_task);
+                    Ok(())
+                }),
+                n.spawn_future(async move {
+                    drop(of_future);
+                    Ok(())
+                }),
             ];
             for job in &waiting {
                 job.cancel("before it runs");
@@ -352,8 +365,14 @@ fn a_panic_in_the_destructor_of_what_a_body_holds() {
             nursery(|inner| {
                 inner.cancel("closed");
                 let (of_task, of_future) = (bomb(), bomb());
-                inner.launch(move || Ok(drop(of_task)));
-                drop(inner.spawn_future(async move { Ok(drop(of_future)) }));
+                inner.launch(move || {
+                    drop(of_task);
+                    Ok(())
+                });
+                drop(inner.spawn_future(async move {
+                    drop(of_future);
+                    Ok(())
+                }));
                 Ok(())
             })
             .unwrap_err();
@@ -398,7 +417,8 @@ fn a_panic_in_the_destructor_of_a_future_that_is_dropped() {
     let bomb = Bomb(dropped.clone());
     let waiting = runtime.spawn_future(async move {
         let _bomb = bomb;
-        Ok(pending::<()>().await)
+        pending::<()>().await;
+        Ok(())
     });
     until(|| waiting.job().state() == JobState::Active);
     waiting.cancel("enough");
@@ -438,7 +458,10 @@ fn a_runtime_that_is_dropped_ends_what_is_parked() {
                 Ok(())
             })),
             spawn(Box::new(move || Ok(to.send(1)?))),
-            spawn(Box::new(move || Ok(drop(wants.lock()?)))),
+            spawn(Box::new(move || {
+                drop(wants.lock()?);
+                Ok(())
+            })),
             spawn(Box::new(|| {
                 Ok(nursery(|n| Ok(n.spawn(for_ever::<()>).join()?))?)
             })),
@@ -462,7 +485,8 @@ fn a_runtime_that_is_dropped_ends_what_is_parked() {
         let value = census.value();
         let deaf = runtime.spawn_future(async move {
             let _kept = value;
-            Ok(pending::<()>().await)
+            pending::<()>().await;
+            Ok(())
         });
         until(|| sender.stats().receivers_waiting == 3);
         until(|| deaf.job().state() == JobState::Active);
@@ -495,7 +519,8 @@ fn start_deaf(runtime: &Runtime, body: fn()) {
         supervisor(|n| {
             n.job_options().label("deaf").launch(move || {
                 is_begun.set();
-                Ok(body())
+                body();
+                Ok(())
             });
             Ok(())
         })?;

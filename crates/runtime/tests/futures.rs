@@ -48,7 +48,7 @@ async fn until_woken(to_test: mpsc::Sender<Waker>) {
 #[test]
 fn a_future_may_borrow_and_gives_its_value() {
     let _watch = watch();
-    let words = vec!["one".to_owned(), "three".to_owned()];
+    let words = ["one".to_owned(), "three".to_owned()];
     let lengths = nursery(|n| {
         let handles: Vec<_> = words
             .iter()
@@ -427,11 +427,11 @@ fn a_future_moves_to_another_worker_while_its_own_is_busy() {
         let busy = n.spawn(|| {
             // All of them are queued here, and this worker does nothing else until they have run elsewhere.
             for _ in 0..20 {
-                let _ = n.spawn_future(async {
+                drop(n.spawn_future(async {
                     future::yield_now().await;
                     ran.fetch_add(1, Ordering::SeqCst);
                     Ok(())
-                });
+                }));
             }
             while ran.load(Ordering::SeqCst) < 20 {
                 std::hint::spin_loop();

@@ -364,8 +364,14 @@ fn a_job_spawned_in_an_awaiting_scope_that_has_ended_is_born_cancelled() {
     assert!(kept.job().is_ended());
     let (of_task, of_future) = (census.value(), census.value());
     let late = [
-        kept.spawn(move || Ok(drop(of_task))),
-        kept.spawn_future(async move { Ok(drop(of_future)) }),
+        kept.spawn(move || {
+            drop(of_task);
+            Ok(())
+        }),
+        kept.spawn_future(async move {
+            drop(of_future);
+            Ok(())
+        }),
     ];
     for job in late {
         assert_eq!(job.job().state(), JobState::Cancelled);

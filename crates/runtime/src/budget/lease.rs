@@ -224,11 +224,9 @@ impl Lease {
     }
 
     /// The future of a job that has this lease.
-    pub(crate) fn around_future<F: Future>(self, future: F) -> impl Future<Output = F::Output> {
-        async move {
-            let mut future = pin!(future);
-            poll_fn(|context| self.run(|| future.as_mut().poll(context))).await
-        }
+    pub(crate) async fn around_future<F: Future>(self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        poll_fn(|context| self.run(|| future.as_mut().poll(context))).await
     }
 }
 
