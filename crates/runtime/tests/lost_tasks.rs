@@ -571,7 +571,7 @@ fn no_end_of_a_child_is_lost_under_any_seed() {
 // Awaiting from the main thread by polling.
 
 /// How often this thread was taken off a processor of its own will, and how long it was on one.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 fn switches_and_nanoseconds() -> (u64, u64) {
     let read = |name| std::fs::read_to_string(format!("/proc/thread-self/{name}")).unwrap();
     let status = read("status");
@@ -588,7 +588,7 @@ fn switches_and_nanoseconds() -> (u64, u64) {
 }
 
 /// A thread that polled every 100 µs would wake up a thousand times in 100 ms; one that spins has a processor all the time.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 #[test]
 fn a_thread_that_waits_for_a_job_sleeps_until_it_is_told() {
     let _watch = watch();
