@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use jobtree_pool::OnceLatch;
 use jobtree_runtime::{
-    BoxError, Job, JobError, JobState, Nursery, NurseryState, Outcome, Runtime, block_on,
-    checkpoint, future, nursery, sleep, supervisor, with_timeout,
+    BoxError, EventKind, Job, JobError, JobState, Nursery, NurseryState, Outcome, Runtime,
+    block_on, checkpoint, future, nursery, sleep, supervisor, with_timeout,
 };
 use support::{Census, FAR, end, for_ever, runtime, until, watch};
 
@@ -228,6 +228,35 @@ fn a_supervisor_stays_open_when_its_children_fail_and_closes() {
     });
     outcome.unwrap();
     assert_eq!(life, [Open, Closing, Closed]);
+}
+
+/// Whoever watches the events sees that, too.
+#[test]
+fn the_events_tell_of_a_cancellation_by_a_child_that_fails() {
+    let _watch = watch();
+    let runtime = runtime(2);
+    runtime.record_events(1_000);
+    let mut job = None;
+    let outcome = runtime.nursery(|n| {
+        job = Some(n.job().id());
+        n.launch(for_ever);
+        n.launch(|| Err("broken".into()));
+        Ok(())
+    });
+    assert!(matches!(outcome, Err(JobError::Failed(_))), "{outcome:?}");
+    let recorded = runtime.take_events();
+    let told: Vec<_> = recorded
+        .events
+        .iter()
+        .filter(|event| Some(event.job) == job)
+        .filter_map(|event| match event.kind {
+            EventKind::State { to } => Some(to),
+            EventKind::Finalize { state } => Some(state),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, [JobState::Cancelling, JobState::Failed]);
+    end(&runtime);
 }
 
 /// An end is one for ever: nothing moves a nursery that is closed or cancelled.
