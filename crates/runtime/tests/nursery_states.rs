@@ -12,7 +12,7 @@ use jobtree_runtime::{
     BoxError, EventKind, Job, JobError, JobState, Nursery, NurseryState, Outcome, Runtime,
     block_on, checkpoint, future, nursery, sleep, supervisor, with_timeout,
 };
-use support::{Census, FAR, end, for_ever, runtime, until, watch};
+use support::{Census, FAR, end, for_ever, runtime, until, until_it_waits, watch};
 
 use NurseryState::{Cancelled, Cancelling, Closed, Closing, Open};
 
@@ -66,13 +66,14 @@ fn after_the_body<'scope>(
     });
 }
 
-/// A child that ends when the scope is cancelled, and writes that down.
-fn sees_the_cancellation<'scope>(n: &'scope Nursery<'scope, '_>, diary: &'scope Diary) {
-    n.launch(move || {
+/// A child that waits until the scope is cancelled, and writes that down.
+fn sees_the_cancellation<'scope>(n: &'scope Nursery<'scope, '_>, diary: &'scope Diary) -> Job {
+    let child = n.spawn(move || {
         let cancelled = sleep(FAR);
         diary.see(n.state());
         Ok(cancelled?)
     });
+    child.job().clone()
 }
 
 #[test]
@@ -125,8 +126,11 @@ fn open_to_cancelling_to_closed_by_a_child_that_fails() {
     let (life, outcome) = life(|runtime, diary| {
         runtime.nursery(|n| {
             diary.begin(n);
-            sees_the_cancellation(n, diary);
-            n.launch(|| Err("broken".into()));
+            let other = sees_the_cancellation(n, diary);
+            n.launch(move || {
+                until_it_waits(&other);
+                Err("broken".into())
+            });
             Ok(sleep(FAR)?)
         })
     });
@@ -174,8 +178,11 @@ fn closing_to_cancelling_to_closed_by_a_child_that_fails() {
     let (life, outcome) = life(|runtime, diary| {
         runtime.nursery(|n| {
             diary.begin(n);
-            sees_the_cancellation(n, diary);
-            after_the_body(n, diary, || Err("broken, late".into()));
+            let other = sees_the_cancellation(n, diary);
+            after_the_body(n, diary, move || {
+                until_it_waits(&other);
+                Err("broken, late".into())
+            });
             Ok(())
         })
     });
@@ -297,8 +304,9 @@ fn the_owner_knows_its_nursery_and_the_nursery_its_owner() {
             inner = Some(n.job().clone());
             Ok(())
         })?;
-        assert!(owner.children().is_empty());
         assert!(inner.unwrap().is_ended());
+        // It leaves its owner right after its end.
+        until(|| owner.children().is_empty());
         Ok(())
     });
     owner.join().unwrap();
@@ -311,7 +319,7 @@ fn the_owner_knows_its_nursery_and_the_nursery_its_owner() {
             Ok(())
         })
         .await?;
-        assert!(owner.children().is_empty());
+        until(|| owner.children().is_empty());
         Ok(())
     });
     owner.join().unwrap();
