@@ -11,6 +11,10 @@
 //! does so for those that are ready, and not for tasks that have not begun; these take turns with the exhausted
 //! strands when it is time for them. Whoever waits for something, instead of giving way, has everything run at once.
 //!
+//! A future that has used up a turn waits here on the strand that polls it, then leaves that strand, and has its next turn
+//! out of another queue. So the clock goes on for a while when nobody waits here any more: else each turn would be taken
+//! for a first one, of which nobody knows when it began.
+//!
 //! All of it belongs to one worker thread. A worker that never sees such a strand pays for one look at a flag.
 
 use std::cell::{Cell, RefCell};
@@ -22,10 +26,15 @@ use crate::strand::Strand;
 /// How much longer the others have the thread.
 const SHARE_OF_OTHERS: u64 = 2;
 
+/// How often the worker looks for work, with nobody waiting here, before it stops the clock.
+const LOOKS_UNTIL_FORGOTTEN: u32 = 1024;
+
 pub(crate) struct Exhausted {
     waiting: RefCell<VecDeque<*const Strand>>,
     /// Whether there is anything to know here.
     is_used: Cell<bool>,
+    /// After how many looks there is not, unless somebody comes.
+    looks_left: Cell<u32>,
     /// When the worker last looked for work: what runs now began then.
     looked: Cell<u64>,
     /// Whether what runs now was let run as one of those that wait here.
@@ -54,6 +63,7 @@ impl Exhausted {
         Exhausted {
             waiting: RefCell::new(VecDeque::new()),
             is_used: Cell::new(false),
+            looks_left: Cell::new(0),
             looked: Cell::new(0),
             is_one_of_them: Cell::new(false),
             not_before: Cell::new(0),
@@ -61,7 +71,7 @@ impl Exhausted {
         }
     }
 
-    /// Whether any strand waits here, or did a moment ago.
+    /// Whether any strand waits here, or did a while ago.
     #[inline]
     pub(crate) fn is_used(&self) -> bool {
         self.is_used.get()
@@ -78,6 +88,7 @@ impl Exhausted {
     pub(crate) fn push(&self, strand: *const Strand) {
         self.waiting.borrow_mut().push_back(strand);
         self.is_used.set(true);
+        self.looks_left.set(LOOKS_UNTIL_FORGOTTEN);
     }
 
     /// To be called whenever the worker looks for work.
@@ -97,7 +108,9 @@ impl Exhausted {
         }
         self.looked.set(now);
         if self.waiting.borrow().is_empty() {
-            self.is_used.set(false);
+            let looks_left = self.looks_left.get().saturating_sub(1);
+            self.looks_left.set(looks_left);
+            self.is_used.set(looks_left > 0);
             return Moment::Unused;
         }
         if now < self.not_before.get() {

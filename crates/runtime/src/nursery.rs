@@ -143,6 +143,98 @@ impl From<JobState> for NurseryState {
 /// A scope in which jobs can be spawned; see [`nursery`](nursery()).
 ///
 /// `'scope` is as long as the scope is open, `'env` is what surrounds it: as with [`std::thread::scope`].
+///
+/// # There are no orphans
+///
+/// Everything that is spawned has ended when the scope has, and whatever would get around that does not compile. The
+/// scope cannot be kept for later:
+///
+/// ```compile_fail,E0521
+/// use jobtree_runtime::nursery;
+///
+/// let mut kept = None;
+/// nursery(|n| {
+///     kept = Some(n);
+///     Ok(())
+/// });
+/// ```
+///
+/// nor be returned, to spawn in it when it is dead:
+///
+/// ```compile_fail
+/// use jobtree_runtime::nursery;
+///
+/// let n = nursery(|n| Ok(n)).unwrap();
+/// n.launch(|| Ok(()));
+/// ```
+///
+/// nor be taken along by a thread or a detached job, which may live longer:
+///
+/// ```compile_fail,E0521
+/// use jobtree_runtime::nursery;
+///
+/// nursery(|n| {
+///     std::thread::spawn(move || n.launch(|| Ok(())));
+///     Ok(())
+/// });
+/// ```
+///
+/// ```compile_fail,E0521
+/// use jobtree_runtime::{Runtime, nursery};
+///
+/// nursery(|n| {
+///     let detached = Runtime::global().spawn(move || Ok(n.launch(|| Ok(()))));
+///     Ok(())
+/// });
+/// ```
+///
+/// The body returns before its children have ended, so they must not borrow what is the body's own, be they closures or
+/// futures:
+///
+/// ```compile_fail,E0373
+/// use jobtree_runtime::nursery;
+///
+/// nursery(|n| {
+///     let local = vec![1, 2, 3];
+///     n.launch(|| Ok(assert_eq!(local.len(), 3)));
+///     Ok(())
+/// });
+/// ```
+///
+/// ```compile_fail,E0373
+/// use jobtree_runtime::nursery;
+///
+/// nursery(|n| {
+///     let local = vec![1, 2, 3];
+///     let length = n.spawn_future(async { Ok(local.len()) });
+///     Ok(())
+/// });
+/// ```
+///
+/// What a child has borrowed mutably is nobody else's until the scope has ended:
+///
+/// ```compile_fail,E0499
+/// use jobtree_runtime::nursery;
+///
+/// let mut numbers = vec![1, 2, 3];
+/// nursery(|n| {
+///     n.launch(|| Ok(numbers.push(4)));
+///     numbers.push(5);
+///     Ok(())
+/// });
+/// ```
+///
+/// A handle may be kept longer than the scope, but not than what its value borrows:
+///
+/// ```compile_fail,E0597
+/// use jobtree_runtime::{JobHandle, nursery};
+///
+/// let handle: JobHandle<&str> = {
+///     let text = String::from("short-lived");
+///     nursery(|n| Ok(n.spawn(|| Ok(&text[..])))).unwrap()
+/// };
+/// assert_eq!(handle.join().unwrap(), "short-lived");
+/// ```
 pub struct Nursery<'scope, 'env: 'scope> {
     pub(crate) job: Job,
     pub(crate) runtime: Arc<Inner>,

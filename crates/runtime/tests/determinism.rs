@@ -10,9 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jobtree_pool::{OnceLatch, join, yield_now};
+use jobtree_runtime::actor::{self, ActorOptions};
+use jobtree_runtime::budget::Budget;
+use jobtree_runtime::channel::{bounded, rendezvous};
 use jobtree_runtime::sim::{self, Report};
+use jobtree_runtime::sync::{Mutex, Semaphore};
 use jobtree_runtime::{
-    BoxError, Nursery, Runtime, checkpoint, nursery, sleep, supervisor, with_timeout,
+    BoxError, Dispatcher, Nursery, Runtime, checkpoint, future, nursery, select, sleep, supervisor,
+    tick, with_timeout,
 };
 use support::watch;
 
@@ -69,7 +74,7 @@ fn timers<'scope>(n: &'scope Nursery<'scope, '_>, total: &'scope AtomicU64) {
     });
 }
 
-/// Jobs that wait for one another.
+/// Jobs that wait for one another, by everything that there is for it.
 fn messages<'scope>(n: &'scope Nursery<'scope, '_>, total: &'scope AtomicU64) {
     let opened = Arc::new(OnceLatch::new());
     let opens = opened.clone();
@@ -83,6 +88,111 @@ fn messages<'scope>(n: &'scope Nursery<'scope, '_>, total: &'scope AtomicU64) {
         total.fetch_add(waits.join()? % 7, Ordering::Relaxed);
         Ok(())
     });
+    n.launch(move || {
+        channels(total)?;
+        locks(total)?;
+        actors(total)
+    });
+}
+
+/// Two producers and a consumer that takes what comes first, as long as its patience lasts.
+fn channels(total: &AtomicU64) -> Result<(), BoxError> {
+    nursery(|n| {
+        let (one, from_one) = bounded(1);
+        let (other, from_other) = rendezvous();
+        n.launch(move || {
+            for number in 1..=2 {
+                one.send(number)?;
+            }
+            Ok(())
+        });
+        drop(n.spawn_future(async move {
+            // Nobody receives them if the other end was not that patient.
+            let _ = other.send_async(10).await;
+            future::sleep(2 * MILLI).await?;
+            let _ = other.send_async(20).await;
+            Ok(())
+        }));
+        let mut sum = 0_u64;
+        for _ in 0..4 {
+            sum = 3 * sum
+                + select! {
+                    fair;
+                    recv(from_one) -> number => number.unwrap_or(5),
+                    recv(from_other) -> number => number.unwrap_or(6),
+                    after(2 * MILLI) => 7,
+                }?;
+        }
+        total.fetch_add(sum, Ordering::Relaxed);
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// The order in which a lock and permits are had is part of the sum.
+fn locks(total: &AtomicU64) -> Result<(), BoxError> {
+    let (sum, permits) = (Mutex::new(0_u64), Semaphore::new(1));
+    nursery(|n| {
+        for number in 1..=2 {
+            let (sum, permits) = (&sum, &permits);
+            n.launch(move || {
+                let _permit = permits.acquire(1)?;
+                let mut sum = sum.lock()?;
+                checkpoint()?;
+                *sum = 2 * *sum + number;
+                Ok(())
+            });
+        }
+        // One who pays more than it has, and so has to give way.
+        let few = Budget {
+            ops: 3,
+            ..Budget::CHILD
+        };
+        n.job_options().budget(few).launch(|| {
+            for _ in 0..5 {
+                tick();
+                *sum.lock()? += 1;
+            }
+            Ok(())
+        });
+        // And one that would block a thread elsewhere.
+        n.job_options().on(&Dispatcher::io()).launch(|| {
+            *sum.lock()? *= 3;
+            Ok(())
+        });
+        Ok(())
+    })?;
+    total.fetch_add(sum.into_inner(), Ordering::Relaxed);
+    Ok(())
+}
+
+/// An actor that is told by two, and fails now and then.
+fn actors(total: &AtomicU64) -> Result<(), BoxError> {
+    let mut sum = 0_u64;
+    let outcome = supervisor(|n| {
+        let count = actor::from_fn(|number: u64, _| {
+            sum = 2 * sum + number;
+            if sum == 8 {
+                return Err("eight is too much".into());
+            }
+            Ok(())
+        });
+        let address = n.actor(ActorOptions::new(), count);
+        for number in 1..=2 {
+            let address = address.clone();
+            n.launch(move || {
+                for _ in 0..2 {
+                    // It may have failed by then.
+                    let _ = address.send(number);
+                }
+                Ok(())
+            });
+        }
+        Ok(())
+    });
+    outcome?;
+    total.fetch_add(sum, Ordering::Relaxed);
+    Ok(())
 }
 
 fn failures<'scope>(n: &'scope Nursery<'scope, '_>, total: &'scope AtomicU64) {
@@ -95,6 +205,8 @@ fn failures<'scope>(n: &'scope Nursery<'scope, '_>, total: &'scope AtomicU64) {
         assert!(outcome.is_ok());
         let outcome = nursery(|inner| {
             inner.launch(|| Err("with its siblings".into()));
+            let (_kept, receiver) = rendezvous::<()>();
+            inner.launch(move || Ok(receiver.recv()?));
             inner.launch(move || {
                 checkpoint()?;
                 total.fetch_add(100, Ordering::Relaxed);

@@ -8,14 +8,16 @@
 
 mod support;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use jobtree_macros::budgeted;
 use jobtree_pool::yield_now;
-use jobtree_runtime::budget::{Budget, CountingAllocator, charge_channel_op};
-use jobtree_runtime::{BoxError, Nursery, Profile, Runtime, nursery, supervisor, tick};
+use jobtree_runtime::budget::{Budget, CountingAllocator};
+use jobtree_runtime::{
+    BoxError, Nursery, Profile, Runtime, channel, future, nursery, supervisor, tick, tick_async,
+};
 use support::{end, until, watch};
 
 #[global_allocator]
@@ -148,15 +150,71 @@ fn bomb_of_bombs(arena: &Arena) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Sends to itself as fast as it can. The channel is not one of ours; it pays as ours do.
+/// Sends to itself as fast as it can.
 fn channel_flood(arena: &Arena) -> Result<(), BoxError> {
-    let (sender, receiver) = mpsc::channel();
+    let (sender, receiver) = channel::bounded(100);
     while !arena.is_over() {
-        charge_channel_op();
-        sender.send([0_u8; 32])?;
-        charge_channel_op();
-        receiver.recv()?;
+        for _ in 0..100 {
+            sender.send([0_u8; 32])?;
+        }
+        for _ in 0..100 {
+            receiver.recv()?;
+        }
     }
+    Ok(())
+}
+
+/// Two that keep each other busy: each wakes the other with every value.
+fn channel_ping_pong(arena: &Arena) -> Result<(), BoxError> {
+    nursery(|n| {
+        let (there, from_here) = channel::rendezvous();
+        let (back, from_there) = channel::rendezvous();
+        n.launch(move || {
+            while let Ok(value) = from_here.recv() {
+                let value: u64 = value;
+                if back.send(value + 1).is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        while !arena.is_over() {
+            there.send(1)?;
+            from_there.recv()?;
+        }
+        drop(there);
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// A future that is always ready to go on.
+fn busy_future(arena: &Arena) -> Result<(), BoxError> {
+    nursery(|n| {
+        let busy = n.spawn_future(async {
+            let mut value = 0_u64;
+            while !arena.is_over() {
+                tick_async().await;
+                value = std::hint::black_box(value.wrapping_mul(31).wrapping_add(7));
+            }
+            Ok(())
+        });
+        Ok(busy.join()?)
+    })?;
+    Ok(())
+}
+
+/// A future that wakes itself, over and over.
+fn restless_future(arena: &Arena) -> Result<(), BoxError> {
+    nursery(|n| {
+        let restless = n.spawn_future(async {
+            while !arena.is_over() {
+                future::yield_now().await;
+            }
+            Ok(())
+        });
+        Ok(restless.join()?)
+    })?;
     Ok(())
 }
 
@@ -253,6 +311,24 @@ fn a_spawn_bomb_of_busy_loops() {
 fn a_flood_of_channel_operations() {
     let _watch = watch();
     assert_neighbours_live(channel_flood);
+}
+
+#[test]
+fn two_that_wake_each_other_over_channels() {
+    let _watch = watch();
+    assert_neighbours_live(channel_ping_pong);
+}
+
+#[test]
+fn a_busy_loop_in_a_future() {
+    let _watch = watch();
+    assert_neighbours_live(busy_future);
+}
+
+#[test]
+fn a_future_that_wakes_itself() {
+    let _watch = watch();
+    assert_neighbours_live(restless_future);
 }
 
 #[test]

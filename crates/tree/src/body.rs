@@ -276,8 +276,11 @@ fn passed_on_or_own(node: &Node, error: BoxError) -> JobError {
 fn broadcast_with(job: Job) -> impl FnOnce() {
     // SAFETY: called under the lock of a job whose end is not decided, so its tree is alive; what is needed
     // of it later is taken now.
-    let hook = unsafe { (*job.node().tree).cancelled_hook() };
+    let tree = unsafe { &*job.node().tree };
+    let hook = tree.cancelled_hook();
+    tree.monitor.record(job.id(), cancel::BEGINS);
     move || {
+        trace(job.id(), cancel::BEGINS);
         cancel::broadcast(job);
         if let Some(hook) = hook {
             hook();

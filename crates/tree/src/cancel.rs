@@ -18,7 +18,7 @@ use crate::sync::Ordering;
 use crate::waiters::Wake;
 use crate::word::{Cause, JobState, Word};
 
-const BEGINS: EventKind = EventKind::State {
+pub(crate) const BEGINS: EventKind = EventKind::State {
     to: JobState::Cancelling,
 };
 

@@ -31,7 +31,7 @@ use crate::timers::Timer;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Its children must not borrow:
+/// Its children must not borrow,
 ///
 /// ```compile_fail,E0597
 /// use jobtree_runtime::{Runtime, future};
@@ -39,6 +39,19 @@ use crate::timers::Timer;
 /// let numbers = vec![1, 2, 3];
 /// let scope = future::nursery(async |n| {
 ///     n.launch(|| Ok(assert_eq!(numbers.len(), 3)));
+///     Ok(())
+/// });
+/// # Runtime::global().block_on(scope);
+/// ```
+///
+/// not even from its own body, which may be dropped before them:
+///
+/// ```compile_fail,E0373
+/// use jobtree_runtime::{Runtime, future};
+///
+/// let scope = future::nursery(async |n| {
+///     let local = vec![1, 2, 3];
+///     n.launch(|| Ok(assert_eq!(local.len(), 3)));
 ///     Ok(())
 /// });
 /// # Runtime::global().block_on(scope);
