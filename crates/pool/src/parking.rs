@@ -41,7 +41,7 @@ const FEW_SPARES: usize = 16;
 /// costs more than a wave costs otherwise. A worker that has slept for [`PATIENCE_WITH_SPARES`] ends what is too many.
 const MOST_SPARES: usize = 1 << 17;
 
-const PATIENCE_WITH_SPARES: Duration = Duration::from_secs(1);
+const PATIENCE_WITH_SPARES: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 1000 });
 
 /// Loops ended at once, and how long the worker then sleeps before it ends more, so that new work need not wait.
 const SPARES_ENDED_AT_ONCE: usize = 512;
@@ -475,5 +475,48 @@ impl WorkerThread {
         } else {
             Settled::LoopIsOver
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{CountLatch, OnceLatch, Pool};
+
+    /// Has `count` tasks wait at once on a pool's only worker, and end.
+    fn wave(pool: &Pool, count: usize) {
+        let (arrived, gate) = (CountLatch::new(count), OnceLatch::new());
+        pool.install(|| {
+            crate::scope(|scope| {
+                for _ in 0..count {
+                    scope.spawn(|_| {
+                        arrived.count_down();
+                        gate.wait();
+                    });
+                }
+                arrived.wait();
+                gate.set();
+            });
+        });
+    }
+
+    #[test]
+    fn stacks_of_a_wave_are_given_back_when_the_worker_is_idle() {
+        let count = 40 * FEW_SPARES;
+        let pool = Pool::builder().workers(1).build().unwrap();
+        let at_home = || pool.shared().stacks.at_home(StackClass::Default);
+        wave(&pool, count);
+        // What is left: the spares that are always kept, and a few in the worker's cache.
+        let began = std::time::Instant::now();
+        while at_home() < count - 4 * FEW_SPARES {
+            assert!(
+                began.elapsed() < Duration::from_secs(60),
+                "{} came home",
+                at_home()
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // And they can be used again.
+        wave(&pool, count);
     }
 }

@@ -152,7 +152,8 @@ impl<'j> CancelWatch<'j> {
     /// Has `waker` woken when the job is asked to end; `false` if that has happened. Entering again costs a look.
     ///
     /// # Safety
-    /// `waker` is the same each time, and stays where it is until this is dropped.
+    /// `waker` is the same each time, and stays where it is until this is dropped. It may be cloned while the job is
+    /// locked, so that must not use jobs.
     pub unsafe fn enter(self: Pin<&mut Self>, waker: &Waker) -> bool {
         let node = self.job.node();
         if What::Cancellation.has_come(node.word.load()) {

@@ -82,6 +82,12 @@ impl StackSupply {
             .fetch_add(count, std::sync::atomic::Ordering::Relaxed);
     }
 
+    /// How many stacks of a class have come home, and have no pages.
+    #[cfg(test)]
+    pub fn at_home(&self, class: StackClass) -> usize {
+        self.shelf(class).home.len()
+    }
+
     /// Puts between one and `want` stacks into `into`.
     pub(super) fn fetch(
         &self,
