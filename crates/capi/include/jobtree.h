@@ -21,8 +21,15 @@
 // The runtime's worker threads.
 #define JT_DISPATCHER_DEFAULT 0
 
-// The most that may be asked for as `stack_size`, in bytes: what every job gets at present, of which only the pages that
-// it touches cost memory.
+// Threads for jobs that block theirs, in a system call for instance: 64 at most.
+#define JT_DISPATCHER_IO 1
+
+// A job that asks for a `stack_size` of at most this starts on a small stack, of 64 KiB: a million of them can wait at
+// once.
+#define JT_STACK_SIZE_SMALL (64 * 1024)
+
+// The most that may be asked for as `stack_size`, in bytes: what every other job gets, of which only the pages that it
+// touches cost memory.
 #define JT_STACK_SIZE_MAX ((2 * 1024) * 1024)
 
 // The most clauses that jt_select takes.

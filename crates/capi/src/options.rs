@@ -9,7 +9,7 @@ use std::mem::size_of;
 use jobtree_runtime::binding::JobDescription;
 
 use crate::border::text;
-use crate::placement::{self, jt_dispatcher_t};
+use crate::placement::{jt_dispatcher_t, placement};
 use crate::runtime::limit;
 use crate::status::CallError;
 use crate::status::jt_status::*;
@@ -63,7 +63,7 @@ pub(crate) unsafe fn read(opts: *const jt_launch_opts) -> Result<Options, CallEr
     if beyond.any(|byte| byte != 0) {
         return Err(JT_EINVAL.because("options are set that this version does not know"));
     }
-    placement::check(known.dispatcher, known.stack_size)?;
+    let placement = placement(known.dispatcher, known.stack_size)?;
     if known.timeout_ms < 0 {
         return Err(JT_EINVAL.because("`timeout_ms` is negative; 0 is no limit"));
     }
@@ -72,6 +72,8 @@ pub(crate) unsafe fn read(opts: *const jt_launch_opts) -> Result<Options, CallEr
             // SAFETY: by contract.
             label: unsafe { text(known.label, "label") }?,
             limit: limit(known.timeout_ms).filter(|limit| !limit.is_zero()),
+            small_stack: placement.small_stack,
+            blocks: placement.blocks,
         },
         release: known.release,
     })

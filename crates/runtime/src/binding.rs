@@ -8,9 +8,10 @@ use std::time::Duration;
 use jobtree_tree::{BoxError, Job, JobOptions};
 
 use crate::deadline::limit_of;
-use crate::future::Nursery;
+use crate::future::{JobPlace, Nursery};
 use crate::handle::JobHandle;
 use crate::runtime::{Runtime, current, runtime_of};
+use crate::task::TaskStack;
 
 pub use crate::owned::OwnedNursery;
 pub use jobtree_pool::{BuildError, Stopped, yield_now};
@@ -42,6 +43,10 @@ pub struct JobDescription {
     pub label: Option<String>,
     /// How long it may take.
     pub limit: Option<Duration>,
+    /// Whether a stack of 64 KiB is enough for it.
+    pub small_stack: bool,
+    /// Whether it blocks its thread, and so has to run on one of those for that.
+    pub blocks: bool,
 }
 
 /// Starts a job in `nursery`. Under one that is cancelled or has ended it is born cancelled: `body` is dropped and never
@@ -61,5 +66,10 @@ where
     if let Some(deadline) = deadline {
         options = options.deadline(deadline);
     }
-    nursery.spawn_limited(options, |job| limit_of(runtime, deadline, job), body)
+    let place = match (description.blocks, description.small_stack) {
+        (true, _) => JobPlace::BlockingThread,
+        (false, true) => JobPlace::Worker(TaskStack::Small),
+        (false, false) => JobPlace::Worker(runtime.task_stack),
+    };
+    nursery.spawn_limited(place, options, |job| limit_of(runtime, deadline, job), body)
 }

@@ -10,6 +10,7 @@ use jobtree_tree::{
 };
 
 use crate::block::unless_cancelled;
+use crate::current::checkpoint;
 use crate::inline;
 use crate::runtime::{self, Inner, Place};
 use crate::timers::{Expiry, Timer, Timers};
@@ -156,6 +157,7 @@ impl ShieldLimit {
 /// # Errors
 /// If the current job is cancelled first.
 pub fn sleep(duration: Duration) -> Result<(), Cancelled> {
+    checkpoint()?;
     let timers = runtime::current().runtime.timers.clone();
     unless_cancelled(Sleep::new(timers, duration), WaitingFor::Time)
 }

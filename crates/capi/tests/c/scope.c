@@ -168,7 +168,18 @@ static void options(void) {
   opts.stack_size = 0;
   opts.dispatcher = 12345;
   EXPECT(JT_EINVAL, jt_launch(0, add, &ran, &opts, NULL));
+
+  /* On a blocking thread, and on a small stack. */
+  opts.dispatcher = JT_DISPATCHER_IO;
+  EXPECT(JT_OK, jt_launch(0, add, &ran, &opts, &job));
+  EXPECT(JT_OK, jt_job_join(job, NULL));
+  EXPECT(JT_OK, jt_job_release(job));
   opts.dispatcher = JT_DISPATCHER_DEFAULT;
+  opts.stack_size = JT_STACK_SIZE_SMALL;
+  EXPECT(JT_OK, jt_launch(0, add, &ran, &opts, &job));
+  EXPECT(JT_OK, jt_job_join(job, NULL));
+  EXPECT(JT_OK, jt_job_release(job));
+  opts.stack_size = 0;
   opts.timeout_ms = -1;
   EXPECT(JT_EINVAL, jt_launch(0, add, &ran, &opts, NULL));
   opts.timeout_ms = 0;

@@ -41,12 +41,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jobtree_pool::raw::BlockingThreads;
-use jobtree_tree::{BoxError, JobOptions, Outcome, WaitingFor};
+use jobtree_tree::{BoxError, Job, JobOptions, Outcome, ParentEnded, WaitingFor};
 
 use crate::block::{Either, FirstOf, unless_cancelled};
 use crate::deadline::Sleep;
 use crate::nursery::open;
 use crate::runtime::{self, Inner};
+use crate::task::Spawned;
+use crate::timers::Timer;
 use load::Load;
 
 pub use load::DrainError;
@@ -180,6 +182,23 @@ impl Dispatcher {
             Target::Own(queue) => Place::Queue(queue),
         }
     }
+}
+
+/// Makes a job under `parent` that runs on the blocking threads of `runtime`.
+pub(crate) fn spawn_on_io<F, T>(
+    parent: &Job,
+    options: JobOptions,
+    runtime: &Inner,
+    timer: impl FnOnce(&Job) -> Option<Timer>,
+    body: F,
+) -> Result<Spawned<T>, ParentEnded>
+where
+    F: FnOnce() -> Result<T, BoxError> + Send + 'static,
+    T: Send + 'static,
+{
+    let queue = runtime.blocking.io(runtime.pool());
+    // SAFETY: neither the body nor its value borrows anything.
+    unsafe { job::spawn(parent, options, runtime, queue, timer, body) }
 }
 
 impl Queue {

@@ -10,9 +10,10 @@ use jobtree_tree::{BoxError, CancelReason, Job, JobOptions, Outcome};
 
 use super::{scope, task};
 use crate::budget::{self, Lease, Refusal, Request, Scope};
+use crate::dispatcher;
 use crate::handle::JobHandle;
 use crate::runtime::{self, Inner, born_cancelled};
-use crate::task::spawn as spawn_task;
+use crate::task::{TaskStack, spawn as spawn_task};
 use crate::timers::Timer;
 
 /// [`nursery`](crate::nursery()) for async code: runs `body`, and is ready when all jobs started in it have ended.
@@ -104,6 +105,13 @@ where
     .await
 }
 
+/// On what a job runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum JobPlace {
+    Worker(TaskStack),
+    BlockingThread,
+}
+
 /// A scope of async code; see [`nursery`](nursery()). Jobs started after its end are born cancelled.
 #[derive(Clone)]
 pub struct Nursery {
@@ -182,12 +190,14 @@ impl Nursery {
         F: FnOnce() -> Result<T, BoxError> + Send + 'static,
         T: Send + 'static,
     {
-        self.spawn_limited(options, |_| None, body)
+        let place = JobPlace::Worker(self.runtime.task_stack);
+        self.spawn_limited(place, options, |_| None, body)
     }
 
     /// `timer` makes the timer that ends the job's time, if it has a limit.
     pub(crate) fn spawn_limited<F, T>(
         &self,
+        place: JobPlace,
         options: JobOptions,
         timer: impl FnOnce(&Job) -> Option<Timer>,
         body: F,
@@ -197,15 +207,16 @@ impl Nursery {
         T: Send + 'static,
     {
         match self.admit() {
-            Ok(None) => self.start(options, timer, body),
-            Ok(Some(lease)) => self.start(lease.install(options), timer, lease.around(body)),
+            Ok(None) => self.start(place, options, timer, body),
+            Ok(Some(lease)) => self.start(place, lease.install(options), timer, lease.around(body)),
             // As a job that fails, so that nobody misses it.
-            Err(refusal) => self.start(options, timer, move || Err(refusal.into())),
+            Err(refusal) => self.start(place, options, timer, move || Err(refusal.into())),
         }
     }
 
     fn start<F, T>(
         &self,
+        place: JobPlace,
         options: JobOptions,
         timer: impl FnOnce(&Job) -> Option<Timer>,
         body: F,
@@ -214,10 +225,17 @@ impl Nursery {
         F: FnOnce() -> Result<T, BoxError> + Send + 'static,
         T: Send + 'static,
     {
-        let (job, pool, stack) = (&self.job, self.runtime.pool(), self.runtime.task_stack);
-        let context = RawContext::outermost();
-        // SAFETY: the body borrows nothing, and the outermost context is always there.
-        let spawned = unsafe { spawn_task(job, options, pool, context, stack, timer, body) };
+        let (job, pool) = (&self.job, self.runtime.pool());
+        let spawned = match place {
+            JobPlace::Worker(stack) => {
+                let context = RawContext::outermost();
+                // SAFETY: the body borrows nothing, and the outermost context is always there.
+                unsafe { spawn_task(job, options, pool, context, stack, timer, body) }
+            }
+            JobPlace::BlockingThread => {
+                dispatcher::spawn_on_io(job, options, &self.runtime, timer, body)
+            }
+        };
         JobHandle::new(spawned.unwrap_or_else(|_| born_cancelled(pool)))
     }
 
