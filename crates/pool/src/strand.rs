@@ -10,6 +10,7 @@
 //! time.
 
 use std::cell::Cell;
+use std::ptr;
 
 use crate::context::{self, Context};
 use crate::deque::{Deque, Entry, Steal};
@@ -22,6 +23,7 @@ use crate::raw::fuel::Fuel;
 #[cfg(jobtree_stacks)]
 use crate::stack::StackClass;
 use crate::sync::step::Step;
+use crate::worker::Worker;
 
 /// See the module's head.
 #[repr(align(128))]
@@ -183,6 +185,19 @@ impl Strand {
         }
     }
 
+    /// If its own worker is the one who wakes the strand, which is then awake: no letter and no notice.
+    #[inline]
+    fn wake_on_own_thread(&self) -> bool {
+        Worker::with_current(|worker| {
+            let Some(worker) = worker else { return false };
+            let is_own = worker.index() == self.worker && ptr::eq(worker.pool(), self.pool);
+            if is_own {
+                worker.thread().ready.borrow_mut().push_back(self);
+            }
+            is_own
+        })
+    }
+
     /// Tells the strand's worker that what it waits for has happened.
     ///
     /// # Safety
@@ -190,6 +205,9 @@ impl Strand {
     pub(crate) unsafe fn wake(&self, wake: Wake) {
         let pool = self.pool();
         if wake == Wake::ByMail {
+            if self.wake_on_own_thread() {
+                return;
+            }
             // SAFETY: one wake per wait, so the letter is in no inbox; strands outlive their use.
             unsafe { pool.workers[self.worker].inbox.push(&self.mail) };
         }

@@ -19,8 +19,8 @@ const MOST_STEPS: usize = 8;
 const ALIGN: usize = 64;
 /// Blocks that change hands at once.
 const BATCH: u32 = 64;
-/// What the depot keeps of one size at most, in bytes: the jobs of a large burst, so that the next one is cheap.
-const MOST_KEPT: usize = 32 * 1024 * 1024;
+/// What the depot keeps of one size at most, in bytes: a million jobs, so that a burst is cheap when it comes again.
+const MOST_KEPT: usize = 256 * 1024 * 1024;
 
 /// A block that nobody uses.
 struct FreeBlock {
