@@ -84,7 +84,8 @@ pub(crate) fn broadcast(job: Job) {
                 let Some(word) = tell_child(node, origin) else {
                     return;
                 };
-                if word.is_involved() && !left_out(Step::BroadcastGoesDeep) {
+                let is_known = word.is_involved() || node.kind.cancelled.is_some();
+                if is_known && !left_out(Step::BroadcastGoesDeep) {
                     // SAFETY: a child in the list is alive.
                     to_tell.push(unsafe { Job::of_node(child) });
                 }
@@ -151,6 +152,10 @@ pub(crate) fn hasten(job: NonNull<Node>, error: &(dyn Error + 'static)) {
 
 /// Calls those who wait for the cancellation of `job`.
 fn call_waiters(job: &Job, reason: &CancelReason) {
+    if let Some(cancelled) = job.node().kind.cancelled {
+        // SAFETY: the handle is a reference.
+        unsafe { cancelled(job.pointer()) };
+    }
     loop {
         let batch = job.node().lock().cancel_waiters.take_batch();
         let mut was_last = false;

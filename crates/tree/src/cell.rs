@@ -19,6 +19,13 @@ pub unsafe trait Beside: Sized {
     /// Drops the value that the body left, if there is one. Called at most once, after the body has
     /// returned, when nobody will take the value; nobody else looks at it then.
     fn discard_value(&self);
+
+    /// Whether [`cancelled`](Beside::cancelled) is to be called.
+    const WANTS_CANCELLATION: bool = false;
+
+    /// The job was asked to end: called once, on any thread, without a lock, at any time of the job's life; even when its
+    /// body has returned.
+    fn cancelled(&self) {}
 }
 
 // SAFETY: there is nothing.
@@ -37,6 +44,11 @@ impl<X: Beside> JobCell<X> {
     const KIND: Kind = Kind {
         free: Self::free,
         discard_value: Self::discard_value,
+        cancelled: if X::WANTS_CANCELLATION {
+            Some(Self::cancelled)
+        } else {
+            None
+        },
     };
 
     unsafe fn free(node: NonNull<Node>) {
@@ -46,6 +58,13 @@ impl<X: Beside> JobCell<X> {
             cell.drop_in_place();
             memory::free(cell.cast(), Layout::new::<JobCell<X>>());
         }
+    }
+
+    unsafe fn cancelled(node: NonNull<Node>) {
+        // SAFETY: the job is alive, and its cell is of this type.
+        unsafe { node.cast::<JobCell<X>>().as_ref() }
+            .beside
+            .cancelled();
     }
 
     unsafe fn discard_value(node: NonNull<Node>) {

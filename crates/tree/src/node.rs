@@ -40,6 +40,11 @@ pub(crate) struct Kind {
     /// # Safety
     /// The body has returned, and nobody else looks at the value.
     pub(crate) discard_value: unsafe fn(NonNull<Node>),
+    /// To be called when the job is asked to end, if its runner wants that.
+    ///
+    /// # Safety
+    /// The caller holds a reference.
+    pub(crate) cancelled: Option<unsafe fn(NonNull<Node>)>,
 }
 
 /// What the parent's lock guards of its children.

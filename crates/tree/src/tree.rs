@@ -65,6 +65,7 @@ struct RootCell {
 const ROOT: Kind = Kind {
     free: free_root,
     discard_value: |_| {},
+    cancelled: None,
 };
 
 unsafe fn free_root(node: NonNull<Node>) {

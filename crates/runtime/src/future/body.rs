@@ -18,8 +18,8 @@ pub(crate) struct BodyFuture<F> {
     future: Option<F>,
     /// Entered when the future first has to wait.
     cancelled: Option<CancelRequested>,
-    /// Whether all polls bring a waker of the same task, so that entering once is enough.
-    has_one_waker: bool,
+    /// Whether whoever polls it is told of a cancellation anyway.
+    is_told: bool,
 }
 
 impl<F> BodyFuture<F> {
@@ -27,14 +27,14 @@ impl<F> BodyFuture<F> {
         BodyFuture {
             future: Some(future),
             cancelled: None,
-            has_one_waker: false,
+            is_told: false,
         }
     }
 
-    /// A body that is a task of its own, and so always polled with a waker of that task.
+    /// A body that is a task of its own, which is woken when its job is cancelled.
     pub(crate) fn of_task(future: F) -> BodyFuture<F> {
         BodyFuture {
-            has_one_waker: true,
+            is_told: true,
             ..BodyFuture::new(future)
         }
     }
@@ -95,8 +95,7 @@ where
     }
 
     fn poll_cancelled(self: Pin<&mut Self>, job: &Job, context: &mut Context<'_>) -> Poll<()> {
-        if self.has_one_waker && self.cancelled.is_some() {
-            // Entered, and woken when it comes.
+        if self.is_told {
             return Poll::Pending;
         }
         // SAFETY: nothing is moved; the registration is pinned with the whole, and dropped in its place.

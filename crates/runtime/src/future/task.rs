@@ -12,6 +12,8 @@
 //!         ready: -> DONE
 //! ```
 //!
+//! A cancellation of the job is a wake.
+//!
 //! A future that waits is in no queue, so the pool is told that there is one, and does not end before it (`hold_pool`).
 //! A waker holds a reference to the job, and so the memory.
 
@@ -69,10 +71,21 @@ struct Run<F> {
 }
 
 // SAFETY: as for `task::Task`: futures and values are `Send`, and gone when what they borrow is.
-unsafe impl<F: Send, T: Send> Beside for FutureTask<F, T> {
+unsafe impl<F, T> Beside for FutureTask<F, T>
+where
+    F: Future<Output = Result<T, BoxError>> + Send,
+    T: Send,
+{
     fn discard_value(&self) {
         // SAFETY: by the contract of the trait nobody else looks.
         drop_quietly(unsafe { self.slot.take() });
+    }
+
+    const WANTS_CANCELLATION: bool = true;
+
+    fn cancelled(&self) {
+        // SAFETY: alive, and this is a task.
+        unsafe { Self::wake(std::ptr::from_ref(self).cast()) };
     }
 }
 
