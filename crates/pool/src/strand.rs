@@ -42,11 +42,13 @@ pub(crate) struct Strand {
     mail: Mail,
     /// Rings when what the strand waits for may have happened; null before its first wait. Owner only.
     pub(crate) bell: Cell<*const StrandBell>,
+    /// What the waker of the future points to that is polled on the strand; see `raw::polled_waker`. Owner only.
+    pub(crate) polled_waker: Cell<*const ()>,
     #[cfg(jobtree_stacks)]
     pub(crate) stack: crate::parking::StrandStack,
 }
 
-// SAFETY: `forks` is made for sharing. `context`, `fuel`, `bell` and `stack` are touched only by the
+// SAFETY: `forks` is made for sharing. `context`, `fuel`, `bell`, `polled_waker` and `stack` are touched only by the
 // worker the strand belongs to. `mail` is touched by whoever wakes the strand, once per wait, and by
 // the worker after taking it out of its inbox.
 unsafe impl Sync for Strand {}
@@ -78,6 +80,7 @@ impl Strand {
             worker,
             mail: Mail::new(MailContent::Resume(std::ptr::null())),
             bell: Cell::new(std::ptr::null()),
+            polled_waker: Cell::new(std::ptr::null()),
             #[cfg(jobtree_stacks)]
             stack: crate::parking::StrandStack::new(),
         }

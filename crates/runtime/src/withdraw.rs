@@ -15,6 +15,7 @@ use jobtree_tree::{CancelRequested, Cancelled, Job, WaitingFor};
 use crate::block::poll_unless_cancelled;
 use crate::current::checkpoint;
 use crate::deadline::Sleep;
+use crate::future::task::is_told_of_cancellation;
 
 /// A future that can be given up without losing what it was given.
 pub(crate) trait Operation: Future {
@@ -55,6 +56,13 @@ impl<F> OrCancelled<F> {
 
     /// Enters itself with the current job; ready if that is cancelled.
     fn poll_cancelled(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Cancelled> {
+        if is_told_of_cancellation(context.waker()) {
+            // So it only has to look.
+            return match checkpoint() {
+                Ok(()) => Poll::Pending,
+                Err(cancelled) => Poll::Ready(cancelled),
+            };
+        }
         // SAFETY: the future in `cancel` is not moved; it is replaced in place, which drops it where it lies.
         let cancel = unsafe { &mut self.get_unchecked_mut().cancel };
         let Some(job) = Job::current() else {

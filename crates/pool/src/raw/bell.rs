@@ -74,6 +74,27 @@ pub fn current_stack() -> *const () {
     })
 }
 
+/// Notes on the calling stack which future of the layer above is being polled there, by what its waker points to; returns
+/// what was noted before, to be put back.
+#[inline]
+pub fn replace_polled_waker(data: *const ()) -> *const () {
+    Worker::with_current(|worker| {
+        worker.map_or(std::ptr::null(), |worker| {
+            worker.strand().polled_waker.replace(data)
+        })
+    })
+}
+
+/// What was noted last; null if nothing is.
+#[inline]
+pub fn polled_waker() -> *const () {
+    Worker::with_current(|worker| {
+        worker.map_or(std::ptr::null(), |worker| {
+            worker.strand().polled_waker.get()
+        })
+    })
+}
+
 /// The bell of the calling stack, or of the calling thread if it is no worker.
 pub struct Bell<'a> {
     hung: Hung<'a>,

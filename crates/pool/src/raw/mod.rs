@@ -29,7 +29,9 @@ mod ticks;
 
 pub use crate::blocking::{BlockingJob, BlockingThreads, Carriers, HandedBack, Ticket};
 pub use crate::stop::{can_be_stopped, unwind_if_stopped};
-pub use bell::{Bell, current_stack, wait_with_waker, with_bell};
+pub use bell::{
+    Bell, current_stack, polled_waker, replace_polled_waker, wait_with_waker, with_bell,
+};
 pub use claims::{ClaimError, Claims};
 pub use merge_sort::merge_sort;
 pub use permute::permute;

@@ -25,8 +25,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 use jobtree_pool::Worker;
-use jobtree_pool::raw::current_stack;
 use jobtree_pool::raw::task::{RawContext, RawTask, RawTaskKind, hold_pool, release_pool};
+use jobtree_pool::raw::{current_stack, polled_waker, replace_polled_waker};
 use jobtree_tree::raw::{self, Attached, Beside, attach_beside};
 use jobtree_tree::{Body, BodyResult, BoxError, Job, JobOptions, ParentEnded};
 
@@ -168,7 +168,9 @@ where
         // SAFETY: alive by the execution.
         let polled_on = unsafe { &this.as_ref().polled_on };
         polled_on.store(current_stack().cast_mut(), Ordering::Relaxed);
+        let outer = replace_polled_waker(this.as_ptr().cast());
         let result = body.poll(job, &mut Context::from_waker(&waker));
+        replace_polled_waker(outer);
         polled_on.store(std::ptr::null_mut(), Ordering::Relaxed);
         match result {
             Poll::Ready(result) => Some(result),
@@ -234,6 +236,13 @@ where
         // SAFETY: the reference is the caller's.
         drop(unsafe { raw::adopt_job(job) });
     }
+}
+
+/// Whether `waker` is that of the task that is polled on the calling stack: then it is woken by a cancellation of its job,
+/// and by that of any scope around the calling code.
+#[inline]
+pub(crate) fn is_told_of_cancellation(waker: &Waker) -> bool {
+    std::ptr::eq(waker.data(), polled_waker())
 }
 
 /// Makes a job under `parent` whose body is `future`, and gives it to the pool of `runtime`, which is the parent's.
