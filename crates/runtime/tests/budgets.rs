@@ -6,36 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use jobtree_pool::{join, yield_now};
 use jobtree_runtime::budget::{
-    self, Budget, Counter, Decision, JobBudget, charge, charge_channel_op, charge_syscall,
-    remaining,
+    self, Budget, Counter, Decision, charge, charge_channel_op, charge_syscall, remaining,
 };
 use jobtree_runtime::{
-    BoxError, Job, JobError, JobState, Profile, WaitingFor, checkpoint, nursery, tick, tick_async,
+    Job, JobError, JobState, Profile, WaitingFor, checkpoint, nursery, tick, tick_async,
 };
-use support::{end, runtime, runtime_of, until, watch};
-
-fn budget_of(job: &Job) -> JobBudget {
-    budget::of(job).expect("the job has a budget")
-}
-
-fn ops(ops: u64) -> Budget {
-    Budget {
-        ops,
-        ..Budget::NONE
-    }
-}
-
-fn ticks(count: usize) {
-    for _ in 0..count {
-        tick();
-    }
-}
-
-/// [`ticks`], as a body.
-fn ticking(count: usize) -> Result<(), BoxError> {
-    ticks(count);
-    Ok(())
-}
+use support::{budget_of, end, ops, runtime, runtime_of, ticking, ticks, until, watch};
 
 #[test]
 fn a_turn_ends_in_every_profile_and_others_run() {

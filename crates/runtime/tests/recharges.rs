@@ -5,34 +5,9 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use jobtree_runtime::budget::{self, Budget, Counter, Decision, JobBudget, RechargeError};
-use jobtree_runtime::{
-    BoxError, Job, JobError, JobState, Nursery, Profile, Runtime, WaitingFor, nursery, tick,
-};
-use support::{end, rounds, runtime_of, until, watch};
-
-fn budget_of(job: &Job) -> JobBudget {
-    budget::of(job).expect("the job has a budget")
-}
-
-fn ops(ops: u64) -> Budget {
-    Budget {
-        ops,
-        ..Budget::NONE
-    }
-}
-
-fn ticks(count: usize) {
-    for _ in 0..count {
-        tick();
-    }
-}
-
-/// [`ticks`], as a body.
-fn ticking(count: usize) -> Result<(), BoxError> {
-    ticks(count);
-    Ok(())
-}
+use jobtree_runtime::budget::{Budget, Counter, Decision, RechargeError};
+use jobtree_runtime::{Job, JobError, JobState, Nursery, Profile, Runtime, WaitingFor, nursery};
+use support::{budget_of, end, ops, rounds, runtime_of, ticking, ticks, until, watch};
 
 /// Returns when `job` waits for its supervisor.
 fn until_exhausted(job: &Job) {

@@ -13,7 +13,8 @@ use std::time::Duration;
 use jobtree_pool::{Yield, yield_now};
 pub use watchdog::Watchdog;
 
-use jobtree_runtime::{BoxError, Job, Profile, Runtime, sleep};
+use jobtree_runtime::budget::{self, Budget, JobBudget};
+use jobtree_runtime::{BoxError, Job, Profile, Runtime, sleep, tick};
 
 /// A moment that does not come while a test runs.
 pub const FAR: Duration = Duration::from_secs(3600);
@@ -143,4 +144,30 @@ impl Log {
     pub fn len(&self) -> usize {
         self.0.lock().unwrap().len()
     }
+}
+
+/// The budget of a job that has one.
+pub fn budget_of(job: &Job) -> JobBudget {
+    budget::of(job).expect("the job has a budget")
+}
+
+/// A budget of operations and nothing else.
+pub fn ops(ops: u64) -> Budget {
+    Budget {
+        ops,
+        ..Budget::NONE
+    }
+}
+
+/// Ticks as often.
+pub fn ticks(count: usize) {
+    for _ in 0..count {
+        tick();
+    }
+}
+
+/// [`ticks`], as a body.
+pub fn ticking(count: usize) -> Result<(), BoxError> {
+    ticks(count);
+    Ok(())
 }
