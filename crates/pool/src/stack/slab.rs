@@ -22,8 +22,11 @@ use super::guard::{self, GuardMethod};
 use super::registry::{Registration, SlabRecord};
 
 /// Bytes of guard below each stack, rounded up to a page. One page would do for Rust, which probes every
-/// page of a large frame; foreign code compiled without probes may step over one. Picked by feel.
-const GUARD_SIZE: usize = 16 * 1024;
+/// page of a large frame; foreign code compiled without probes may step over one.
+///
+/// An odd number of small pages, since stacks have an even one: so the pages in use, the uppermost of each stack, do not
+/// lie a multiple of four pages apart, and spread over all sets of the processor's cache of addresses instead of a few.
+const GUARD_SIZE: usize = 20 * 1024;
 
 /// Stacks in the first slab of a class; each further slab has twice as many as the one before.
 const FIRST_CAPACITY: usize = 64;
