@@ -1,0 +1,3 @@
+//! A job manager on the runtime: priorities with aging, lanes that threads of the program pump, cooperative jobs.
+
+#![forbid(unsafe_code)]
