@@ -47,6 +47,7 @@ mod owned;
 mod panics;
 mod produce;
 mod runtime;
+pub mod scheduled;
 #[doc(hidden)]
 pub mod select;
 pub mod sim;
