@@ -5,7 +5,7 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 
 use jobtree_tree::{Body, BodyResult, Ended};
 
@@ -50,7 +50,11 @@ impl<S: Schedule> Watch<S> {
         let Some(ended) = place.as_mut() else {
             return;
         };
-        if let Poll::Pending = ended.as_mut().poll(&mut Context::from_waker(&waker)) {
+        if ended
+            .as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+        {
             return;
         }
         // Not dropped under the lock: it takes the job's.

@@ -445,6 +445,7 @@ impl ParkHook for OneAtATime {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "simulations switch stacks")]
 fn in_a_simulation_jobs_of_one_queue_wait_for_each_other() {
     sim::check(0..200, |runtime| {
         let queue = Queue::default();
