@@ -31,6 +31,7 @@ pub mod budget;
 mod builder;
 pub mod channel;
 mod claim;
+mod clock;
 #[cfg(all(test, not(loom)))]
 mod core_tests;
 mod cost;
@@ -63,6 +64,7 @@ mod withdraw;
 pub use block::block_on;
 pub use budget::{Profile, tick, tick_async};
 pub use builder::RuntimeBuilder;
+pub use clock::Clock;
 pub use current::checkpoint;
 pub use deadline::{shield, sleep, with_timeout};
 pub use dispatcher::{DispatchedSpawner, Dispatcher, DispatcherError, DrainError};

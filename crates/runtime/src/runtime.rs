@@ -10,13 +10,14 @@ use jobtree_pool::raw::PoolRef;
 use jobtree_pool::raw::sim::undisturbed;
 use jobtree_pool::raw::task::RawContext;
 use jobtree_tree::{
-    BoxError, Cancelled, Cause, Counters, Hooks, Job, JobOptions, Outcome, Recorded, Tree,
-    TreeDump, WaitingFor, Watcher, raw,
+    BoxError, Cause, Counters, Hooks, Job, JobOptions, Outcome, Recorded, Tree, TreeDump,
+    WaitingFor, Watcher, raw,
 };
 
-use crate::block::{Either, FirstOf, unless_cancelled, until_ready};
+use crate::block::{FirstOf, until_ready};
 use crate::budget::{Ground, GroundBuilder, Profile, Statistics};
 use crate::builder::RuntimeBuilder;
+use crate::clock::Clock;
 use crate::current;
 use crate::deadline::Sleep;
 use crate::dispatcher::{Blocking, Route};
@@ -277,38 +278,9 @@ impl Runtime {
         until_ready(pin!(scope), None)
     }
 
-    /// Waits for a future, but no longer than `limit` by this runtime's clock; `None` if that was over first. The stack of
-    /// a job is parked meanwhile.
-    ///
-    /// The future is polled on the calling thread, and is part of whatever job the caller is in.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use jobtree_runtime::Runtime;
-    ///
-    /// let never = std::future::pending::<()>();
-    /// assert_eq!(Runtime::global().wait_at_most(Duration::from_millis(1), never)?, None);
-    /// # Ok::<(), jobtree_runtime::Cancelled>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If the current job is cancelled first.
-    pub fn wait_at_most<F: Future>(
-        &self,
-        limit: Duration,
-        future: F,
-    ) -> Result<Option<F::Output>, Cancelled> {
-        let patience = Sleep::new(self.owner.inner.timers.clone(), limit);
-        let first = unless_cancelled(FirstOf(future, patience), WaitingFor::Future)?;
-        Ok(match first {
-            Either::First(output) => Some(output),
-            Either::Second(()) => None,
-        })
-    }
-
-    /// The time by the clock that this runtime keeps deadlines by. In a simulation that is not the system's.
-    pub fn now(&self) -> Instant {
-        self.owner.inner.timers.now()
+    /// The clock that this runtime keeps deadlines by. In a simulation that is not the system's.
+    pub fn clock(&self) -> Clock {
+        Clock::new(self.owner.inner.timers.clone())
     }
 
     /// How many workers its pool has.

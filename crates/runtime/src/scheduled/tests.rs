@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use jobtree_pool::OnceLatch;
 use jobtree_tree::{BoxError, Cause, Job, JobError, JobState};
 
 use super::{Header, ParkHook, Prepared, Ran, Schedule, Tickets, Turn, prepare, with_park_hook};
@@ -313,8 +314,7 @@ fn in_an_ended_scope_a_job_is_born_cancelled() {
 #[test]
 fn the_layer_is_told_of_the_end_when_the_last_job_below_has_ended() {
     let world = World::new();
-    let gate = jobtree_pool::OnceLatch::new();
-    let gate = Arc::new(gate);
+    let gate = Arc::new(OnceLatch::new());
     let opened = Arc::clone(&gate);
     let mut prepared = world.prepare(async move {
         let own = Job::current().unwrap();
@@ -414,19 +414,22 @@ fn a_ticket_brings_a_worker_and_comes_back() {
 #[test]
 fn a_hook_hears_of_waits_until_its_call_is_over() {
     let runtime = Runtime::builder().workers(1).build().unwrap();
-    let away = Arc::new(Away::default());
-    let told = Arc::clone(&away);
+    let (away, latch) = (Arc::new(Away::default()), Arc::new(OnceLatch::new()));
+    let (told, opened) = (Arc::clone(&away), Arc::clone(&latch));
     let handle = runtime.spawn(move || {
-        let rt_wait = || crate::sleep(Duration::from_millis(1));
-        rt_wait()?;
-        with_park_hook(&*told, rt_wait)?;
-        rt_wait()?;
+        with_park_hook(&*told, || opened.wait());
+        // This one is not heard of.
+        crate::sleep(Duration::from_millis(1))?;
         Ok(())
     });
-    handle.join().unwrap();
     let count = |counter: &AtomicUsize| counter.load(Ordering::SeqCst);
-    assert!(count(&away.leaves) >= 1);
-    assert_eq!(count(&away.leaves), count(&away.returns));
+    while count(&away.leaves) == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(count(&away.returns), 0);
+    latch.set();
+    handle.join().unwrap();
+    assert_eq!((count(&away.leaves), count(&away.returns)), (1, 1));
     runtime.shutdown(Duration::from_secs(60)).unwrap();
 }
 
