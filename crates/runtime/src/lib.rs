@@ -72,8 +72,8 @@ pub use handle::{CancelOnDrop, JobHandle};
 pub use inline::with_local;
 pub use jobtree_tree::{
     BoxError, CancelCallback, CancelReason, CancelToken, Cancelled, Cause, Counters, DropGuard,
-    Event, EventKind, Failure, Job, JobError, JobId, JobInfo, JobLocal, JobState, Outcome, Panic,
-    Recorded, TimedOut, TreeDump, WaitingFor,
+    Ended, Event, EventKind, Failure, Job, JobError, JobId, JobInfo, JobLocal, JobState, Outcome,
+    Panic, Recorded, TimedOut, TreeDump, WaitingFor,
 };
 pub use nursery::{Nursery, NurseryState, nursery, supervisor};
 pub use produce::Producer;

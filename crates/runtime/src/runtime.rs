@@ -10,8 +10,8 @@ use jobtree_pool::raw::PoolRef;
 use jobtree_pool::raw::sim::undisturbed;
 use jobtree_pool::raw::task::RawContext;
 use jobtree_tree::{
-    BoxError, Cause, Counters, Hooks, Job, JobOptions, Outcome, Recorded, Tree, TreeDump,
-    WaitingFor, Watcher, raw,
+    BoxError, Cause, Counters, Hooks, Job, JobOptions, Outcome, Recorded, Tree, TreeDump, Watcher,
+    raw,
 };
 
 use crate::block::{FirstOf, until_ready};
@@ -317,6 +317,15 @@ impl Runtime {
     #[doc(hidden)]
     pub fn owned_nursery(&self, supervisor: bool) -> Outcome<OwnedNursery> {
         OwnedNursery::open_in(self.place(), supervisor)
+    }
+
+    /// Opens a scope that is an object, under this runtime's root, with a label; its jobs fail alone.
+    ///
+    /// # Errors
+    /// After the shutdown.
+    #[doc(hidden)]
+    pub fn labelled_scope(&self, label: &'static str) -> Outcome<OwnedNursery> {
+        OwnedNursery::open_with(self.place(), JobOptions::new().supervisor().label(label))
     }
 
     /// A picture of all jobs that have not ended.
