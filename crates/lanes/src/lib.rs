@@ -2,7 +2,14 @@
 
 #![forbid(unsafe_code)]
 
+mod lane;
+mod moment;
 mod priority;
-pub mod remote;
+mod progress;
+mod queue;
+mod settings;
 
+pub use lane::{FrameLane, Lane};
 pub use priority::Priority;
+pub use progress::{Payload, Progress};
+pub use settings::SettingsError;
