@@ -7,6 +7,7 @@ mod moment;
 mod priority;
 mod progress;
 mod queue;
+pub mod remote;
 mod settings;
 
 pub use lane::{FrameLane, Lane};

@@ -106,7 +106,7 @@ fn go_on<'scope>(
         outbox: outbox.clone(),
         max_frame: peer.max_frame.min(settings.max_frame),
     });
-    let session = Session::new(&server.service, replies);
+    let session = Session::new(&server.service, &server.load, replies);
     let ended = read(n, server, &session, reader, &peer.id);
     if let NoMessage::Broken(error) = ended {
         outbox.put_now(&Message::Refused(error));

@@ -25,6 +25,7 @@ use super::frame::write_frame;
 use super::listener::Listener;
 use super::message::Message;
 use super::outbox::Outbox;
+use super::service::Load;
 #[cfg(unix)]
 use super::socket_file::SocketFile;
 use super::stream::Stream;
@@ -99,6 +100,7 @@ impl RemoteServerBuilder {
         let server = Arc::new(Server {
             service: self.service,
             settings: self.settings,
+            load: Arc::new(Load::new()),
             max_connections: self.max_connections,
             listener: Mutex::new(Some(Arc::new(listener))),
             is_ending: AtomicBool::new(false),
@@ -147,6 +149,7 @@ pub struct RemoteServer {
 pub(super) struct Server {
     pub(super) service: RemoteService,
     pub(super) settings: RemoteSettings,
+    pub(super) load: Arc<Load>,
     max_connections: usize,
     /// Until it is ended, so that the address is free again even if an operation does not end.
     listener: Mutex<Option<Arc<Listener>>>,
@@ -193,18 +196,18 @@ impl RemoteServer {
         self.server.refused.load(Ordering::Relaxed)
     }
 
-    /// Listens no more, answers new requests of its service with [`Busy`](RemoteError::Busy), lets what runs come to its
+    /// Listens no more, answers new requests with [`Busy`](RemoteError::Busy), lets what runs come to its
     /// end, tells the peers, and ends. What still runs after `limit` is cancelled.
     ///
     /// # Errors
     /// If operations had to be cancelled.
     pub fn shutdown(self, limit: Duration) -> Result<(), StillRunning> {
-        self.server.service.leave();
+        let load = &self.server.load;
+        load.leave();
         self.server.end_listening();
-        let service = &self.server.service;
         // If the calling job is cancelled, there is no more patience.
-        let _ = block_on(first_of(service.idle(), future::sleep(limit)));
-        let operations = service.running();
+        let _ = block_on(first_of(load.idle(), future::sleep(limit)));
+        let operations = load.running();
         self.server.say_goodbye();
         if operations > 0 {
             self.job.cancel("the server ends".into());

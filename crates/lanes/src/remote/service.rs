@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use jobtree_runtime::{BoxError, Job, Nursery};
@@ -40,8 +40,7 @@ struct Inner {
     id: String,
     operations: RwLock<HashMap<String, Arc<Operation>>>,
     max_running: usize,
-    running: Watched<usize>,
-    is_leaving: AtomicBool,
+    running: AtomicUsize,
 }
 
 /// How many operations run at once, if nothing else is said.
@@ -61,8 +60,7 @@ impl RemoteService {
                 id: id.into(),
                 operations: RwLock::default(),
                 max_running,
-                running: Watched::new(0),
-                is_leaving: AtomicBool::new(false),
+                running: AtomicUsize::new(0),
             }),
         }
     }
@@ -76,12 +74,13 @@ impl RemoteService {
         name: impl Into<String>,
         operation: impl Fn(RemoteRequest) -> Result<Vec<u8>, BoxError> + Send + Sync + 'static,
     ) -> &RemoteService {
-        let mut operations = self.inner.operations.write();
-        let operations = operations.as_mut().map_err(|poisoned| poisoned.get_mut());
-        match operations {
-            Ok(map) => map.insert(name.into(), Arc::new(operation)),
-            Err(map) => map.insert(name.into(), Arc::new(operation)),
-        };
+        let (name, operation) = (name.into(), Arc::new(operation));
+        let operations = self.inner.operations.write();
+        let mut operations = operations.unwrap_or_else(PoisonError::into_inner);
+        let before = operations.insert(name, operation);
+        // Not under the lock: it is others' code.
+        drop(operations);
+        drop(before);
         self
     }
 
@@ -92,7 +91,7 @@ impl RemoteService {
 
     /// How many operations run.
     pub fn running(&self) -> usize {
-        self.inner.running.look(|running| *running)
+        self.inner.running.load(Ordering::SeqCst)
     }
 
     fn operation(&self, name: &str) -> Option<Arc<Operation>> {
@@ -100,15 +99,34 @@ impl RemoteService {
         let operations = operations.unwrap_or_else(PoisonError::into_inner);
         operations.get(name).cloned()
     }
+}
+
+/// What one server, or one transport within a process, does for its service.
+pub(super) struct Load {
+    running: Watched<usize>,
+    is_leaving: AtomicBool,
+}
+
+impl Load {
+    pub(super) fn new() -> Load {
+        Load {
+            running: Watched::new(0),
+            is_leaving: AtomicBool::new(false),
+        }
+    }
 
     /// From now on nothing new is begun.
     pub(super) fn leave(&self) {
-        self.inner.is_leaving.store(true, Ordering::SeqCst);
+        self.is_leaving.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.running.look(|running| *running)
     }
 
     /// Waits until nothing runs.
     pub(super) async fn idle(&self) {
-        let running = &self.inner.running;
+        let running = &self.running;
         running.until(|running| (*running == 0).then_some(())).await;
     }
 }
@@ -134,15 +152,21 @@ pub(super) trait Replies: Send + Sync {
 /// What one peer has asked for.
 pub(super) struct Session {
     service: RemoteService,
+    load: Arc<Load>,
     replies: Arc<dyn Replies>,
     /// `None` until the job is known.
     running: Mutex<BTreeMap<u64, Option<Job>>>,
 }
 
 impl Session {
-    pub(super) fn new(service: &RemoteService, replies: Arc<dyn Replies>) -> Arc<Session> {
+    pub(super) fn new(
+        service: &RemoteService,
+        load: &Arc<Load>,
+        replies: Arc<dyn Replies>,
+    ) -> Arc<Session> {
         Arc::new(Session {
             service: service.clone(),
+            load: Arc::clone(load),
             replies,
             running: Mutex::default(),
         })
@@ -193,9 +217,11 @@ impl Session {
             return Err(RemoteError::DuplicateId(request.id));
         }
         let inner = &service.inner;
-        let is_admitted = inner.running.change(|running| {
-            let is_leaving = inner.is_leaving.load(Ordering::SeqCst);
-            let has_room = *running < inner.max_running && !is_leaving;
+        let is_admitted = self.load.running.change(|running| {
+            let more = |running: usize| (running < inner.max_running).then_some(running + 1);
+            let is_leaving = self.load.is_leaving.load(Ordering::SeqCst);
+            let order = Ordering::SeqCst;
+            let has_room = !is_leaving && inner.running.fetch_update(order, order, more).is_ok();
             *running += usize::from(has_room);
             has_room
         });
@@ -275,6 +301,7 @@ impl Drop for Call {
             let response = RemoteResponse::from_error(&self.request, session.service.id(), error);
             session.replies.reply_now(response);
         }
-        session.service.inner.running.change(|running| *running -= 1);
+        session.service.inner.running.fetch_sub(1, Ordering::SeqCst);
+        session.load.running.change(|running| *running -= 1);
     }
 }

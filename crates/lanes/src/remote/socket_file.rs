@@ -36,10 +36,6 @@ impl SocketFile {
         &self.listener
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Has whoever accepts return.
     pub(super) fn end(&self) {
         let is_ended = self.listener.try_clone().is_ok_and(|same| {
