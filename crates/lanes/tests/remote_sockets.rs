@@ -96,7 +96,10 @@ fn an_unknown_operation_and_one_that_fails_or_panics_are_answered_with_an_error(
         error_of("no.such"),
         RemoteError::UnknownOperation("no.such".to_owned())
     );
-    assert_eq!(error_of("fail"), RemoteError::Remote("no such file".to_owned()));
+    assert_eq!(
+        error_of("fail"),
+        RemoteError::Remote("no such file".to_owned())
+    );
     assert_eq!(
         error_of("panic"),
         RemoteError::Remote("the operation panicked".to_owned())
@@ -112,7 +115,11 @@ fn a_request_for_another_target_is_answered_with_an_error() {
     let Echo { service, .. } = echo();
     let server = serve(&runtime, &service, patient());
     let client = client_of(&runtime, &server, patient());
-    let response = ask(&runtime, &client, RemoteRequest::new("echo").target("somebody"));
+    let response = ask(
+        &runtime,
+        &client,
+        RemoteRequest::new("echo").target("somebody"),
+    );
     assert_eq!(
         response.unwrap().error,
         Some(RemoteError::WrongTarget("somebody".to_owned()))
@@ -285,7 +292,11 @@ fn after_a_restart_of_the_server_new_requests_go_through_and_old_ones_are_not_se
     assert_lost(lost.join().unwrap());
     until(|| !client.is_connected());
     // This one waits for the server that is to come.
-    let waiting = ask_later(&runtime, &client, RemoteRequest::new("echo").payload("later"));
+    let waiting = ask_later(
+        &runtime,
+        &client,
+        RemoteRequest::new("echo").payload("later"),
+    );
     until(|| client.pending() == 1);
     let again = RemoteServer::builder(&service).settings(patient());
     // The port may still be on its way out.
@@ -361,14 +372,20 @@ fn a_server_has_no_more_connections_than_it_may() {
     let _watch = watch();
     let runtime = runtime();
     let Echo { service, .. } = echo();
-    let builder = RemoteServer::builder(&service).settings(patient()).max_connections(1);
+    let builder = RemoteServer::builder(&service)
+        .settings(patient())
+        .max_connections(1);
     let server = builder.bind_tcp(&runtime, "127.0.0.1:0").unwrap();
     let first = client_of(&runtime, &server, patient());
     assert_echoes(&runtime, &first, b"first");
     let second = client_of(&runtime, &server, patient());
     until(|| server.refused() >= 1);
     let impatient = RemoteRequest::new("echo").timeout(Duration::from_millis(20));
-    assert!(ask(&runtime, &second, impatient).unwrap_err().surely_not_executed());
+    assert!(
+        ask(&runtime, &second, impatient)
+            .unwrap_err()
+            .surely_not_executed()
+    );
     assert_echoes(&runtime, &first, b"undisturbed");
     // As soon as there is room, it comes in.
     first.close();
@@ -382,7 +399,11 @@ fn a_runtime_without_free_blocking_threads_is_an_error_and_no_hang() {
     let Echo { service, .. } = echo();
     let server = serve(&serving, &service, patient());
     // Two threads are one connection.
-    let tight = Runtime::builder().workers(1).blocking_threads(2).build().unwrap();
+    let tight = Runtime::builder()
+        .workers(1)
+        .blocking_threads(2)
+        .build()
+        .unwrap();
     let hasty = RemoteSettings {
         connect_timeout: Duration::from_millis(50),
         ..patient()
@@ -411,7 +432,11 @@ fn a_server_without_free_blocking_threads_refuses_and_does_not_hang() {
         ..patient()
     };
     // One that accepts, and one connection.
-    let tight = Runtime::builder().workers(1).blocking_threads(3).build().unwrap();
+    let tight = Runtime::builder()
+        .workers(1)
+        .blocking_threads(3)
+        .build()
+        .unwrap();
     let asking = runtime();
     let Echo { service, .. } = echo();
     let server = serve(&tight, &service, hasty);

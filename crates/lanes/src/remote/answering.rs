@@ -155,10 +155,11 @@ struct ByOutbox {
 }
 
 impl Replies for ByOutbox {
-    fn reply(&self, response: RemoteResponse) {
+    fn reply(&self, response: RemoteResponse, has_room: &mut dyn FnMut()) {
         let frame = match encode(&Message::Response(response.clone()), self.max_frame) {
             Ok(frame) => frame,
             Err(error) => {
+                has_room();
                 return self.reply_now(RemoteResponse {
                     error: Some(error),
                     payload: Vec::new(),
@@ -168,6 +169,7 @@ impl Replies for ByOutbox {
             }
         };
         if let Ok(room) = self.outbox.wait_for_room(frame.len()) {
+            has_room();
             let _ = room.put(frame);
         }
     }

@@ -237,7 +237,12 @@ impl Client {
                 true => RemoteError::TimedOut,
                 false => RemoteError::NotConnected(client.why_not()),
             };
-            within(limit, too_late, client.exchange(&pending, request, &is_sent)).await
+            within(
+                limit,
+                too_late,
+                client.exchange(&pending, request, &is_sent),
+            )
+            .await
         })
     }
 

@@ -31,7 +31,9 @@ impl Dice {
     fn text(&mut self) -> String {
         const LETTERS: [char; 6] = ['a', 'Z', 'ß', '→', '𝄞', '\0'];
         let length = self.below(8);
-        (0..length).map(|_| LETTERS[self.below(6) as usize]).collect()
+        (0..length)
+            .map(|_| LETTERS[self.below(6) as usize])
+            .collect()
     }
 
     fn perhaps<T>(&mut self, make: impl FnOnce(&mut Dice) -> T) -> Option<T> {
@@ -39,7 +41,9 @@ impl Dice {
     }
 
     fn map(&mut self) -> BTreeMap<String, String> {
-        (0..self.below(4)).map(|_| (self.text(), self.text())).collect()
+        (0..self.below(4))
+            .map(|_| (self.text(), self.text()))
+            .collect()
     }
 
     fn error(&mut self) -> RemoteError {
@@ -144,7 +148,9 @@ fn messages_come_one_after_the_other_whatever_the_pieces() {
 
     let mut dice = Dice(2);
     let messages: Vec<Message> = (0..200).map(|_| dice.message()).collect();
-    let frames = messages.iter().map(|message| encode(message, u32::MAX).unwrap());
+    let frames = messages
+        .iter()
+        .map(|message| encode(message, u32::MAX).unwrap());
     let bytes: Vec<u8> = frames.flatten().collect();
     let mut reader = FrameReader::new(Pieces(&bytes, dice));
     for message in messages {
@@ -168,7 +174,10 @@ fn a_frame_cut_anywhere_is_no_message() {
             // The body alone, cut, is refused by the codec itself.
             if length > HEADER {
                 let body = &frame[HEADER..length];
-                assert!(matches!(decode(frame[1], body), Err(RemoteError::Protocol(_))));
+                assert!(matches!(
+                    decode(frame[1], body),
+                    Err(RemoteError::Protocol(_))
+                ));
             }
         }
     }
@@ -181,7 +190,10 @@ fn a_body_with_more_behind_the_message_is_refused() {
         let frame = encode(&dice.message(), u32::MAX).unwrap();
         let mut body = frame[HEADER..].to_vec();
         body.push(0);
-        assert!(matches!(decode(frame[1], &body), Err(RemoteError::Protocol(_))));
+        assert!(matches!(
+            decode(frame[1], &body),
+            Err(RemoteError::Protocol(_))
+        ));
     }
 }
 
@@ -236,7 +248,10 @@ fn a_frame_that_is_too_large_is_refused_by_its_header_alone() {
         Err(too_large(u64::from(u32::MAX) + HEADER as u64))
     );
     // Not a byte of the body is there.
-    assert!(matches!(next(&header, 1000), Err(NoMessage::Broken(RemoteError::TooLarge { .. }))));
+    assert!(matches!(
+        next(&header, 1000),
+        Err(NoMessage::Broken(RemoteError::TooLarge { .. }))
+    ));
     let message = Message::Request(RemoteRequest::new("op").payload(vec![0; 2000]));
     assert!(matches!(
         encode(&message, 1000),
@@ -254,11 +269,21 @@ fn a_frame_that_is_too_large_is_refused_by_its_header_alone() {
 #[test]
 fn another_version_and_unknown_kinds_are_refused() {
     let ping = encode(&Message::Ping, u32::MAX).unwrap();
-    for (at, value) in [(0, 0), (0, VERSION + 1), (0, b'G'), (1, 0), (1, 9), (1, 255)] {
+    for (at, value) in [
+        (0, 0),
+        (0, VERSION + 1),
+        (0, b'G'),
+        (1, 0),
+        (1, 9),
+        (1, 255),
+    ] {
         let mut frame = ping.clone();
         frame[at] = value;
         assert!(
-            matches!(next(&frame, u32::MAX), Err(NoMessage::Broken(RemoteError::Protocol(_)))),
+            matches!(
+                next(&frame, u32::MAX),
+                Err(NoMessage::Broken(RemoteError::Protocol(_)))
+            ),
             "{value} at {at}"
         );
     }

@@ -23,7 +23,7 @@ pub(super) fn converse(client: &Arc<Client>, dial: &Dial) -> RemoteError {
     match begin(client, dial) {
         Err(error) => error,
         Ok((stream, mut reader, peer)) => {
-            let ended = supervisor(|n| Ok(go_on(n, client, &stream, &mut reader, peer)?));
+            let ended = supervisor(|n| go_on(n, client, &stream, &mut reader, peer));
             stream.end();
             match ended {
                 Ok(error) => error,

@@ -233,12 +233,16 @@ fn serve(
         });
         n.launch(move || {
             let fate = |number| back_faults(Way::Back, number);
-            carry(&answers, &fate, move |mut response: RemoteResponse, fate| {
-                if fate == Fate::Misdirected {
-                    response.target.push_str(" and not you");
-                }
-                pending.answer(response);
-            })
+            carry(
+                &answers,
+                &fate,
+                move |mut response: RemoteResponse, fate| {
+                    if fate == Fate::Misdirected {
+                        response.target.push_str(" and not you");
+                    }
+                    pending.answer(response);
+                },
+            )
         });
         loop {
             match arrived.recv()? {
@@ -280,7 +284,8 @@ fn carry<M: Send + 'static>(
 struct ByChannel(Sender<RemoteResponse>);
 
 impl Replies for ByChannel {
-    fn reply(&self, response: RemoteResponse) {
+    fn reply(&self, response: RemoteResponse, has_room: &mut dyn FnMut()) {
+        has_room();
         self.reply_now(response);
     }
 

@@ -260,7 +260,9 @@ impl Error for StillRunning {}
 
 impl Server {
     fn connections(&self) -> MutexGuard<'_, Connections> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn listener(&self) -> Option<Arc<Listener>> {
@@ -285,7 +287,13 @@ impl Server {
     }
 
     fn say_goodbye(&self) {
-        let outboxes: Vec<Outbox> = self.connections().open.values().flatten().cloned().collect();
+        let outboxes: Vec<Outbox> = self
+            .connections()
+            .open
+            .values()
+            .flatten()
+            .cloned()
+            .collect();
         for outbox in outboxes {
             outbox.put_now(&Message::Goodbye);
             outbox.close();
@@ -332,7 +340,9 @@ fn listen(server: &Arc<Server>, begins: &Sender<Result<(), RemoteError>>) -> Res
     let _ended = job.map(|job| job.on_cancel(move |_| ends.end_listening()));
     let limit = server.settings.connect_timeout;
     supervisor(|n| {
-        let accepting = on_thread(n, "remote listener", limit, move || accept(server, &listener));
+        let accepting = on_thread(n, "remote listener", limit, move || {
+            accept(server, &listener)
+        });
         match accepting {
             Ok(accepting) => {
                 let _ = begins.try_send(Ok(()));
@@ -374,8 +384,11 @@ fn welcome<'scope>(n: &'scope Nursery<'scope, '_>, server: &Arc<Server>, stream:
     let stream = Arc::new(stream);
     let has_begun = Arc::new(AtomicBool::new(false));
     let connection = {
-        let (server, stream, has_begun) =
-            (Arc::clone(server), Arc::clone(&stream), Arc::clone(&has_begun));
+        let (server, stream, has_begun) = (
+            Arc::clone(server),
+            Arc::clone(&stream),
+            Arc::clone(&has_begun),
+        );
         n.job_options()
             .label("remote connection")
             .on(&Dispatcher::io())

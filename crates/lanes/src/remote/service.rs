@@ -3,6 +3,9 @@
 //! A request becomes a job in the scope of its connection, so that it is cancelled with it. Every request is answered exactly
 //! once, by the [`Call`] that goes with its job: with what the operation returned, or, if the job ends without that (it was
 //! cancelled before it began, it panicked), when the call is dropped.
+//!
+//! A request counts, and its id is taken, until its answer has room on its way back, and no longer: a peer that does not
+//! take its answers cannot have more done, and one that has an answer can use the id, and the place, at once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -142,8 +145,8 @@ impl fmt::Debug for RemoteService {
 
 /// Where answers go.
 pub(super) trait Replies: Send + Sync {
-    /// Answers; may wait until there is room.
-    fn reply(&self, response: RemoteResponse);
+    /// Answers; may wait until there is room, and calls `has_room` then, just before the answer goes.
+    fn reply(&self, response: RemoteResponse, has_room: &mut dyn FnMut());
 
     /// Answers with something small, without waiting: in a destructor.
     fn reply_now(&self, response: RemoteResponse);
@@ -187,7 +190,7 @@ impl Session {
             Ok(admitted) => admitted,
             Err(error) => {
                 let response = RemoteResponse::from_error(&request, self.service.id(), error);
-                return self.replies.reply(response);
+                return self.replies.reply(response, &mut || ());
             }
         };
         let id = request.id;
@@ -237,6 +240,7 @@ impl Session {
         let call = Call {
             session: Arc::clone(self),
             request: empty,
+            counts: true,
             is_answered: false,
         };
         Ok((operation, call))
@@ -256,6 +260,7 @@ struct Call {
     session: Arc<Session>,
     /// Without what is large.
     request: RemoteRequest,
+    counts: bool,
     is_answered: bool,
 }
 
@@ -280,8 +285,19 @@ impl Call {
             }
         };
         self.is_answered = true;
-        self.session.replies.reply(response);
+        let replies = Arc::clone(&self.session.replies);
+        replies.reply(response, &mut || self.count_no_more());
         result
+    }
+
+    fn count_no_more(&mut self) {
+        if std::mem::take(&mut self.counts) {
+            let session = &self.session;
+            let job = session.running().remove(&self.request.id);
+            // Not under the lock: it may be the last handle.
+            drop(job);
+            session.service.inner.running.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 }
 
@@ -291,8 +307,8 @@ fn is_cancelled() -> bool {
 
 impl Drop for Call {
     fn drop(&mut self) {
+        self.count_no_more();
         let session = &self.session;
-        session.running().remove(&self.request.id);
         if !self.is_answered {
             let error = match std::thread::panicking() {
                 true => RemoteError::Remote("the operation panicked".to_owned()),
@@ -301,7 +317,7 @@ impl Drop for Call {
             let response = RemoteResponse::from_error(&self.request, session.service.id(), error);
             session.replies.reply_now(response);
         }
-        session.service.inner.running.fetch_sub(1, Ordering::SeqCst);
+        // Last, so that a server that ends does so after the answer.
         session.load.running.change(|running| *running -= 1);
     }
 }

@@ -85,7 +85,14 @@ mod tests {
             longest_pause: Duration::from_millis(1000),
             ..RemoteSettings::default()
         };
-        for (failed, most) in [(1, 100), (2, 200), (3, 400), (4, 800), (5, 1000), (99, 1000)] {
+        for (failed, most) in [
+            (1, 100),
+            (2, 200),
+            (3, 400),
+            (4, 800),
+            (5, 1000),
+            (99, 1000),
+        ] {
             let most = Duration::from_millis(most);
             assert_eq!(settings.pause(failed, 0), most / 2);
             for chance in [1, 511, 1023, 1024, u64::MAX] {
@@ -98,7 +105,10 @@ mod tests {
     #[test]
     fn the_silence_a_peer_may_keep_is_bounded_both_ways() {
         let settings = RemoteSettings::default();
-        assert_eq!(settings.silence(Duration::from_secs(2)), Duration::from_secs(6));
+        assert_eq!(
+            settings.silence(Duration::from_secs(2)),
+            Duration::from_secs(6)
+        );
         assert!(settings.silence(Duration::ZERO) > Duration::ZERO);
         assert!(settings.silence(Duration::MAX) <= Duration::from_secs(24 * 3600));
     }

@@ -12,7 +12,10 @@ pub(super) enum First<A, B> {
 }
 
 /// Waits for the first of two, with preference for `one`.
-pub(super) async fn first_of<A: Future, B: Future>(one: A, other: B) -> First<A::Output, B::Output> {
+pub(super) async fn first_of<A: Future, B: Future>(
+    one: A,
+    other: B,
+) -> First<A::Output, B::Output> {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|context| {
         if let Poll::Ready(output) = one.as_mut().poll(context) {

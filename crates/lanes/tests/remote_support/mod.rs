@@ -92,7 +92,11 @@ pub fn serve(runtime: &Runtime, service: &RemoteService, settings: RemoteSetting
 }
 
 /// A client of such a server.
-pub fn client_of(runtime: &Runtime, server: &RemoteServer, settings: RemoteSettings) -> RemoteClient {
+pub fn client_of(
+    runtime: &Runtime,
+    server: &RemoteServer,
+    settings: RemoteSettings,
+) -> RemoteClient {
     RemoteClient::tcp(runtime, "client", server.tcp_address().unwrap(), settings)
 }
 
@@ -119,7 +123,11 @@ pub fn ask_later(
 /// The transport works.
 #[track_caller]
 pub fn assert_echoes(runtime: &Runtime, transport: &dyn RemoteTransport, payload: &[u8]) {
-    let response = ask(runtime, transport, RemoteRequest::new("echo").payload(payload));
+    let response = ask(
+        runtime,
+        transport,
+        RemoteRequest::new("echo").payload(payload),
+    );
     assert_eq!(response.unwrap().into_payload().unwrap(), payload);
 }
 
@@ -214,10 +222,16 @@ pub fn accepted(listener: &TcpListener, heartbeat: Duration) -> TcpStream {
 pub fn client_by_hand(runtime: &Runtime, settings: RemoteSettings) -> (TcpListener, RemoteClient) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    (listener, RemoteClient::tcp(runtime, "client", address, settings))
+    (
+        listener,
+        RemoteClient::tcp(runtime, "client", address, settings),
+    )
 }
 
 #[track_caller]
 pub fn assert_lost(answer: Result<RemoteResponse, RemoteError>) {
-    assert!(matches!(answer, Err(RemoteError::ConnectionLost(_))), "{answer:?}");
+    assert!(
+        matches!(answer, Err(RemoteError::ConnectionLost(_))),
+        "{answer:?}"
+    );
 }
