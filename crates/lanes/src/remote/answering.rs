@@ -154,21 +154,28 @@ struct ByOutbox {
     max_frame: u32,
 }
 
+impl ByOutbox {
+    /// The answer, or why it cannot go.
+    fn frame(&self, response: RemoteResponse) -> Option<Vec<u8>> {
+        let mut message = Message::Response(response);
+        let error = match encode(&message, self.max_frame) {
+            Ok(frame) => return Some(frame),
+            Err(error) => error,
+        };
+        if let Message::Response(response) = &mut message {
+            response.error = Some(error);
+            response.payload = Vec::new();
+            response.metadata.clear();
+        }
+        encode(&message, u32::MAX).ok()
+    }
+}
+
 impl Replies for ByOutbox {
     fn reply(&self, response: RemoteResponse, has_room: &mut dyn FnMut()) {
-        let frame = match encode(&Message::Response(response.clone()), self.max_frame) {
-            Ok(frame) => frame,
-            Err(error) => {
-                has_room();
-                return self.reply_now(RemoteResponse {
-                    error: Some(error),
-                    payload: Vec::new(),
-                    metadata: Default::default(),
-                    ..response
-                });
-            }
-        };
-        if let Ok(room) = self.outbox.wait_for_room(frame.len()) {
+        if let Some(frame) = self.frame(response)
+            && let Ok(room) = self.outbox.wait_for_room(frame.len())
+        {
             has_room();
             let _ = room.put(frame);
         }

@@ -22,7 +22,7 @@ use super::codec::encode;
 use super::conversation::converse;
 use super::dial::Dial;
 use super::message::{Greeting, Message};
-use super::outbox::{NoRoom, Outbox};
+use super::outbox::{HasEnded, NoRoom, Outbox};
 use super::pending::{Pending, PendingTable};
 use super::threads::on_thread;
 use super::transport::{Answer, within};
@@ -255,7 +255,7 @@ impl Client {
     ) -> Result<RemoteResponse, RemoteError> {
         let id = request.id;
         // Of this side's limit; what the peer takes is known when there is one.
-        let frame = encode(&Message::Request(request), self.settings.max_frame)?;
+        let mut frame = encode(&Message::Request(request), self.settings.max_frame)?;
         let refusals = self.refusals();
         loop {
             let connection = self.connection(refusals).await?;
@@ -275,14 +275,14 @@ impl Client {
                 }
             };
             pending.mark_sent(connection.number);
-            if room.put(frame.clone()).is_err() {
+            if let Err(HasEnded(unsent)) = room.put(frame) {
+                frame = unsent;
                 if !pending.unmark() {
                     return Err(RemoteError::Cancelled);
                 }
                 self.after(connection.number).await;
                 continue;
             }
-            drop(frame);
             is_sent.store(true, Ordering::Relaxed);
             let mut on_its_way = OnItsWay {
                 outbox: &connection.outbox,

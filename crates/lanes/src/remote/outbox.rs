@@ -35,9 +35,9 @@ struct Outgoing {
     room: usize,
 }
 
-/// The connection has ended, and the frame was not taken.
+/// The connection has ended, and the frame was not taken: here it is.
 #[derive(Debug)]
-pub(super) struct HasEnded;
+pub(super) struct HasEnded(pub(super) Vec<u8>);
 
 /// Why there is no room.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ impl Room<'_> {
                 self.size = 0;
                 Ok(())
             }
-            Err(_) => Err(HasEnded),
+            Err(unsent) => Err(HasEnded(unsent.into_inner().frame)),
         }
     }
 }
