@@ -19,6 +19,7 @@ use crate::header::{JobTurn, LaneHeader};
 use crate::job::{About, LaneJob};
 use crate::lane::{FrameLane, Lane};
 use crate::moment::Moment;
+use crate::remote::{Carrier, RemoteGate};
 use crate::settings::Settings;
 use crate::slots::{NoSlot, SlotKeeper};
 
@@ -34,8 +35,8 @@ pub(crate) struct Shared {
     pub(crate) main: LaneCell,
     pub(crate) remote: LaneCell,
     pub(crate) frames: RwLock<Vec<Arc<LaneCell>>>,
-    /// Whether anybody carries what is for the remote lane.
-    pub(crate) has_transport: bool,
+    /// Where remote jobs wait to be sent, if anybody carries them.
+    pub(crate) gate: Option<RemoteGate>,
     pub(crate) is_shut_down: AtomicBool,
     /// A visit has to empty the pumped lanes, since nobody will pump them.
     pub(crate) wants_emptying: AtomicBool,
@@ -57,8 +58,14 @@ impl Shared {
         settings: Settings,
         scope: OwnedNursery,
         frames: &[FrameLane],
+        carrier: Option<Carrier>,
     ) -> Arc<Shared> {
         let clock = runtime.clock();
+        let beginning = clock.now();
+        let gate = carrier.map(|carrier| {
+            let nursery = scope.nursery().clone();
+            RemoteGate::new(carrier, nursery, clock.clone(), beginning, settings.aging)
+        });
         let shared = Arc::new_cyclic(|weak: &Weak<Shared>| {
             let visits = |which: fn(&Shared) -> &LaneCell| {
                 let weak = weak.clone();
@@ -75,7 +82,7 @@ impl Shared {
                 Arc::new(lane)
             });
             Shared {
-                beginning: clock.now(),
+                beginning,
                 clock,
                 scope,
                 slots: SlotKeeper::new(settings.queue_limit),
@@ -83,7 +90,7 @@ impl Shared {
                 main: LaneCell::pumped(Lane::Main, &settings),
                 remote: LaneCell::visited(Lane::Remote, &settings, remote, 1),
                 frames: RwLock::new(frames.collect()),
-                has_transport: false,
+                gate,
                 is_shut_down: AtomicBool::new(false),
                 wants_emptying: AtomicBool::new(false),
                 scope_cancelled: OnceLock::new(),

@@ -12,6 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jobtree_runtime::future::Nursery;
 use jobtree_runtime::{BoxError, Runtime, future};
 
 use super::waiting::{First, Watched, first_of};
@@ -57,9 +58,15 @@ pub(crate) const MAX_UNDER_WAY: usize = 64;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct RemoteLane<Q> {
-    runtime: Runtime,
+    home: Home,
     idle: Duration,
     shared: Arc<Shared<Q>>,
+}
+
+/// Where the loop is a job.
+enum Home {
+    Root(Runtime),
+    Nursery(Nursery),
 }
 
 struct Shared<Q> {
@@ -92,8 +99,22 @@ impl<Q: RemoteQueue> RemoteLane<Q> {
         max_under_way: usize,
         idle: Duration,
     ) -> RemoteLane<Q> {
+        RemoteLane::at(Home::Root(runtime.clone()), queue, max_under_way, idle)
+    }
+
+    /// [`with_limits`](RemoteLane::with_limits), but the loop is a job in `nursery`.
+    pub(crate) fn in_nursery(
+        nursery: Nursery,
+        queue: Q,
+        max_under_way: usize,
+        idle: Duration,
+    ) -> RemoteLane<Q> {
+        RemoteLane::at(Home::Nursery(nursery), queue, max_under_way, idle)
+    }
+
+    fn at(home: Home, queue: Q, max_under_way: usize, idle: Duration) -> RemoteLane<Q> {
         RemoteLane {
-            runtime: runtime.clone(),
+            home,
             idle,
             shared: Arc::new(Shared {
                 queue,
@@ -119,7 +140,11 @@ impl<Q: RemoteQueue> RemoteLane<Q> {
         });
         if starts {
             let running = Running(Arc::clone(&self.shared));
-            drop(self.runtime.spawn_future(drive(running, self.idle)));
+            let drives = drive(running, self.idle);
+            drop(match &self.home {
+                Home::Root(runtime) => runtime.spawn_future(drives),
+                Home::Nursery(nursery) => nursery.spawn_future(drives),
+            });
         }
     }
 

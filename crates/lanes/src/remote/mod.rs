@@ -29,6 +29,7 @@ mod conversation;
 mod dial;
 mod error;
 mod frame;
+mod gate;
 mod lane;
 mod listener;
 mod memory;
@@ -49,6 +50,7 @@ mod waiting;
 
 pub use client::RemoteClient;
 pub use error::RemoteError;
+pub(crate) use gate::{Carrier, RemoteGate};
 pub use lane::{RemoteLane, RemoteQueue, RemoteWork};
 pub use memory::{Fate, MemoryTransport, Way};
 pub use request::{RemoteRequest, TransferMode};

@@ -32,6 +32,20 @@ pub trait RemoteTransport: Send + Sync {
     fn close(&self);
 }
 
+impl<T: RemoteTransport + ?Sized> RemoteTransport for std::sync::Arc<T> {
+    fn is_connected(&self) -> bool {
+        (**self).is_connected()
+    }
+
+    fn send(&self, request: RemoteRequest) -> Answer {
+        (**self).send(request)
+    }
+
+    fn close(&self) {
+        (**self).close();
+    }
+}
+
 /// Waits for `work`, but no longer than `limit` and not beyond the cancellation of the job in which this is awaited.
 pub(super) async fn within<T>(
     limit: Option<Duration>,
