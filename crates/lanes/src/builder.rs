@@ -3,12 +3,14 @@
 use std::error::Error;
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jobtree_runtime::{JobError, Runtime};
 
 use crate::lane::FrameLane;
 use crate::manager::JobManager;
+use crate::notices::{Listener, Notice};
 use crate::remote::{Carrier, RemoteTransport};
 use crate::settings::{Asked, Settings, SettingsError};
 use crate::shared::Shared;
@@ -17,13 +19,13 @@ use crate::shared::Shared;
 ///
 /// What is not said comes from the environment (`JOBTREE_WORKERS`, `JOBTREE_WORKER_CAP`, `JOBTREE_QUEUE_LIMIT`,
 /// `JOBTREE_QUEUE_WARN`), and else from the defaults.
-#[derive(Debug)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct JobManagerBuilder {
     runtime: Option<Runtime>,
     asked: Asked,
     frames: Vec<FrameLane>,
     carrier: Option<Carrier>,
+    listener: Option<Listener>,
 }
 
 impl JobManagerBuilder {
@@ -33,6 +35,7 @@ impl JobManagerBuilder {
             asked: Asked::default(),
             frames: vec![FrameLane::COLLECT_VISIBLE_SWAP],
             carrier: None,
+            listener: None,
         }
     }
 
@@ -101,6 +104,12 @@ impl JobManagerBuilder {
         self
     }
 
+    /// Is told what the manager notices: jobs that starve, queues that are long, callers that wait, jobs that are slow.
+    pub fn on_notice(mut self, listener: impl Fn(&Notice) + Send + Sync + 'static) -> Self {
+        self.listener = Some(Arc::new(listener));
+        self
+    }
+
     /// Makes the manager.
     ///
     /// # Errors
@@ -114,8 +123,25 @@ impl JobManagerBuilder {
         let scope = runtime
             .labelled_scope("job manager")
             .map_err(BuildError::Runtime)?;
-        let shared = Shared::new(&runtime, settings, scope, &self.frames, self.carrier);
+        let shared = Shared::new(
+            &runtime,
+            settings,
+            scope,
+            &self.frames,
+            self.carrier,
+            self.listener,
+        );
         Ok(JobManager::new(shared, runtime))
+    }
+}
+
+impl fmt::Debug for JobManagerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobManagerBuilder")
+            .field("runtime", &self.runtime)
+            .field("asked", &self.asked)
+            .field("frames", &self.frames)
+            .finish_non_exhaustive()
     }
 }
 

@@ -17,6 +17,7 @@
 //! So something is queued only if as many visits as the share are at work or on their way, each of which looks into the
 //! queue again before it ends.
 
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::ThreadId;
 
@@ -24,10 +25,13 @@ use jobtree_runtime::JobId;
 use jobtree_runtime::scheduled::{ParkHook, Ticket, Tickets};
 
 use crate::Priority;
-use crate::header::JobTurn;
+use crate::header::{Activity, JobTurn};
 use crate::lane::Lane;
 use crate::lock::lock;
-use crate::queue::LaneQueue;
+use crate::metrics::{Endings, LaneStats, Tally, Waits};
+use crate::moment::Moment;
+use crate::notices::LengthLimits;
+use crate::queue::{LaneQueue, Mark, Picked};
 use crate::settings::Settings;
 
 /// Which lane a job is on.
@@ -46,11 +50,14 @@ pub(crate) struct LaneCell {
     /// How workers come; `None` if a thread of the program pumps the lane.
     pub(crate) visits: Option<Visits>,
     pub(crate) pumping: Mutex<Pumping>,
+    pub(crate) endings: Endings,
 }
 
 /// What the lane's lock guards.
 pub(crate) struct LaneState {
-    pub(crate) queue: LaneQueue<JobTurn>,
+    queue: LaneQueue<JobTurn>,
+    tally: Tally,
+    lengths: LengthLimits,
     /// Tickets that nobody uses.
     idle: Vec<Ticket>,
     active: usize,
@@ -98,12 +105,15 @@ impl LaneCell {
             lane,
             state: Mutex::new(LaneState {
                 queue: LaneQueue::new(settings.aging),
+                tally: Tally::default(),
+                lengths: LengthLimits::default(),
                 idle: Vec::new(),
                 active: 0,
                 is_closed: false,
             }),
             visits,
             pumping: Mutex::default(),
+            endings: Endings::default(),
         }
     }
 
@@ -113,6 +123,16 @@ impl LaneCell {
 
     pub(crate) fn queued(&self) -> usize {
         self.lock().queue.len()
+    }
+
+    pub(crate) fn recent_waits(&self, priority: Priority, now: Moment) -> Waits {
+        self.lock().tally.recent_waits(priority, now)
+    }
+
+    pub(crate) fn stats(&self, now: Moment) -> LaneStats {
+        let state = self.lock();
+        let queued = Priority::ALL.map(|priority| state.queue.count(priority));
+        LaneStats::new(self.lane.clone(), queued, &state.tally, &self.endings, now)
     }
 
     pub(crate) fn queued_at(&self, priority: Priority) -> usize {
@@ -169,6 +189,53 @@ impl LaneCell {
 impl LaneState {
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Puts a turn in: as new, or as one that comes back. Tells the length of its bucket, if that is to be said.
+    pub(crate) fn put(
+        &mut self,
+        turn: JobTurn,
+        now: Moment,
+        threshold: Option<NonZeroUsize>,
+    ) -> Option<usize> {
+        let priority = turn.priority;
+        turn.set_activity(Activity::Queued);
+        if turn.is_new_at(now) {
+            self.queue.push_new(turn, priority, now);
+        } else {
+            let first = turn.first_enqueued().unwrap_or(now);
+            self.tally.requeued(priority);
+            self.queue.push_again(turn, priority, first, now);
+        }
+        let (threshold, queued) = (threshold?.get(), self.queue.count(priority));
+        let lengths = &mut self.lengths;
+        lengths
+            .is_due(priority, queued, threshold, now)
+            .then_some(queued)
+    }
+
+    /// A mark behind all that is queued.
+    pub(crate) fn mark(&self) -> Mark {
+        self.queue.mark()
+    }
+
+    /// Takes the job whose turn it is; before the mark, if there is one.
+    pub(crate) fn take(&mut self, mark: Option<&Mark>, now: Moment) -> Option<Picked<JobTurn>> {
+        let picked = match mark {
+            None => self.queue.pop(now),
+            Some(mark) => self.queue.pop_before(mark, now),
+        }?;
+        self.tally
+            .dispatched(picked.priority, picked.waited, picked.aged, now);
+        Some(picked)
     }
 }
 

@@ -12,9 +12,8 @@ use jobtree_runtime::scheduled::{Ran, Ticket, with_park_hook};
 use std::sync::atomic::Ordering;
 
 use crate::cells::{LaneCell, LaneRef};
-use crate::header::{JobTurn, LaneHeader};
-use crate::queue::Picked;
-use crate::shared::{Shared, put};
+use crate::header::{Activity, JobTurn};
+use crate::shared::Shared;
 
 /// Jobs a visit has at most.
 const JOBS_PER_VISIT: usize = 32;
@@ -35,23 +34,30 @@ impl Shared {
         let mut comes_back: Option<JobTurn> = None;
         for ran in 0.. {
             let now = self.now();
+            let mut length = None;
             let mut state = cell.lock();
             if let Some(turn) = comes_back.take() {
-                put(&mut state.queue, turn, now);
+                let priority = turn.priority;
+                length = state
+                    .put(turn, now, self.settings.queue_warning)
+                    .map(|queued| (priority, queued));
             }
             if cell.has_too_many(&state) {
                 return cell.end_visit(&mut state, ticket);
             }
             let is_long = ran == JOBS_PER_VISIT || now.since(began) > LONG_VISIT && ran > 0;
-            if is_long && !state.queue.is_empty() {
+            if is_long && !state.is_empty() {
                 drop(state);
                 return visits.tickets.post(ticket);
             }
-            let Some(picked) = state.queue.pop(now) else {
+            let Some(picked) = state.take(None, now) else {
                 return cell.end_visit(&mut state, ticket);
             };
             drop(state);
-            self.note_wait(&picked);
+            if let Some((priority, queued)) = length {
+                self.note_length(cell, priority, Some(queued));
+            }
+            self.note_wait(cell, &picked, now);
             comes_back = with_park_hook(cell, || self.dispatch(picked.job));
         }
     }
@@ -65,13 +71,17 @@ impl Shared {
         }
         let steps = u32::try_from(self.settings.steps_per_dispatch).unwrap_or(u32::MAX);
         turn.begin_dispatch(steps);
+        turn.set_activity(Activity::Running);
+        let header = self.tracking.is_on().then(|| turn.header());
         match turn.run() {
-            Ran::Ended | Ran::Waits => None,
+            Ran::Ended => None,
+            Ran::Waits => {
+                if let Some(header) = header {
+                    header.began_to_wait();
+                }
+                None
+            }
             Ran::Again(turn) => Some(turn),
         }
-    }
-
-    /// A job has waited for its turn.
-    pub(crate) fn note_wait(&self, _picked: &Picked<jobtree_runtime::scheduled::Turn<LaneHeader>>) {
     }
 }

@@ -3,7 +3,7 @@
 //! What few jobs have (callbacks, payloads, a token, a kind of its own) is in [`Extra`], which is made when it is needed.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use jobtree_runtime::scheduled::{Header, Schedule, Turn};
@@ -26,6 +26,18 @@ pub(crate) type JobTurn = Turn<LaneHeader>;
 /// Not put into a queue yet.
 const NEVER: u64 = u64::MAX;
 
+/// It did not say yet how far it is: no number, so it is the bits of none.
+const UNSAID: u32 = u32::MAX;
+
+/// What a job that has not ended is doing, as far as the manager knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Activity {
+    Queued,
+    Running,
+    Waiting,
+}
+
 /// See the module's head.
 pub(crate) struct LaneHeader {
     pub(crate) shared: Arc<Shared>,
@@ -38,6 +50,14 @@ pub(crate) struct LaneHeader {
     steps_left: AtomicU32,
     /// The bits of an `f32`.
     progress: AtomicU32,
+    activity: AtomicU8,
+    has_label: bool,
+    /// Whether it was said that it starves.
+    is_known_to_starve: AtomicBool,
+    /// Whether the tracker has it.
+    pub(crate) is_tracked: AtomicBool,
+    /// When the tracker saw a change last; 0 as long as nobody tracks it.
+    updated: AtomicU64,
     extra: OnceLock<Box<Extra>>,
 }
 
@@ -58,6 +78,7 @@ impl LaneHeader {
         priority: Priority,
         holds_slot: bool,
         kind: &'static str,
+        has_label: bool,
         extra: Option<Box<Extra>>,
     ) -> LaneHeader {
         LaneHeader {
@@ -68,7 +89,12 @@ impl LaneHeader {
             kind,
             first_enqueued: AtomicU64::new(NEVER),
             steps_left: AtomicU32::new(0),
-            progress: AtomicU32::new(0),
+            progress: AtomicU32::new(UNSAID),
+            activity: AtomicU8::new(Activity::Queued as u8),
+            has_label,
+            is_known_to_starve: AtomicBool::new(false),
+            is_tracked: AtomicBool::new(false),
+            updated: AtomicU64::new(0),
             extra: extra.map(OnceLock::from).unwrap_or_default(),
         }
     }
@@ -124,8 +150,61 @@ impl LaneHeader {
         true
     }
 
+    /// How far it is, if it said so.
+    pub(crate) fn said_progress(&self) -> Option<f32> {
+        match self.progress.load(Ordering::Relaxed) {
+            UNSAID => None,
+            bits => Some(f32::from_bits(bits)),
+        }
+    }
+
     pub(crate) fn progress(&self) -> f32 {
-        f32::from_bits(self.progress.load(Ordering::Relaxed))
+        self.said_progress().unwrap_or(0.0)
+    }
+
+    pub(crate) fn has_label(&self) -> bool {
+        self.has_label
+    }
+
+    pub(crate) fn activity(&self) -> Activity {
+        match self.activity.load(Ordering::Relaxed) {
+            running if running == Activity::Running as u8 => Activity::Running,
+            waiting if waiting == Activity::Waiting as u8 => Activity::Waiting,
+            _ => Activity::Queued,
+        }
+    }
+
+    pub(crate) fn set_activity(&self, activity: Activity) {
+        self.activity.store(activity as u8, Ordering::Relaxed);
+        self.touch();
+    }
+
+    /// After a dispatch that left it waiting, unless it was woken meanwhile.
+    pub(crate) fn began_to_wait(&self) {
+        let (running, waiting) = (Activity::Running as u8, Activity::Waiting as u8);
+        let relaxed = Ordering::Relaxed;
+        let _ = self
+            .activity
+            .compare_exchange(running, waiting, relaxed, relaxed);
+        self.touch();
+    }
+
+    /// Something changed, for whoever tracks it.
+    fn touch(&self) {
+        if self.is_tracked.load(Ordering::Relaxed) {
+            let now = self.shared.now();
+            self.updated.store(now.as_nanos(), Ordering::Relaxed);
+        }
+    }
+
+    /// When something changed last that the tracker shows.
+    pub(crate) fn updated(&self) -> Moment {
+        Moment::from_nanos(self.updated.load(Ordering::Relaxed))
+    }
+
+    /// Whether it is the first time that it starves.
+    pub(crate) fn begins_to_starve(&self) -> bool {
+        !self.is_known_to_starve.swap(true, Ordering::Relaxed)
     }
 
     pub(crate) fn payload(&self) -> Option<Payload> {
@@ -147,12 +226,15 @@ impl LaneHeader {
         if let Some(payload) = progress.payload() {
             *lock(&self.extra().payload) = Some(Arc::clone(payload));
         }
+        self.touch();
         self.tell_progress(progress);
     }
 
     /// The job is as far as it was, and shows something.
     pub(crate) fn show(&self, payload: Payload) {
-        self.report(Progress::new(self.progress()).with_shared_payload(payload));
+        *lock(&self.extra().payload) = Some(Arc::clone(&payload));
+        self.touch();
+        self.tell_progress(Progress::new(self.progress()).with_shared_payload(payload));
     }
 
     fn tell_progress(&self, progress: Progress) {
@@ -182,6 +264,9 @@ impl Schedule for LaneHeader {
     }
 
     fn ended(header: &JobHeader) {
+        if header.is_scheduled() {
+            header.shared.note_end(header);
+        }
         let Some(extra) = header.known_extra() else {
             return;
         };

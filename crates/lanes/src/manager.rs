@@ -12,12 +12,14 @@ use crate::builder::JobManagerBuilder;
 use crate::handle::LaneHandle;
 use crate::job::LaneJob;
 use crate::lane::Lane;
+use crate::metrics::{ManagerStats, Slots};
 use crate::pump::{PumpError, PumpLimit, PumpReport};
 use crate::refused::{ScheduleRefused, WhyRefused};
 use crate::remote::RemoteGate;
 use crate::shared::{Admission, Shared};
 use crate::shutdown::ShutdownError;
-use crate::slots::{NoSlot, Slots};
+use crate::slots::NoSlot;
+use crate::tracker::Tracker;
 
 /// Schedules jobs by priority and age, on the workers of a runtime and on threads of the program.
 ///
@@ -54,6 +56,7 @@ struct Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         self.shared.begin_shutdown();
+        self.shared.tracking.close();
     }
 }
 
@@ -178,6 +181,24 @@ impl JobManager {
     /// How many jobs were scheduled and have not ended, and how many may.
     pub fn slots(&self) -> Slots {
         self.shared().slots.count()
+    }
+
+    /// How long jobs of this priority waited for their turns on average, on all lanes, in the last 10 to 20 seconds;
+    /// `None` if there were none.
+    pub fn average_wait(&self, priority: Priority) -> Option<Duration> {
+        self.shared().average_wait(priority)
+    }
+
+    /// What it counted so far.
+    pub fn stats(&self) -> ManagerStats {
+        self.shared().stats()
+    }
+
+    /// Shows its jobs, for user interfaces. Jobs are tracked from the first call on.
+    pub fn tracker(&self) -> Tracker {
+        let shared = Arc::clone(self.shared());
+        shared.tracking.switch_on();
+        Tracker::new(move || shared.tracking.view(shared.now()))
     }
 
     /// How many of the runtime's workers run its jobs at a time.

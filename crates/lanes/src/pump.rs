@@ -17,14 +17,10 @@ use crate::cells::{LaneCell, LaneRef};
 use crate::header::JobTurn;
 use crate::lane::Lane;
 use crate::lock::lock;
+use crate::notes::label_of;
+use crate::notices::{SLOW, STALLED};
 use crate::queue::Picked;
-use crate::shared::{Shared, put};
-
-/// From so long on a job is slow.
-const SLOW: Duration = Duration::from_millis(1);
-
-/// From so long on a job stalls its thread.
-const STALLED: Duration = Duration::from_millis(250);
+use crate::shared::Shared;
 
 /// The time for a pump in each frame, if nothing else is said.
 const FRAME_TIME: Duration = Duration::from_millis(4);
@@ -110,7 +106,7 @@ pub struct PumpReport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SlowJob {
-    /// What it is called.
+    /// What it is called; empty if it has no label.
     pub label: String,
     /// What sort of job it is.
     pub kind: String,
@@ -187,7 +183,7 @@ impl Shared {
         let mut report = PumpReport::default();
         let began = self.now();
         let mut now = began;
-        let mark = cell.lock().queue.mark();
+        let mark = cell.lock().mark();
         let mut comes_back: Option<JobTurn> = None;
         loop {
             let is_over = limit.jobs.is_some_and(|most| report.ran >= most)
@@ -199,22 +195,23 @@ impl Shared {
                     drop(turn);
                     state = cell.lock();
                 } else {
-                    put(&mut state.queue, turn, now);
+                    // Whether its bucket is too long is said when something new comes.
+                    state.put(turn, now, None);
                 }
             }
             let picked = match is_over {
                 true => None,
-                false => state.queue.pop_before(&mark, now),
+                false => state.take(Some(&mark), now),
             };
             let Some(picked) = picked else {
-                report.left = state.queue.len();
+                report.left = state.len();
                 let to_post = cell.call_worker(&mut state);
                 drop(state);
                 cell.post(to_post);
                 break;
             };
             drop(state);
-            self.note_wait(&picked);
+            self.note_wait(cell, &picked, now);
             comes_back = self.run_one(cell, picked, &mut now, &mut report);
         }
         report.took = now.since(began);
@@ -238,8 +235,11 @@ impl Shared {
         report.ran += 1;
         report.ended += usize::from(comes_back.is_none());
         if took >= SLOW {
+            let label = label_of(&header);
+            self.notices
+                .pumped(&label, header.kind(), &cell.lane, took, *now);
             report.slow.push(SlowJob {
-                label: header.job().label(),
+                label,
                 kind: header.kind().to_owned(),
                 took,
                 stalled: took >= STALLED,

@@ -9,25 +9,28 @@ use std::time::Instant;
 
 use jobtree_runtime::binding::{self, OwnedNursery};
 use jobtree_runtime::scheduled::{Prepared, Ran, Tickets, prepare};
-use jobtree_runtime::{BoxError, CancelCallback, Clock, Job, JobHandle, Runtime};
+use jobtree_runtime::{BoxError, CancelCallback, CancelToken, Clock, Job, JobHandle, Runtime};
 
 use crate::Priority;
 use crate::bodies::{Action, JobBody, Launched, Launcher};
 use crate::cells::{LaneCell, LaneRef};
 use crate::handle::LaneHandle;
-use crate::header::{JobTurn, LaneHeader};
+use crate::header::{JobHeader, JobTurn, LaneHeader};
 use crate::job::{About, LaneJob};
 use crate::lane::{FrameLane, Lane};
+use crate::lock::lock;
 use crate::moment::Moment;
+use crate::notices::{Listener, Notices};
 use crate::remote::{Carrier, RemoteGate};
 use crate::settings::Settings;
 use crate::slots::{NoSlot, SlotKeeper};
+use crate::tracker::Tracking;
 
 /// See the module's head.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
-    beginning: Instant,
+    pub(crate) beginning: Instant,
     /// The job above all jobs of this manager.
     pub(crate) scope: OwnedNursery,
     pub(crate) slots: SlotKeeper,
@@ -37,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) frames: RwLock<Vec<Arc<LaneCell>>>,
     /// Where remote jobs wait to be sent, if anybody carries them.
     pub(crate) gate: Option<RemoteGate>,
+    pub(crate) notices: Notices,
+    pub(crate) tracking: Tracking<JobHeader>,
     pub(crate) is_shut_down: AtomicBool,
     /// A visit has to empty the pumped lanes, since nobody will pump them.
     pub(crate) wants_emptying: AtomicBool,
@@ -59,6 +64,7 @@ impl Shared {
         scope: OwnedNursery,
         frames: &[FrameLane],
         carrier: Option<Carrier>,
+        listener: Option<Listener>,
     ) -> Arc<Shared> {
         let clock = runtime.clock();
         let beginning = clock.now();
@@ -91,6 +97,8 @@ impl Shared {
                 remote: LaneCell::visited(Lane::Remote, &settings, remote, 1),
                 frames: RwLock::new(frames.collect()),
                 gate,
+                notices: Notices::new(listener),
+                tracking: Tracking::new(),
                 is_shut_down: AtomicBool::new(false),
                 wants_emptying: AtomicBool::new(false),
                 scope_cancelled: OnceLock::new(),
@@ -144,7 +152,11 @@ impl Shared {
 
     /// Takes a slot for a job, and waits for it.
     pub(crate) fn admit(&self) -> Admission {
-        admission(self.slots.take(&self.clock, || {}))
+        let began = self.now();
+        admission(self.slots.take(&self.clock, |capacity| {
+            let now = self.now();
+            self.notices.backpressure(capacity, now.since(began), now);
+        }))
     }
 
     pub(crate) async fn admit_async(&self) -> Admission {
@@ -177,8 +189,12 @@ impl Shared {
             priority,
             holds_slot,
             body.kind(),
+            label.is_some(),
             extra,
         );
+        if holds_slot {
+            self.cell(&header.lane).endings.scheduled(priority);
+        }
         let Launched(Prepared {
             turn,
             header,
@@ -199,6 +215,9 @@ impl Shared {
                 let ran = turn.run();
                 debug_assert!(matches!(ran, Ran::Ended));
             } else {
+                if holds_slot && self.tracking.is_on() {
+                    self.track(&header);
+                }
                 self.enqueue(turn);
             }
         }
@@ -206,12 +225,7 @@ impl Shared {
     }
 
     /// Has the tokens cancel the job as long as it has not ended.
-    fn link(
-        &self,
-        job: &Job,
-        tokens: &[jobtree_runtime::CancelToken],
-        header: &crate::header::JobHeader,
-    ) {
+    fn link(&self, job: &Job, tokens: &[CancelToken], header: &JobHeader) {
         if tokens.is_empty() {
             return;
         }
@@ -223,7 +237,7 @@ impl Shared {
         });
         let links: Vec<_> = links.collect();
         if let Some(extra) = header.known_extra() {
-            *crate::lock::lock(&extra.tokens) = links;
+            *lock(&extra.tokens) = links;
         }
     }
 
@@ -254,10 +268,12 @@ impl Shared {
         if state.is_closed() {
             return Err(turn);
         }
-        put(&mut state.queue, turn, now);
+        let priority = turn.priority;
+        let length = state.put(turn, now, self.settings.queue_warning);
         let to_post = cell.call_worker(&mut state);
         drop(state);
         cell.post(to_post);
+        self.note_length(cell, priority, length);
         Ok(())
     }
 
@@ -283,7 +299,7 @@ impl Shared {
     /// Runs `call` on a lane as a part of `job`, to whose age it belongs; it takes no slot.
     pub(crate) fn run_within<R: Send + 'static>(
         self: &Arc<Shared>,
-        job: &crate::header::JobHeader,
+        job: &JobHeader,
         lane: LaneRef,
         label: &'static str,
         call: impl FnOnce() -> R + Send + 'static,
@@ -308,7 +324,7 @@ impl Shared {
     }
 
     fn aside(self: &Arc<Shared>, lane: LaneRef, priority: Priority) -> LaneHeader {
-        LaneHeader::new(Arc::clone(self), lane, priority, false, "aside", None)
+        LaneHeader::new(Arc::clone(self), lane, priority, false, "aside", true, None)
     }
 
     /// A job that fails with `error`, for handles that have to be something.
@@ -332,21 +348,10 @@ impl Shared {
     }
 }
 
-/// Puts a turn into a queue: as new, or as one that comes back.
-pub(crate) fn put(queue: &mut crate::queue::LaneQueue<JobTurn>, turn: JobTurn, now: Moment) {
-    let priority = turn.priority;
-    if turn.is_new_at(now) {
-        queue.push_new(turn, priority, now);
-    } else {
-        let first = turn.first_enqueued().unwrap_or(now);
-        queue.push_again(turn, priority, first, now);
-    }
-}
-
 fn admission(slot: Result<(), NoSlot>) -> Admission {
     match slot {
         Ok(()) => Admission::Slot,
-        Err(NoSlot::Cancelled(_)) => Admission::Cancelled("the job that scheduled it is cancelled"),
+        Err(NoSlot::Cancelled) => Admission::Cancelled("the job that scheduled it is cancelled"),
         Err(NoSlot::Closed | NoSlot::Full) => Admission::Cancelled("the job manager was shut down"),
     }
 }

@@ -8,20 +8,10 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use jobtree_runtime::Clock;
 use jobtree_runtime::sync::{AcquireError, Semaphore, TryAcquireError};
-use jobtree_runtime::{Cancelled, Clock};
 
-/// How many slots there are, and how many are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Slots {
-    /// Jobs that were scheduled and have not ended.
-    pub in_use: usize,
-    /// How many more may be scheduled now without waiting; `usize::MAX` if there is no limit.
-    pub available: usize,
-    /// How many there are; `None` is any number.
-    pub capacity: Option<usize>,
-}
+use crate::metrics::Slots;
 
 /// Why there is no slot.
 #[derive(Debug)]
@@ -31,7 +21,7 @@ pub(crate) enum NoSlot {
     /// The manager was shut down.
     Closed,
     /// The job that wanted to schedule is cancelled.
-    Cancelled(Cancelled),
+    Cancelled,
 }
 
 /// How long one waits before one is told of, again and again.
@@ -83,9 +73,10 @@ impl SlotKeeper {
         }
     }
 
-    /// Takes a slot, and waits for it if need be; `notice` is called once a second meanwhile.
-    pub(crate) fn take(&self, clock: &Clock, mut notice: impl FnMut()) -> Result<(), NoSlot> {
-        let SlotKeeper::Limited { free, .. } = self else {
+    /// Takes a slot, and waits for it if need be; `notice` is called once a second meanwhile, with the
+    /// number of slots.
+    pub(crate) fn take(&self, clock: &Clock, mut notice: impl FnMut(usize)) -> Result<(), NoSlot> {
+        let SlotKeeper::Limited { free, capacity } = self else {
             return self.try_take();
         };
         match self.try_take() {
@@ -96,8 +87,8 @@ impl SlotKeeper {
         loop {
             match clock.wait_at_most(NOTICE_EVERY, waiting.as_mut()) {
                 Ok(Some(acquired)) => return taken(acquired),
-                Ok(None) => notice(),
-                Err(cancelled) => return Err(NoSlot::Cancelled(cancelled)),
+                Ok(None) => notice(*capacity),
+                Err(_) => return Err(NoSlot::Cancelled),
             }
         }
     }
@@ -135,13 +126,13 @@ impl SlotKeeper {
                 let available = free.available();
                 Slots {
                     in_use: capacity.saturating_sub(available),
-                    available,
+                    available: Some(available),
                     capacity: Some(*capacity),
                 }
             }
             SlotKeeper::Unlimited { in_use, .. } => Slots {
                 in_use: in_use.load(Ordering::Relaxed),
-                available: usize::MAX,
+                available: None,
                 capacity: None,
             },
         }
@@ -155,6 +146,6 @@ fn taken(acquired: Result<jobtree_runtime::sync::Permit<'_>, AcquireError>) -> R
             Ok(())
         }
         Err(AcquireError::Closed) => Err(NoSlot::Closed),
-        Err(AcquireError::Cancelled(cancelled)) => Err(NoSlot::Cancelled(cancelled)),
+        Err(AcquireError::Cancelled(_)) => Err(NoSlot::Cancelled),
     }
 }

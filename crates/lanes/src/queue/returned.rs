@@ -21,10 +21,10 @@ use crate::priority::Priority;
 
 /// No slot.
 const NONE: u32 = u32::MAX;
-/// Fewer slots than this are never given back.
-pub(super) const KEPT: usize = 1024;
+/// Fewer slots than this are never given back; in tests few, so that short runs do so, too.
+pub(super) const KEPT: usize = if cfg!(test) { 8 } else { 1024 };
 /// So many stale numbers may be in the heap in any case.
-const STALE_KEPT: usize = 32;
+const STALE_KEPT: usize = if cfg!(test) { 2 } else { 32 };
 
 /// Which list a link belongs to.
 #[derive(Clone, Copy)]
