@@ -21,6 +21,7 @@ use crate::lane::{FrameLane, Lane};
 use crate::lock::lock;
 use crate::moment::Moment;
 use crate::notices::{Listener, Notices};
+use crate::remote::{Carrier, RemoteGate};
 use crate::settings::Settings;
 use crate::slots::{NoSlot, SlotKeeper};
 use crate::tracker::Tracking;
@@ -37,10 +38,10 @@ pub(crate) struct Shared {
     pub(crate) main: LaneCell,
     pub(crate) remote: LaneCell,
     pub(crate) frames: RwLock<Vec<Arc<LaneCell>>>,
+    /// Where remote jobs wait to be sent, if anybody carries them.
+    pub(crate) gate: Option<RemoteGate>,
     pub(crate) notices: Notices,
     pub(crate) tracking: Tracking<JobHeader>,
-    /// Whether anybody carries what is for the remote lane.
-    pub(crate) has_transport: bool,
     pub(crate) is_shut_down: AtomicBool,
     /// A visit has to empty the pumped lanes, since nobody will pump them.
     pub(crate) wants_emptying: AtomicBool,
@@ -62,9 +63,15 @@ impl Shared {
         settings: Settings,
         scope: OwnedNursery,
         frames: &[FrameLane],
+        carrier: Option<Carrier>,
         listener: Option<Listener>,
     ) -> Arc<Shared> {
         let clock = runtime.clock();
+        let beginning = clock.now();
+        let gate = carrier.map(|carrier| {
+            let nursery = scope.nursery().clone();
+            RemoteGate::new(carrier, nursery, clock.clone(), beginning, settings.aging)
+        });
         let shared = Arc::new_cyclic(|weak: &Weak<Shared>| {
             let visits = |which: fn(&Shared) -> &LaneCell| {
                 let weak = weak.clone();
@@ -81,7 +88,7 @@ impl Shared {
                 Arc::new(lane)
             });
             Shared {
-                beginning: clock.now(),
+                beginning,
                 clock,
                 scope,
                 slots: SlotKeeper::new(settings.queue_limit),
@@ -89,9 +96,9 @@ impl Shared {
                 main: LaneCell::pumped(Lane::Main, &settings),
                 remote: LaneCell::visited(Lane::Remote, &settings, remote, 1),
                 frames: RwLock::new(frames.collect()),
+                gate,
                 notices: Notices::new(listener),
                 tracking: Tracking::new(),
-                has_transport: false,
                 is_shut_down: AtomicBool::new(false),
                 wants_emptying: AtomicBool::new(false),
                 scope_cancelled: OnceLock::new(),
