@@ -84,6 +84,12 @@ impl FrameLane {
     }
 }
 
+impl From<&'static str> for FrameLane {
+    fn from(name: &'static str) -> FrameLane {
+        FrameLane(Name::Fixed(name))
+    }
+}
+
 impl PartialEq for FrameLane {
     fn eq(&self, other: &FrameLane) -> bool {
         self.name() == other.name()

@@ -176,6 +176,30 @@ impl PoolRef {
     }
 }
 
+impl PoolRef {
+    /// Queues a task for whoever looks first, behind all that came from outside before; even if the calling thread is a
+    /// worker, which would else run it soon itself.
+    ///
+    /// # Safety
+    /// As for [`Pool::submit_raw`].
+    pub unsafe fn inject_raw(&self, task: NonNull<RawTask>, context: RawContext) {
+        self.shared().inject(Entry {
+            job: task.cast(),
+            context: context.context,
+        });
+    }
+
+    /// [`hold_pool`] on any thread.
+    pub fn hold(&self) {
+        self.shared().hold();
+    }
+
+    /// Takes back a [`hold`](PoolRef::hold), on any thread.
+    pub fn release(&self) {
+        self.shared().release();
+    }
+}
+
 impl Worker {
     /// Queues a task that has just run on this worker and wants to run again, behind all that this worker has to do.
     ///
