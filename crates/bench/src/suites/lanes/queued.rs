@@ -12,6 +12,7 @@ use jobtree_lanes::{JobBody, JobManager, Lane, LaneJob, Priority, PumpLimit};
 use super::Options;
 use crate::alone::{Probe, Quantity, each};
 use crate::harness::{Fact, Report};
+use crate::suites::jobs::alone::TOKIO_NOT_BEGUN;
 use crate::suites::shared::{Question, our_runtime};
 
 /// What the program can be told to do alone.
@@ -103,20 +104,31 @@ fn run_among(waiting: u64, aging: Duration, count: u64) {
     mem::forget(manager);
 }
 
-const BYTES: Question = Question {
-    name: "bytes a job, queued in a lane: ours",
-    quantity: Quantity::HeapBytes,
-    probe: &WAITING,
-    count: 100_000,
-    at_most: None,
-};
+const BYTES: &[Question] = &[
+    Question {
+        name: "bytes a job, queued in a lane: ours",
+        quantity: Quantity::HeapBytes,
+        probe: &WAITING,
+        count: 100_000,
+        at_most: None,
+    },
+    Question {
+        name: "bytes a job, spawned and not begun: tokio's, tracked, with token",
+        quantity: Quantity::HeapBytes,
+        probe: &TOKIO_NOT_BEGUN,
+        count: 100_000,
+        at_most: None,
+    },
+];
 
 /// Over how many jobs instructions are counted.
 const COUNTED: u64 = 20_000;
 
 /// Adds what there is to know.
 pub fn run(options: &Options, report: &mut Report) {
-    BYTES.answer(options, report);
+    for question in BYTES {
+        question.answer(options, report);
+    }
     for (which, few, many) in [
         ("none aged", &AMONG_FEW, &AMONG_MANY),
         ("all aged", &AGED_AMONG_FEW, &AGED_AMONG_MANY),
