@@ -11,6 +11,7 @@ use jobtree_runtime::{JobError, Runtime};
 use crate::lane::FrameLane;
 use crate::manager::JobManager;
 use crate::notices::{Listener, Notice};
+use crate::remote::{Carrier, RemoteTransport};
 use crate::settings::{Asked, Settings, SettingsError};
 use crate::shared::Shared;
 
@@ -23,6 +24,7 @@ pub struct JobManagerBuilder {
     runtime: Option<Runtime>,
     asked: Asked,
     frames: Vec<FrameLane>,
+    carrier: Option<Carrier>,
     listener: Option<Listener>,
 }
 
@@ -32,6 +34,7 @@ impl JobManagerBuilder {
             runtime: None,
             asked: Asked::default(),
             frames: vec![FrameLane::COLLECT_VISIBLE_SWAP],
+            carrier: None,
             listener: None,
         }
     }
@@ -84,6 +87,23 @@ impl JobManagerBuilder {
         self
     }
 
+    /// What carries the jobs of the remote lane. Without it, scheduling one is an error.
+    ///
+    /// The manager does not close it.
+    pub fn remote(mut self, transport: impl RemoteTransport + 'static) -> Self {
+        self.carrier = Some(Carrier::new(transport));
+        self
+    }
+
+    /// How many remote requests may be under way at a time; 64 without it. Others wait, best first. To be said after
+    /// [`remote`](JobManagerBuilder::remote).
+    pub fn remote_requests(mut self, count: usize) -> Self {
+        if let Some(carrier) = &mut self.carrier {
+            carrier.max_under_way = count;
+        }
+        self
+    }
+
     /// Is told what the manager notices: jobs that starve, queues that are long, callers that wait, jobs that are slow.
     pub fn on_notice(mut self, listener: impl Fn(&Notice) + Send + Sync + 'static) -> Self {
         self.listener = Some(Arc::new(listener));
@@ -103,7 +123,14 @@ impl JobManagerBuilder {
         let scope = runtime
             .labelled_scope("job manager")
             .map_err(BuildError::Runtime)?;
-        let shared = Shared::new(&runtime, settings, scope, &self.frames, self.listener);
+        let shared = Shared::new(
+            &runtime,
+            settings,
+            scope,
+            &self.frames,
+            self.carrier,
+            self.listener,
+        );
         Ok(JobManager::new(shared, runtime))
     }
 }

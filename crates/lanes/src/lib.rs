@@ -28,6 +28,7 @@ mod progress;
 mod pump;
 mod queue;
 mod refused;
+pub mod remote;
 mod settings;
 mod shared;
 mod shutdown;

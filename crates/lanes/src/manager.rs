@@ -15,6 +15,7 @@ use crate::lane::Lane;
 use crate::metrics::{ManagerStats, Slots};
 use crate::pump::{PumpError, PumpLimit, PumpReport};
 use crate::refused::{ScheduleRefused, WhyRefused};
+use crate::remote::RemoteGate;
 use crate::shared::{Admission, Shared};
 use crate::shutdown::ShutdownError;
 use crate::slots::NoSlot;
@@ -162,13 +163,19 @@ impl JobManager {
 
     /// How many jobs are queued on a lane.
     pub fn queued(&self, lane: &Lane) -> usize {
-        self.shared().cell(&self.shared().find(lane)).queued()
+        let shared = self.shared();
+        let queued = shared.cell(&shared.find(lane)).queued();
+        // Those that wait to be sent are queued, too.
+        let gate = shared.gate.as_ref().filter(|_| *lane == Lane::Remote);
+        queued + gate.map_or(0, RemoteGate::queued)
     }
 
     /// How many jobs of this priority are queued on a lane.
     pub fn queued_at(&self, lane: &Lane, priority: Priority) -> usize {
         let shared = self.shared();
-        shared.cell(&shared.find(lane)).queued_at(priority)
+        let queued = shared.cell(&shared.find(lane)).queued_at(priority);
+        let gate = shared.gate.as_ref().filter(|_| *lane == Lane::Remote);
+        queued + gate.map_or(0, |gate| gate.queued_at(priority))
     }
 
     /// How many jobs were scheduled and have not ended, and how many may.
@@ -230,7 +237,7 @@ impl Shared {
 
     /// Whether a job is for the remote lane, and nobody could carry it.
     pub(crate) fn lacks_transport<T, B>(&self, job: &LaneJob<T, B>) -> bool {
-        job.about().lane == Lane::Remote && !self.has_transport
+        job.about().lane == Lane::Remote && self.gate.is_none()
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::Instant;
 
 use jobtree_runtime::binding::{self, OwnedNursery};
-use jobtree_runtime::scheduled::{Prepared, Ran, Tickets, prepare};
+use jobtree_runtime::scheduled::{Description, Prepared, Ran, Tickets, prepare};
 use jobtree_runtime::{BoxError, CancelCallback, CancelToken, Clock, Job, JobHandle, Runtime};
 
 use crate::Priority;
@@ -21,6 +21,7 @@ use crate::lane::{FrameLane, Lane};
 use crate::lock::lock;
 use crate::moment::Moment;
 use crate::notices::{Listener, Notices};
+use crate::remote::{Carrier, RemoteGate};
 use crate::settings::Settings;
 use crate::slots::{NoSlot, SlotKeeper};
 use crate::tracker::Tracking;
@@ -37,10 +38,10 @@ pub(crate) struct Shared {
     pub(crate) main: LaneCell,
     pub(crate) remote: LaneCell,
     pub(crate) frames: RwLock<Vec<Arc<LaneCell>>>,
+    /// Where remote jobs wait to be sent, if anybody carries them.
+    pub(crate) gate: Option<RemoteGate>,
     pub(crate) notices: Notices,
     pub(crate) tracking: Tracking<JobHeader>,
-    /// Whether anybody carries what is for the remote lane.
-    pub(crate) has_transport: bool,
     pub(crate) is_shut_down: AtomicBool,
     /// A visit has to empty the pumped lanes, since nobody will pump them.
     pub(crate) wants_emptying: AtomicBool,
@@ -62,9 +63,15 @@ impl Shared {
         settings: Settings,
         scope: OwnedNursery,
         frames: &[FrameLane],
+        carrier: Option<Carrier>,
         listener: Option<Listener>,
     ) -> Arc<Shared> {
         let clock = runtime.clock();
+        let beginning = clock.now();
+        let gate = carrier.map(|carrier| {
+            let nursery = scope.nursery().clone();
+            RemoteGate::new(carrier, nursery, clock.clone(), beginning, settings.aging)
+        });
         let shared = Arc::new_cyclic(|weak: &Weak<Shared>| {
             let visits = |which: fn(&Shared) -> &LaneCell| {
                 let weak = weak.clone();
@@ -81,7 +88,7 @@ impl Shared {
                 Arc::new(lane)
             });
             Shared {
-                beginning: clock.now(),
+                beginning,
                 clock,
                 scope,
                 slots: SlotKeeper::new(settings.queue_limit),
@@ -89,9 +96,9 @@ impl Shared {
                 main: LaneCell::pumped(Lane::Main, &settings),
                 remote: LaneCell::visited(Lane::Remote, &settings, remote, 1),
                 frames: RwLock::new(frames.collect()),
+                gate,
                 notices: Notices::new(listener),
                 tracking: Tracking::new(),
-                has_transport: false,
                 is_shut_down: AtomicBool::new(false),
                 wants_emptying: AtomicBool::new(false),
                 scope_cancelled: OnceLock::new(),
@@ -194,7 +201,10 @@ impl Shared {
             handle,
         }) = body.launch(Launcher {
             nursery: self.scope.nursery(),
-            label,
+            description: Description {
+                label,
+                contained: false,
+            },
             header,
             after,
         });
@@ -280,7 +290,10 @@ impl Shared {
         let header = self.aside(self.find(lane), Priority::Highest);
         let Launched(prepared) = body.launch(Launcher {
             nursery: self.scope.nursery(),
-            label: Some("callback".into()),
+            description: Description {
+                label: Some("callback".into()),
+                contained: true,
+            },
             header,
             after: Vec::new(),
         });
@@ -306,7 +319,11 @@ impl Shared {
         let nursery = below.as_ref().unwrap_or_else(|| self.scope.nursery());
         let Launched(prepared) = body.launch(Launcher {
             nursery,
-            label: Some(label.into()),
+            // Who asked for it is told, and nobody else.
+            description: Description {
+                label: Some(label.into()),
+                contained: true,
+            },
             header,
             after: Vec::new(),
         });
@@ -332,7 +349,9 @@ impl Shared {
             turn,
             header,
             handle,
-        } = prepare(self.scope.nursery(), None, header, |_| ready(Err(error)));
+        } = prepare(self.scope.nursery(), Description::default(), header, |_| {
+            ready(Err(error))
+        });
         if let Some(turn) = turn {
             let ran = turn.run();
             debug_assert!(matches!(ran, Ran::Ended));
