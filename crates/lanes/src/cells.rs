@@ -18,10 +18,10 @@
 //! queue again before it ends.
 
 use std::num::NonZeroUsize;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::ThreadId;
 
-use jobtree_runtime::JobId;
 use jobtree_runtime::scheduled::{ParkHook, Ticket, Tickets};
 
 use crate::Priority;
@@ -50,6 +50,8 @@ pub(crate) struct LaneCell {
     /// How workers come; `None` if a thread of the program pumps the lane.
     pub(crate) visits: Option<Visits>,
     pub(crate) pumping: Mutex<Pumping>,
+    /// The job that a pump runs just now; 0 if none.
+    pub(crate) pumped: AtomicU64,
     pub(crate) endings: Endings,
 }
 
@@ -76,9 +78,8 @@ pub(crate) struct Visits {
 pub(crate) struct Pumping {
     /// The only thread that may.
     pub(crate) thread: Option<ThreadId>,
-    /// Whether it is being pumped, and which job is being run.
+    /// Whether it is being pumped.
     pub(crate) is_under_way: bool,
-    pub(crate) running: Option<JobId>,
 }
 
 /// What is to be done when the lock was given back.
@@ -113,6 +114,7 @@ impl LaneCell {
             }),
             visits,
             pumping: Mutex::default(),
+            pumped: AtomicU64::new(0),
             endings: Endings::default(),
         }
     }

@@ -99,6 +99,16 @@ impl LaneHeader {
         }
     }
 
+    /// Whether it has a label, or a kind of its own.
+    pub(crate) fn has_name(&self) -> bool {
+        self.has_label || self.extra.get().is_some()
+    }
+
+    /// The kind of those that have none of their own.
+    pub(crate) fn static_kind(&self) -> &'static str {
+        self.kind
+    }
+
     /// What sort of job it is, for reports.
     pub(crate) fn kind(&self) -> &str {
         let own = self.extra.get().and_then(|extra| extra.kind.as_deref());

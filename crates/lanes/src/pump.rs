@@ -8,6 +8,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
@@ -226,21 +227,23 @@ impl Shared {
         report: &mut PumpReport,
     ) -> Option<JobTurn> {
         let turn = picked.job;
-        let header = turn.header();
-        cell.set_running(Some(header.job().id()));
+        // Few have a name of their own; only those are needed after their end.
+        let named = turn.has_name().then(|| turn.header());
+        let kind = turn.static_kind();
+        cell.pumped.store(turn.id().as_u64(), Ordering::Relaxed);
         let comes_back = self.dispatch(turn);
-        cell.set_running(None);
+        cell.pumped.store(0, Ordering::Relaxed);
         let began = std::mem::replace(now, self.now());
         let took = now.since(began);
         report.ran += 1;
         report.ended += usize::from(comes_back.is_none());
         if took >= SLOW {
-            let label = label_of(&header);
-            self.notices
-                .pumped(&label, header.kind(), &cell.lane, took, *now);
+            let label = named.as_ref().map(label_of).unwrap_or_default();
+            let kind = named.as_ref().map_or(kind, |header| header.kind());
+            self.notices.pumped(&label, kind, &cell.lane, took, *now);
             report.slow.push(SlowJob {
                 label,
-                kind: header.kind().to_owned(),
+                kind: kind.to_owned(),
                 took,
                 stalled: took >= STALLED,
             });
@@ -259,11 +262,11 @@ impl Shared {
             .iter()
             .map(|frame| &**frame)
             .chain([&self.main])
-            .filter_map(|cell| lock(&cell.pumping).running)
+            .map(|cell| cell.pumped.load(Ordering::Relaxed))
             .collect();
         drop(frames);
         while let Some(job) = above {
-            if running.contains(&job.id()) {
+            if running.contains(&job.id().as_u64()) {
                 return true;
             }
             above = job.parent();
@@ -273,10 +276,6 @@ impl Shared {
 }
 
 impl LaneCell {
-    fn set_running(&self, job: Option<jobtree_runtime::JobId>) {
-        lock(&self.pumping).running = job;
-    }
-
     /// Whether the calling thread is the one that pumps the lane, and does so just now.
     pub(crate) fn pumps_here(&self) -> bool {
         let pumping = lock(&self.pumping);
@@ -301,6 +300,6 @@ impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         let mut pumping = lock(&self.0.pumping);
         pumping.is_under_way = false;
-        pumping.running = None;
+        self.0.pumped.store(0, Ordering::Relaxed);
     }
 }

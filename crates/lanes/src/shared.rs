@@ -31,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     pub(crate) beginning: Instant,
+    beginning_nanos: u64,
     /// The job above all jobs of this manager.
     pub(crate) scope: OwnedNursery,
     pub(crate) slots: SlotKeeper,
@@ -89,6 +90,7 @@ impl Shared {
             });
             Shared {
                 beginning,
+                beginning_nanos: clock.nanos(),
                 clock,
                 scope,
                 slots: SlotKeeper::new(settings.queue_limit),
@@ -111,7 +113,7 @@ impl Shared {
 
     /// Now, in the manager's time.
     pub(crate) fn now(&self) -> Moment {
-        Moment::between(self.beginning, self.clock.now())
+        Moment::from_nanos(self.clock.nanos().saturating_sub(self.beginning_nanos))
     }
 
     pub(crate) fn cell<'a>(&'a self, lane: &'a LaneRef) -> &'a LaneCell {
@@ -155,10 +157,8 @@ impl Shared {
         if self.slots.try_take().is_ok() {
             return Admission::Slot;
         }
-        let began = self.now();
-        admission(self.slots.take(&self.clock, |capacity| {
-            let now = self.now();
-            self.notices.backpressure(capacity, now.since(began), now);
+        admission(self.slots.take(&self.clock, |capacity, blocked| {
+            self.notices.backpressure(capacity, blocked, self.now());
         }))
     }
 

@@ -75,8 +75,12 @@ impl SlotKeeper {
     }
 
     /// Takes a slot, and waits for it if need be; `notice` is called once a second meanwhile, with the
-    /// number of slots.
-    pub(crate) fn take(&self, clock: &Clock, mut notice: impl FnMut(usize)) -> Result<(), NoSlot> {
+    /// number of slots and how long one waits already.
+    pub(crate) fn take(
+        &self,
+        clock: &Clock,
+        mut notice: impl FnMut(usize, Duration),
+    ) -> Result<(), NoSlot> {
         let SlotKeeper::Limited { free, capacity } = self else {
             return self.try_take();
         };
@@ -84,11 +88,12 @@ impl SlotKeeper {
             Err(NoSlot::Full) => {}
             decided => return decided,
         }
+        let began = clock.now();
         let mut waiting = std::pin::pin!(free.acquire_async(1));
         loop {
             match clock.wait_at_most(NOTICE_EVERY, waiting.as_mut()) {
                 Ok(Some(acquired)) => return taken(acquired),
-                Ok(None) => notice(*capacity),
+                Ok(None) => notice(*capacity, clock.now() - began),
                 Err(_) => return Err(NoSlot::Cancelled),
             }
         }

@@ -39,6 +39,12 @@ impl Clock {
         self.timers.now()
     }
 
+    /// The time as a number: nanoseconds since some moment in the past. Cheaper than [`now`](Clock::now).
+    #[inline]
+    pub fn nanos(&self) -> u64 {
+        self.timers.nanos()
+    }
+
     /// Waits for a future, but no longer than `limit`; `None` if that was over first. The stack of a job is parked
     /// meanwhile. The future is polled on the calling thread, in whatever job the caller is in.
     ///

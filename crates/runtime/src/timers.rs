@@ -9,6 +9,7 @@ use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use jobtree_pool::raw::monotonic_nanos;
 use jobtree_tree::{Cause, Job, TimerKey, Wheel};
 
 /// What happens when a time has come.
@@ -92,6 +93,15 @@ impl Timers {
                 origin.checked_add(passed).unwrap_or(origin)
             }
             None => Instant::now(),
+        }
+    }
+
+    /// The same time as a number: nanoseconds since some moment in the past.
+    #[inline]
+    pub(crate) fn nanos(&self) -> u64 {
+        match &self.shared.virtual_nanos {
+            Some(nanos) => nanos.load(Ordering::Relaxed),
+            None => monotonic_nanos(),
         }
     }
 

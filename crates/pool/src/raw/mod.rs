@@ -18,6 +18,7 @@ mod claims;
 pub mod fuel;
 mod merge;
 mod merge_sort;
+mod nanos;
 pub(crate) mod park_hook;
 mod permute;
 mod pool_ref;
@@ -35,6 +36,7 @@ pub use bell::{
 };
 pub use claims::{ClaimError, Claims};
 pub use merge_sort::merge_sort;
+pub use nanos::monotonic_nanos;
 pub use park_hook::{ParkHook, with_park_hook};
 pub use permute::permute;
 pub use pool_ref::PoolRef;

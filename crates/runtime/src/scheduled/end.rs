@@ -15,7 +15,7 @@ use super::{Header, Schedule};
 pub(super) fn end<S: Schedule>(header: &Header<S>, execution: Body, result: BodyResult) {
     let job = header.job();
     let completes = matches!(result, BodyResult::Value) && !job.is_cancelled();
-    let is_last = job.children().is_empty();
+    let is_last = !job.has_children();
     if is_last {
         header.ending(completes);
     }

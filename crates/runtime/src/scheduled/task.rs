@@ -29,7 +29,7 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 use jobtree_pool::raw::{current_stack, replace_polled_waker};
 use jobtree_tree::raw::{self, Attached, Beside, attach_beside};
-use jobtree_tree::{Body, BodyResult, BoxError, Cause, Job, JobOptions, Tree};
+use jobtree_tree::{Body, BodyResult, BoxError, Cause, Job, JobId, JobOptions, Tree};
 
 use super::end::end;
 use super::{Prepared, Schedule};
@@ -323,6 +323,13 @@ impl<S: Schedule> Turn<S> {
         // SAFETY: alive by the execution: there is a turn.
         let job = unsafe { Job::from_ptr(self.front.as_ref().job.get()) };
         job.expect("a task lies beside its job")
+    }
+
+    /// The number of the job.
+    pub fn id(&self) -> JobId {
+        // SAFETY: alive by the execution: there is a turn. What is made is no reference of its own, and is not given back.
+        let job = ManuallyDrop::new(unsafe { raw::adopt_job(self.front.as_ref().job.get()) });
+        job.id()
     }
 
     /// What the layer remembers of the job, to be kept.
