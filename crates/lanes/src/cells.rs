@@ -31,6 +31,7 @@ use crate::lock::lock;
 use crate::metrics::{Endings, LaneStats, Tally, Waits};
 use crate::moment::Moment;
 use crate::notices::LengthLimits;
+use crate::padded::Padded;
 use crate::queue::{LaneQueue, Mark, Picked};
 use crate::settings::Settings;
 
@@ -46,7 +47,7 @@ pub(crate) enum LaneRef {
 /// See the module's head.
 pub(crate) struct LaneCell {
     pub(crate) lane: Lane,
-    state: Mutex<LaneState>,
+    state: Padded<Mutex<LaneState>>,
     /// How workers come; `None` if a thread of the program pumps the lane.
     pub(crate) visits: Option<Visits>,
     pub(crate) pumping: Mutex<Pumping>,
@@ -103,14 +104,14 @@ impl LaneCell {
     fn new(lane: Lane, settings: &Settings, visits: Option<Visits>) -> LaneCell {
         LaneCell {
             lane,
-            state: Mutex::new(LaneState {
+            state: Padded(Mutex::new(LaneState {
                 queue: LaneQueue::new(settings.aging),
                 tally: Tally::default(),
                 lengths: LengthLimits::default(),
                 idle: Vec::new(),
                 active: 0,
                 is_closed: false,
-            }),
+            })),
             visits,
             pumping: Mutex::default(),
             endings: Endings::default(),

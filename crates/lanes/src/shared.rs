@@ -21,6 +21,7 @@ use crate::lane::{FrameLane, Lane};
 use crate::lock::lock;
 use crate::moment::Moment;
 use crate::notices::{Listener, Notices};
+use crate::padded::Padded;
 use crate::remote::{Carrier, RemoteGate};
 use crate::settings::Settings;
 use crate::slots::{NoSlot, SlotKeeper};
@@ -33,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) beginning: Instant,
     /// The job above all jobs of this manager.
     pub(crate) scope: OwnedNursery,
-    pub(crate) slots: SlotKeeper,
+    pub(crate) slots: Padded<SlotKeeper>,
     pub(crate) any: LaneCell,
     pub(crate) main: LaneCell,
     pub(crate) remote: LaneCell,
@@ -91,7 +92,7 @@ impl Shared {
                 beginning,
                 clock,
                 scope,
-                slots: SlotKeeper::new(settings.queue_limit),
+                slots: Padded(SlotKeeper::new(settings.queue_limit)),
                 any: LaneCell::visited(Lane::Any, &settings, any, settings.workers),
                 main: LaneCell::pumped(Lane::Main, &settings),
                 remote: LaneCell::visited(Lane::Remote, &settings, remote, 1),
