@@ -3,14 +3,13 @@
 //! All of them but that of [`LaneJob::future`](crate::LaneJob::future) need no pinning, so that they are what they hold
 //! and nothing more: an action is its closure.
 
-use std::borrow::Cow;
 use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use jobtree_runtime::future::Nursery;
-use jobtree_runtime::scheduled::{Prepared, prepare};
+use jobtree_runtime::scheduled::{Description, Prepared, prepare};
 use jobtree_runtime::{BoxError, Cancelled, JobError, checkpoint};
 
 use crate::context::Context;
@@ -22,7 +21,7 @@ use crate::steps::{Step, StepsRun};
 #[doc(hidden)]
 pub struct Launcher<'a> {
     pub(crate) nursery: &'a Nursery,
-    pub(crate) label: Option<Cow<'static, str>>,
+    pub(crate) description: Description,
     pub(crate) header: LaneHeader,
     pub(crate) after: Vec<Dependency>,
 }
@@ -50,7 +49,7 @@ impl Launcher<'_> {
         T: Send + 'static,
     {
         let prelude = Prelude::new(self.after);
-        let prepared = prepare(self.nursery, self.label, self.header, |header| {
+        let prepared = prepare(self.nursery, self.description, self.header, |header| {
             make(Start { header, prelude })
         });
         Launched(prepared)

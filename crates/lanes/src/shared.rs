@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::Instant;
 
 use jobtree_runtime::binding::{self, OwnedNursery};
-use jobtree_runtime::scheduled::{Prepared, Ran, Tickets, prepare};
+use jobtree_runtime::scheduled::{Description, Prepared, Ran, Tickets, prepare};
 use jobtree_runtime::{BoxError, CancelCallback, CancelToken, Clock, Job, JobHandle, Runtime};
 
 use crate::Priority;
@@ -201,7 +201,10 @@ impl Shared {
             handle,
         }) = body.launch(Launcher {
             nursery: self.scope.nursery(),
-            label,
+            description: Description {
+                label,
+                contained: false,
+            },
             header,
             after,
         });
@@ -287,7 +290,10 @@ impl Shared {
         let header = self.aside(self.find(lane), Priority::Highest);
         let Launched(prepared) = body.launch(Launcher {
             nursery: self.scope.nursery(),
-            label: Some("callback".into()),
+            description: Description {
+                label: Some("callback".into()),
+                contained: true,
+            },
             header,
             after: Vec::new(),
         });
@@ -313,7 +319,11 @@ impl Shared {
         let nursery = below.as_ref().unwrap_or_else(|| self.scope.nursery());
         let Launched(prepared) = body.launch(Launcher {
             nursery,
-            label: Some(label.into()),
+            // Who asked for it is told, and nobody else.
+            description: Description {
+                label: Some(label.into()),
+                contained: true,
+            },
             header,
             after: Vec::new(),
         });
@@ -339,7 +349,9 @@ impl Shared {
             turn,
             header,
             handle,
-        } = prepare(self.scope.nursery(), None, header, |_| ready(Err(error)));
+        } = prepare(self.scope.nursery(), Description::default(), header, |_| {
+            ready(Err(error))
+        });
         if let Some(turn) = turn {
             let ran = turn.run();
             debug_assert!(matches!(ran, Ran::Ended));

@@ -10,7 +10,7 @@
 //!
 //! ```
 //! use std::sync::Mutex;
-//! use jobtree_runtime::scheduled::{Ran, Schedule, Turn, prepare};
+//! use jobtree_runtime::scheduled::{Description, Ran, Schedule, Turn, prepare};
 //! use jobtree_runtime::{Runtime, binding};
 //!
 //! static QUEUE: Mutex<Vec<Turn<Urgency>>> = Mutex::new(Vec::new());
@@ -25,7 +25,8 @@
 //!
 //! let root = binding::root_nursery(Runtime::global());
 //! let handles = [1, 3, 2].map(|urgency| {
-//!     let prepared = prepare(&root, None, Urgency(urgency), |_| async move { Ok(urgency * 10) });
+//!     let job = async move { Ok(urgency * 10) };
+//!     let prepared = prepare(&root, Description::default(), Urgency(urgency), |_| job);
 //!     Urgency::due(prepared.turn.expect("the runtime was not shut down"));
 //!     prepared.handle
 //! });
@@ -85,6 +86,15 @@ pub trait Schedule: Send + Sync + Sized + 'static {
     }
 }
 
+/// What is said about a job.
+#[derive(Clone, Debug, Default)]
+pub struct Description {
+    /// What reports and dumps call it.
+    pub label: Option<Cow<'static, str>>,
+    /// Whether whoever prepares it waits for it and sees its error, so that its scope is not told of a failure.
+    pub contained: bool,
+}
+
 /// A job that was made, and what is needed to run it.
 pub struct Prepared<S: Schedule, T> {
     /// Its first turn; `None` if the job was born cancelled, and so has ended.
@@ -110,7 +120,7 @@ impl<S: Schedule, T> std::fmt::Debug for Prepared<S, T> {
 /// runtime does not allow it, the job fails with the [`Refusal`](crate::budget::Refusal).
 pub fn prepare<S, F, T>(
     nursery: &Nursery,
-    label: Option<Cow<'static, str>>,
+    description: Description,
     header: S,
     make: impl FnOnce(&Header<S>) -> F,
 ) -> Prepared<S, T>
@@ -120,8 +130,11 @@ where
     T: Send + 'static,
 {
     let mut options = JobOptions::new();
-    if let Some(label) = label {
+    if let Some(label) = description.label {
         options = options.label(label);
+    }
+    if description.contained {
+        options = options.contained();
     }
     match nursery.admit() {
         Ok(None) => task::attach(nursery, options, header, make),

@@ -11,7 +11,9 @@ use std::time::Duration;
 use jobtree_pool::OnceLatch;
 use jobtree_tree::{BoxError, Cause, Job, JobError, JobState};
 
-use super::{Header, ParkHook, Prepared, Ran, Schedule, Tickets, Turn, prepare, with_park_hook};
+use super::{
+    Description, Header, ParkHook, Prepared, Ran, Schedule, Tickets, Turn, prepare, with_park_hook,
+};
 use crate::future::Nursery;
 use crate::owned::OwnedNursery;
 use crate::runtime::Runtime;
@@ -87,7 +89,7 @@ impl World {
     ) -> Prepared<InTest, T> {
         prepare(
             self.nursery(),
-            Some("in a test".into()),
+            described(),
             InTest::new(&self.queue),
             |_| future,
         )
@@ -128,6 +130,13 @@ impl Future for Signal {
         }
         state.1 = Some(context.waker().clone());
         Poll::Pending
+    }
+}
+
+fn described() -> Description {
+    Description {
+        label: Some("in a test".into()),
+        contained: false,
     }
 }
 
@@ -472,7 +481,9 @@ fn in_a_simulation_jobs_of_one_queue_wait_for_each_other() {
         });
         let scope = runtime.owned_nursery(true)?;
         let add = |future: Pin<Box<dyn Future<Output = Result<u32, BoxError>> + Send>>| {
-            let mut prepared = prepare(scope.nursery(), None, InTest::new(&queue), |_| future);
+            let mut prepared = prepare(scope.nursery(), described(), InTest::new(&queue), |_| {
+                future
+            });
             let turn = prepared.turn.take().unwrap();
             queue.lock().unwrap().push_back(turn);
             prepared.handle
