@@ -468,6 +468,7 @@ fn an_answer_that_comes_after_a_timeout_is_not_taken_for_that_of_the_next_try() 
     let first_call = call_of(&read_frame(&mut socket).unwrap().1);
     first.cancel("too late");
     assert_eq!(read_frame(&mut socket).unwrap().0, 6, "a cancel");
+    until(|| client.pending() == 0);
     // The same id again, while the first answer is still to come.
     let second = ask_later(&runtime, &client, RemoteRequest::new("echo").id(5));
     let second_call = call_of(&read_frame(&mut socket).unwrap().1);
