@@ -17,6 +17,12 @@ use crate::shared::Shared;
 /// Something to be called once.
 pub type Call = Box<dyn FnOnce() + Send>;
 
+/// Is told how far a job is.
+type OnProgress = Arc<dyn Fn(&Progress) + Send + Sync>;
+
+/// Is told why a job failed.
+type OnFaulted = Box<dyn FnOnce(&JobError) + Send>;
+
 /// Where the callbacks of a job are called.
 #[derive(Clone, Default)]
 #[non_exhaustive]
@@ -44,7 +50,7 @@ impl fmt::Debug for Callbacks {
 #[derive(Default)]
 pub(crate) struct CallbackSet {
     pub(crate) place: Callbacks,
-    pub(crate) progress: Option<Arc<dyn Fn(&Progress) + Send + Sync>>,
+    pub(crate) progress: Option<OnProgress>,
     /// There until the job has ended.
     pub(crate) ends: Mutex<Ends>,
 }
@@ -54,7 +60,7 @@ pub(crate) struct CallbackSet {
 pub(crate) struct Ends {
     pub(crate) completed: Option<Call>,
     pub(crate) cancelled: Option<Call>,
-    pub(crate) faulted: Option<Box<dyn FnOnce(&JobError) + Send>>,
+    pub(crate) faulted: Option<OnFaulted>,
 }
 
 impl CallbackSet {

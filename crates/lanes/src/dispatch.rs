@@ -6,10 +6,10 @@
 //! A visit goes on with the next job for a while, since coming costs more than a small job does; but then it goes to the
 //! end of the pool's own queue, so that other work of the runtime has its turn.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jobtree_runtime::scheduled::{Ran, Ticket, with_park_hook};
-use std::sync::atomic::Ordering;
 
 use crate::cells::{LaneCell, LaneRef};
 use crate::header::{Activity, JobTurn};
@@ -24,34 +24,42 @@ const LONG_VISIT: Duration = Duration::from_micros(50);
 impl Shared {
     /// A worker has come to a lane by this ticket.
     pub(crate) fn visit(&self, cell: &LaneCell, ticket: Ticket) {
-        if self.wants_emptying.swap(false, Ordering::AcqRel) {
+        if self.wants_emptying.load(Ordering::Relaxed)
+            && self.wants_emptying.swap(false, Ordering::AcqRel)
+        {
             self.empty_pumped_lanes();
         }
         let Some(visits) = &cell.visits else {
             return;
         };
-        let began = self.now();
+        let mut began = None;
         let mut comes_back: Option<JobTurn> = None;
         for ran in 0.. {
+            let mut state = cell.lock();
+            if state.is_empty() && comes_back.is_none() || cell.has_too_many(&state) {
+                cell.end_visit(&mut state, ticket);
+                drop(state);
+                // Others are at work, who take it.
+                if let Some(turn) = comes_back {
+                    self.enqueue(turn);
+                }
+                return;
+            }
+            // Under the lock, since most visits end before this: a clock costs as much as a small job.
             let now = self.now();
             let mut length = None;
-            let mut state = cell.lock();
             if let Some(turn) = comes_back.take() {
                 let priority = turn.priority;
-                length = state
-                    .put(turn, now, self.settings.queue_warning)
-                    .map(|queued| (priority, queued));
+                let queued = state.put(turn, now, self.settings.queue_warning);
+                length = queued.map(|queued| (priority, queued));
             }
-            if cell.has_too_many(&state) {
-                return cell.end_visit(&mut state, ticket);
-            }
-            let is_long = ran == JOBS_PER_VISIT || now.since(began) > LONG_VISIT && ran > 0;
-            if is_long && !state.is_empty() {
+            let is_long = now.since(*began.get_or_insert(now)) > LONG_VISIT && ran > 0;
+            if is_long || ran == JOBS_PER_VISIT {
                 drop(state);
-                return visits.tickets.post(ticket);
+                return visits.tickets.post_behind(ticket);
             }
             let Some(picked) = state.take(None, now) else {
-                return cell.end_visit(&mut state, ticket);
+                unreachable!("it is not empty");
             };
             drop(state);
             if let Some((priority, queued)) = length {

@@ -43,66 +43,29 @@ pub type WaitHistogram = [u64; WAIT_BOUNDS.len() + 1];
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waits {
     count: u64,
-    total: Duration,
+    /// A million jobs that wait for hours are more than 64 bits hold.
+    nanos: u128,
 }
 
 impl Waits {
     /// Their mean; None, if there were none.
     pub(crate) fn mean(self) -> Option<Duration> {
-        let nanos = self.total.as_nanos().checked_div(self.count.into())?;
-        Some(Duration::from_nanos(
-            u64::try_from(nanos).unwrap_or(u64::MAX),
-        ))
+        self.nanos.checked_div(self.count.into()).map(duration)
     }
 
     /// Both together.
     pub(crate) fn and(self, other: Waits) -> Waits {
         Waits {
             count: self.count + other.count,
-            total: self.total.saturating_add(other.total),
+            nanos: self.nanos + other.nanos,
         }
-    }
-
-    fn add(&mut self, waited: Duration) {
-        *self = self.and(Waits {
-            count: 1,
-            total: waited,
-        });
     }
 }
 
-/// The waits of the last 10 to 20 seconds.
-#[derive(Clone, Copy, Debug, Default)]
-struct Recent {
-    ends: Moment,
-    present: Waits,
-    before: Waits,
-}
-
-impl Recent {
-    #[inline]
-    fn at(&mut self, now: Moment) -> &mut Recent {
-        if now >= self.ends {
-            self.turn_over(now);
-        }
-        self
-    }
-
-    #[cold]
-    fn turn_over(&mut self, now: Moment) {
-        let is_next = now < self.ends.after(WINDOW);
-        self.before = std::mem::take(&mut self.present);
-        if !is_next {
-            self.before = Waits::default();
-        }
-        self.ends = now.after(WINDOW);
-    }
-
-    fn waits(&self, now: Moment) -> Waits {
-        let mut looked_at = *self;
-        let looked_at = looked_at.at(now);
-        looked_at.present.and(looked_at.before)
-    }
+fn duration(nanos: u128) -> Duration {
+    const SECOND: u128 = 1_000_000_000;
+    let seconds = u64::try_from(nanos / SECOND).unwrap_or(u64::MAX);
+    Duration::new(seconds, (nanos % SECOND) as u32)
 }
 
 /// What one bucket counts.
@@ -110,9 +73,53 @@ impl Recent {
 struct BucketTally {
     requeues: u64,
     aged_turns: u64,
-    waits: Waits,
-    recent: Recent,
+    /// When the present window ends.
+    window_ends: Moment,
+    present: Waits,
+    /// Of the window before.
+    before: Waits,
+    /// Of all windows before that.
+    long_ago: Waits,
     histogram: WaitHistogram,
+}
+
+impl BucketTally {
+    #[inline]
+    fn add(&mut self, waited: Duration, now: Moment) {
+        if now >= self.window_ends {
+            self.turn_over(now);
+        }
+        self.present.count += 1;
+        self.present.nanos += waited.as_nanos();
+        // Short ones are frequent: so not by halves.
+        let bucket = WAIT_BOUNDS.iter().position(|bound| waited <= *bound);
+        self.histogram[bucket.unwrap_or(WAIT_BOUNDS.len())] += 1;
+    }
+
+    #[cold]
+    fn turn_over(&mut self, now: Moment) {
+        let ended = std::mem::take(&mut self.present);
+        self.long_ago = self.long_ago.and(self.before);
+        if now < self.window_ends.after(WINDOW) {
+            self.before = ended;
+        } else {
+            self.before = Waits::default();
+            self.long_ago = self.long_ago.and(ended);
+        }
+        self.window_ends = now.after(WINDOW);
+    }
+
+    /// The waits of the last 10 to 20 seconds.
+    fn recent(mut self, now: Moment) -> Waits {
+        if now >= self.window_ends {
+            self.turn_over(now);
+        }
+        self.present.and(self.before)
+    }
+
+    fn all(&self) -> Waits {
+        self.present.and(self.before).and(self.long_ago)
+    }
 }
 
 /// What one lane counts under its lock.
@@ -137,14 +144,12 @@ impl Tally {
     ) {
         let bucket = &mut self.0[priority.index()];
         bucket.aged_turns += u64::from(by_age);
-        bucket.waits.add(waited);
-        bucket.recent.at(now).present.add(waited);
-        bucket.histogram[WAIT_BOUNDS.partition_point(|bound| *bound < waited)] += 1;
+        bucket.add(waited, now);
     }
 
     /// The waits that ended in the last 10 to 20 seconds.
     pub(crate) fn recent_waits(&self, priority: Priority, now: Moment) -> Waits {
-        self.0[priority.index()].recent.waits(now)
+        self.0[priority.index()].recent(now)
     }
 }
 
@@ -261,11 +266,11 @@ impl LaneStats {
                 completed: count(completed),
                 canceled: count(canceled),
                 faulted: count(faulted),
-                dispatches: bucket.waits.count,
+                dispatches: bucket.all().count,
                 requeues: bucket.requeues,
                 aged_turns: bucket.aged_turns,
-                wait_total: bucket.waits.total,
-                average_wait: bucket.recent.waits(now).mean(),
+                wait_total: duration(bucket.all().nanos),
+                average_wait: bucket.recent(now).mean(),
                 waits: bucket.histogram,
             }
         };
@@ -342,6 +347,10 @@ mod tests {
         assert_eq!(mean(&tally, 23), Some(seconds(5)));
         assert_eq!(mean(&tally, 42), Some(seconds(4)));
         assert_eq!(mean(&tally, 43), None);
+        tally.dispatched(priority, seconds(7), false, at(90));
+        // Over all time nothing is forgotten.
+        let all = tally.0[priority.index()].all();
+        assert_eq!((all.count, duration(all.nanos)), (5, seconds(20)));
     }
 
     #[test]

@@ -152,6 +152,9 @@ impl Shared {
 
     /// Takes a slot for a job, and waits for it.
     pub(crate) fn admit(&self) -> Admission {
+        if self.slots.try_take().is_ok() {
+            return Admission::Slot;
+        }
         let began = self.now();
         admission(self.slots.take(&self.clock, |capacity| {
             let now = self.now();

@@ -5,7 +5,7 @@
 //! more, and all who wait are told.
 
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jobtree_runtime::Clock;
@@ -34,8 +34,7 @@ pub(crate) enum SlotKeeper {
     },
     Unlimited {
         in_use: AtomicUsize,
-        /// Takes no permits; only closed.
-        open: Semaphore,
+        is_closed: AtomicBool,
     },
 }
 
@@ -48,7 +47,7 @@ impl SlotKeeper {
             },
             None => SlotKeeper::Unlimited {
                 in_use: AtomicUsize::new(0),
-                open: Semaphore::new(0),
+                is_closed: AtomicBool::new(false),
             },
         }
     }
@@ -65,7 +64,9 @@ impl SlotKeeper {
                 Err(TryAcquireError::NoPermits) => Err(NoSlot::Full),
                 Err(TryAcquireError::Closed) => Err(NoSlot::Closed),
             },
-            SlotKeeper::Unlimited { open, .. } if open.is_closed() => Err(NoSlot::Closed),
+            SlotKeeper::Unlimited { is_closed, .. } if is_closed.load(Ordering::Acquire) => {
+                Err(NoSlot::Closed)
+            }
             SlotKeeper::Unlimited { in_use, .. } => {
                 in_use.fetch_add(1, Ordering::Relaxed);
                 Ok(())
@@ -115,9 +116,11 @@ impl SlotKeeper {
     /// No slots any more.
     pub(crate) fn close(&self) {
         match self {
-            SlotKeeper::Limited { free, .. } => free.close(),
-            SlotKeeper::Unlimited { open, .. } => open.close(),
-        };
+            SlotKeeper::Limited { free, .. } => {
+                free.close();
+            }
+            SlotKeeper::Unlimited { is_closed, .. } => is_closed.store(true, Ordering::Release),
+        }
     }
 
     pub(crate) fn count(&self) -> Slots {

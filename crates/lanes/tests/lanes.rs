@@ -351,7 +351,7 @@ fn a_callback_that_panics_harms_nobody() {
     let panic = || std::panic::resume_unwind(Box::new("with intent"));
     let job = LaneJob::steps([Step::progress(0.5)])
         .on_progress(move |_| panic())
-        .on_completed(move || panic());
+        .on_completed(panic);
     let handle = by_hand.manager.schedule(job);
     by_hand.manager.process();
     handle.join().unwrap();

@@ -185,14 +185,17 @@ fn without_a_limit_any_number_is_scheduled() {
     let by_hand = ByHand::new(|builder| builder.queue_limit(0));
     let manager = &by_hand.manager;
     let handles: Vec<_> = (0..10_000)
-        .map(|number| manager.try_schedule(LaneJob::action(move || Ok(number))))
+        .map(|number| {
+            let job = LaneJob::action(move || Ok(number));
+            manager.try_schedule(job).unwrap()
+        })
         .collect();
     let slots = manager.slots();
     assert_eq!((slots.in_use, slots.available), (10_000, None));
     assert_eq!(slots.capacity, None);
     assert_eq!(manager.process().ran, 10_000);
     for (number, handle) in handles.into_iter().enumerate() {
-        assert_eq!(handle.unwrap().join().unwrap(), number);
+        assert_eq!(handle.join().unwrap(), number);
     }
     assert_eq!(in_use(manager), 0);
     by_hand.end();

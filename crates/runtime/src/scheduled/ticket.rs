@@ -1,8 +1,8 @@
 //! Visits of the pool's workers, for a layer that decides only then what they do.
 //!
-//! A worker that finds a ticket calls the layer, which looks for the best that it has at that moment. Tickets go through
-//! the queue for work from outside, first in, first out, so a layer with a thousand jobs and four tickets takes no more
-//! room there than four tasks. And a ticket belongs to no job, so nobody runs it on top of a frame that waits for forks.
+//! A worker that finds a ticket calls the layer, which looks for the best that it has at that moment: so a layer with a
+//! thousand jobs and four tickets takes no more room among the pool's tasks than four of them. A ticket belongs to no job,
+//! so nobody runs it on top of a frame that waits for forks.
 //!
 //! A ticket is there once: posting takes it, and the visit gives it back. So the layer holds as many as it may have
 //! visits at a time, and needs no memory to post.
@@ -89,11 +89,22 @@ impl Tickets {
         }
     }
 
-    /// Has a worker come, after those who were called before.
+    /// Has a worker come as soon as one has time. The calling worker does so itself, if nobody else does first.
     pub fn post(&self, ticket: Ticket) {
         let posted = NonNull::from(Box::leak(ticket.posted));
         // SAFETY: the box stays where it is until `run` takes it back, which is the function for it and can be called
         // anywhere; it was the ticket's, so it is in no queue. The outermost context is always there.
+        unsafe {
+            self.source
+                .pool
+                .submit_raw(posted.cast(), RawContext::outermost());
+        }
+    }
+
+    /// Has a worker come after all that was called from outside before: for a visit that leaves and wants to come back.
+    pub fn post_behind(&self, ticket: Ticket) {
+        let posted = NonNull::from(Box::leak(ticket.posted));
+        // SAFETY: as in `post`.
         unsafe {
             self.source
                 .pool
