@@ -20,6 +20,7 @@
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::ThreadId;
+use std::time::Duration;
 
 use jobtree_runtime::JobId;
 use jobtree_runtime::scheduled::{ParkHook, Ticket, Tickets};
@@ -128,6 +129,11 @@ impl LaneCell {
 
     pub(crate) fn recent_waits(&self, priority: Priority, now: Moment) -> Waits {
         self.lock().tally.recent_waits(priority, now)
+    }
+
+    /// A job of this lane waited elsewhere for its turn.
+    pub(crate) fn count_wait(&self, priority: Priority, waited: Duration, now: Moment) {
+        self.lock().tally.dispatched(priority, waited, false, now);
     }
 
     pub(crate) fn stats(&self, now: Moment) -> LaneStats {
