@@ -24,7 +24,8 @@ pub struct JobManagerBuilder {
     runtime: Option<Runtime>,
     asked: Asked,
     frames: Vec<FrameLane>,
-    carrier: Option<Carrier>,
+    transport: Option<Carrier>,
+    remote_requests: Option<usize>,
     listener: Option<Listener>,
 }
 
@@ -34,7 +35,8 @@ impl JobManagerBuilder {
             runtime: None,
             asked: Asked::default(),
             frames: vec![FrameLane::COLLECT_VISIBLE_SWAP],
-            carrier: None,
+            transport: None,
+            remote_requests: None,
             listener: None,
         }
     }
@@ -91,16 +93,13 @@ impl JobManagerBuilder {
     ///
     /// The manager does not close it.
     pub fn remote(mut self, transport: impl RemoteTransport + 'static) -> Self {
-        self.carrier = Some(Carrier::new(transport));
+        self.transport = Some(Carrier::new(transport));
         self
     }
 
-    /// How many remote requests may be under way at a time; 64 without it. Others wait, best first. To be said after
-    /// [`remote`](JobManagerBuilder::remote).
+    /// How many remote requests may be under way at a time; 64 without it. Others wait, best first.
     pub fn remote_requests(mut self, count: usize) -> Self {
-        if let Some(carrier) = &mut self.carrier {
-            carrier.max_under_way = count;
-        }
+        self.remote_requests = Some(count);
         self
     }
 
@@ -123,12 +122,16 @@ impl JobManagerBuilder {
         let scope = runtime
             .labelled_scope("job manager")
             .map_err(BuildError::Runtime)?;
+        let carrier = self.transport.map(|carrier| Carrier {
+            max_under_way: self.remote_requests.unwrap_or(carrier.max_under_way),
+            ..carrier
+        });
         let shared = Shared::new(
             &runtime,
             settings,
             scope,
             &self.frames,
-            self.carrier,
+            carrier,
             self.listener,
         );
         Ok(JobManager::new(shared, runtime))

@@ -21,6 +21,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::ThreadId;
+use std::time::Duration;
 
 use jobtree_runtime::scheduled::{ParkHook, Ticket, Tickets};
 
@@ -31,6 +32,7 @@ use crate::lock::lock;
 use crate::metrics::{Endings, LaneStats, Tally, Waits};
 use crate::moment::Moment;
 use crate::notices::LengthLimits;
+use crate::padded::Padded;
 use crate::queue::{LaneQueue, Mark, Picked};
 use crate::settings::Settings;
 
@@ -46,7 +48,7 @@ pub(crate) enum LaneRef {
 /// See the module's head.
 pub(crate) struct LaneCell {
     pub(crate) lane: Lane,
-    state: Mutex<LaneState>,
+    state: Padded<Mutex<LaneState>>,
     /// How workers come; `None` if a thread of the program pumps the lane.
     pub(crate) visits: Option<Visits>,
     pub(crate) pumping: Mutex<Pumping>,
@@ -104,14 +106,14 @@ impl LaneCell {
     fn new(lane: Lane, settings: &Settings, visits: Option<Visits>) -> LaneCell {
         LaneCell {
             lane,
-            state: Mutex::new(LaneState {
+            state: Padded(Mutex::new(LaneState {
                 queue: LaneQueue::new(settings.aging),
                 tally: Tally::default(),
                 lengths: LengthLimits::default(),
                 idle: Vec::new(),
                 active: 0,
                 is_closed: false,
-            }),
+            })),
             visits,
             pumping: Mutex::default(),
             pumped: AtomicU64::new(0),
@@ -129,6 +131,11 @@ impl LaneCell {
 
     pub(crate) fn recent_waits(&self, priority: Priority, now: Moment) -> Waits {
         self.lock().tally.recent_waits(priority, now)
+    }
+
+    /// A job of this lane waited elsewhere for its turn.
+    pub(crate) fn count_wait(&self, priority: Priority, waited: Duration, now: Moment) {
+        self.lock().tally.dispatched(priority, waited, false, now);
     }
 
     pub(crate) fn stats(&self, now: Moment) -> LaneStats {

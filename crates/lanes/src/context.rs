@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
-use jobtree_runtime::{Cancelled, Job, JobError, JobHandle, Outcome, checkpoint};
+use jobtree_runtime::{CancelOnDrop, Cancelled, Job, JobError, JobHandle, Outcome, checkpoint};
 
 use crate::Priority;
 use crate::cells::LaneRef;
@@ -191,7 +191,8 @@ pub struct RunOn<F, R> {
     lane: Lane,
     /// There until it is on its way.
     call: Option<F>,
-    running: Option<JobHandle<R>>,
+    /// Dropped before it has ended, it is not needed any more.
+    running: Option<CancelOnDrop<R>>,
 }
 
 // The closure is called by value, and never pinned.
@@ -235,7 +236,7 @@ where
 
     fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Outcome<R>> {
         if let Some(running) = self.start() {
-            self.running = Some(running);
+            self.running = Some(running.cancel_on_drop());
         }
         let running = self.running.as_mut();
         Pin::new(running.expect("it was started")).poll(context)

@@ -34,7 +34,10 @@ impl Shared {
         };
         let mut began = None;
         let mut comes_back: Option<JobTurn> = None;
+        let mut expects_more = false;
         for ran in 0.. {
+            // A clock costs as much as a small job: it is read when there is one, and where others do not wait for it.
+            let early = expects_more.then(|| self.now());
             let mut state = cell.lock();
             if state.is_empty() && comes_back.is_none() || cell.has_too_many(&state) {
                 cell.end_visit(&mut state, ticket);
@@ -45,8 +48,7 @@ impl Shared {
                 }
                 return;
             }
-            // Under the lock, since most visits end before this: a clock costs as much as a small job.
-            let now = self.now();
+            let now = early.unwrap_or_else(|| self.now());
             let mut length = None;
             if let Some(turn) = comes_back.take() {
                 let priority = turn.priority;
@@ -61,6 +63,7 @@ impl Shared {
             let Some(picked) = state.take(None, now) else {
                 unreachable!("it is not empty");
             };
+            expects_more = !state.is_empty();
             drop(state);
             if let Some((priority, queued)) = length {
                 self.note_length(cell, priority, Some(queued));

@@ -59,7 +59,8 @@ impl<T> LaneHandle<T> {
         self.handle.join()
     }
 
-    /// Asks the job to end; `false` if it was asked before or has ended. One that waits is told at once.
+    /// Asks the job to end; `false` if it was asked before or has ended. One that waits is told at once; on a pumped lane
+    /// it ends in the next pump, since its code runs nowhere else.
     pub fn cancel(&self, reason: impl Into<CancelReason>) -> bool {
         self.handle.cancel(reason)
     }

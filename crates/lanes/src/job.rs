@@ -224,7 +224,7 @@ impl<T, B> LaneJob<T, B> {
     }
 
     /// Comes after these jobs: its first step is taken when all have ended as they have to. If one ends otherwise, this one
-    /// is cancelled.
+    /// is cancelled. It looks at them in its first dispatch, and then waits in no queue; its slot it has from the beginning.
     pub fn after<'d>(mut self, jobs: impl IntoIterator<Item = &'d Dependency>) -> Self {
         self.about.after.extend(jobs.into_iter().cloned());
         self

@@ -23,6 +23,7 @@ mod metrics;
 mod moment;
 mod notes;
 mod notices;
+mod padded;
 mod priority;
 mod progress;
 mod pump;

@@ -8,6 +8,7 @@ use jobtree_runtime::JobState;
 use crate::Priority;
 use crate::cells::LaneCell;
 use crate::header::{Activity, JobHeader, JobTurn};
+use crate::lane::Lane;
 use crate::metrics::{Ending, ManagerStats};
 use crate::moment::Moment;
 use crate::progress::Payload;
@@ -42,6 +43,16 @@ impl Shared {
             let label = label_of(&turn.header());
             self.notices
                 .starved(&label, &cell.lane, picked.priority, picked.waited, now);
+        }
+    }
+
+    /// A remote job waited so long until it could be sent.
+    pub(crate) fn note_sent(&self, header: &JobHeader, waited: Duration) {
+        let (priority, now) = (header.priority, self.now());
+        self.remote.count_wait(priority, waited, now);
+        if waited >= self.settings.aging && header.is_scheduled() && header.begins_to_starve() {
+            let (label, lane) = (label_of(header), &self.remote.lane);
+            self.notices.starved(&label, lane, priority, waited, now);
         }
     }
 
@@ -87,10 +98,19 @@ impl Shared {
 
     pub(crate) fn stats(&self) -> ManagerStats {
         let now = self.now();
+        let mut lanes = self.with_lanes(|cell| cell.stats(now));
+        if let Some(gate) = &self.gate {
+            let remote = lanes.iter_mut().filter(|stats| stats.lane == Lane::Remote);
+            for stats in remote {
+                for priority in Priority::ALL {
+                    stats.priorities[priority.index()].queued += gate.queued_at(priority);
+                }
+            }
+        }
         ManagerStats {
             workers: self.settings.workers,
             slots: self.slots.count(),
-            lanes: self.with_lanes(|cell| cell.stats(now)),
+            lanes,
         }
     }
 

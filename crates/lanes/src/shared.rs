@@ -21,6 +21,7 @@ use crate::lane::{FrameLane, Lane};
 use crate::lock::lock;
 use crate::moment::Moment;
 use crate::notices::{Listener, Notices};
+use crate::padded::Padded;
 use crate::remote::{Carrier, RemoteGate};
 use crate::settings::Settings;
 use crate::slots::{NoSlot, SlotKeeper};
@@ -34,7 +35,7 @@ pub(crate) struct Shared {
     beginning_nanos: u64,
     /// The job above all jobs of this manager.
     pub(crate) scope: OwnedNursery,
-    pub(crate) slots: SlotKeeper,
+    pub(crate) slots: Padded<SlotKeeper>,
     pub(crate) any: LaneCell,
     pub(crate) main: LaneCell,
     pub(crate) remote: LaneCell,
@@ -93,7 +94,7 @@ impl Shared {
                 beginning_nanos: clock.nanos(),
                 clock,
                 scope,
-                slots: SlotKeeper::new(settings.queue_limit),
+                slots: Padded(SlotKeeper::new(settings.queue_limit)),
                 any: LaneCell::visited(Lane::Any, &settings, any, settings.workers),
                 main: LaneCell::pumped(Lane::Main, &settings),
                 remote: LaneCell::visited(Lane::Remote, &settings, remote, 1),

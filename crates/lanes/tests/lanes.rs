@@ -242,6 +242,25 @@ fn a_panic_on_the_other_lane_is_told_and_a_cancellation_reaches_it() {
     world.end();
 }
 
+#[test]
+fn what_nobody_waits_for_on_the_other_lane_is_cancelled() {
+    let _watchdog = watch();
+    let world = World::new(1);
+    let (ran, has_run) = mpsc::channel::<()>();
+    let handle = world
+        .manager
+        .schedule(LaneJob::future(async move |context| {
+            let mut hop = Box::pin(context.run_on(Lane::Main, move || ran.send(())));
+            let polled =
+                std::future::poll_fn(|task| std::task::Poll::Ready(hop.as_mut().poll(task)));
+            Ok(polled.await.is_pending())
+        }));
+    pump_until(&world.manager, &Lane::Main, &handle);
+    assert!(handle.join().unwrap());
+    assert!(has_run.try_recv().is_err());
+    world.end();
+}
+
 /// A job of each ending, with callbacks that note what was called on which thread.
 fn with_callbacks(
     manager: &JobManager,

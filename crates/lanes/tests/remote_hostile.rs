@@ -38,7 +38,7 @@ fn what_is_written_down_about_the_format_is_what_a_server_speaks() {
     let mut socket = greeted(&server);
     socket.write_all(&request(5, "echo", b"by hand")).unwrap();
     let (kind, body) = read_frame(&mut socket).unwrap();
-    let expected = response(5, "by hand", b"by hand");
+    let expected = response(CALL + 5, 5, "by hand", b"by hand");
     assert_eq!((kind, &*body), (5, &expected[6..]));
 }
 
@@ -202,7 +202,8 @@ fn an_id_that_runs_already_is_refused_by_the_server_too() {
     socket.write_all(&request(9, "echo", b"")).unwrap();
     let (kind, body) = read_frame(&mut socket).unwrap();
     let expected = {
-        let mut body = 9_u64.to_le_bytes().to_vec();
+        let mut body = (CALL + 9).to_le_bytes().to_vec();
+        body.extend(9_u64.to_le_bytes());
         body.extend(text("server"));
         body.extend(text("by hand"));
         // An error: a duplicate id, which is 9.
@@ -223,7 +224,7 @@ fn a_message_that_only_a_server_sends_is_refused() {
     let Echo { service, .. } = echo();
     let server = serve(&runtime, &service, patient());
     let mut socket = greeted(&server);
-    socket.write_all(&response(1, "server", b"")).unwrap();
+    socket.write_all(&response(1, 1, "server", b"")).unwrap();
     assert_refused(socket, "only a server sends");
 }
 
@@ -265,8 +266,10 @@ fn what_is_written_down_about_the_format_is_what_a_client_speaks() {
     let answer = ask_later(&runtime, &client, asked);
     let mut socket = accepted(&listener, LONG);
     let (kind, body) = read_frame(&mut socket).unwrap();
+    let call = call_of(&body);
     let expected = {
-        let mut body = 5_u64.to_le_bytes().to_vec();
+        let mut body = call.to_le_bytes().to_vec();
+        body.extend(5_u64.to_le_bytes());
         body.extend(text("echo"));
         body.extend([0, 2, 0, 1]);
         body.extend(text("client"));
@@ -275,7 +278,9 @@ fn what_is_written_down_about_the_format_is_what_a_client_speaks() {
         body
     };
     assert_eq!((kind, body), (4, expected));
-    socket.write_all(&response(5, "client", b"well")).unwrap();
+    socket
+        .write_all(&response(call, 5, "client", b"well"))
+        .unwrap();
     let answer = answer.join().unwrap().unwrap();
     assert_eq!(answer.into_payload().unwrap(), b"well");
 }
@@ -287,16 +292,21 @@ fn answers_for_another_target_and_for_nobody_are_ignored_and_counted() {
     let (listener, client) = client_by_hand(&runtime, patient());
     let answer = ask_later(&runtime, &client, RemoteRequest::new("echo").id(5));
     let mut socket = accepted(&listener, LONG);
-    assert_eq!(id_of(&read_frame(&mut socket).unwrap().1), 5);
-    socket
-        .write_all(&response(5, "somebody else", b"wrong"))
-        .unwrap();
-    socket
-        .write_all(&response(6, "client", b"never asked"))
-        .unwrap();
-    until(|| client.ignored() == 2);
+    let asked = read_frame(&mut socket).unwrap().1;
+    assert_eq!(id_of(&asked), 5);
+    let call = call_of(&asked);
+    let wrong = [
+        response(call, 5, "somebody else", b"not for you"),
+        response(call + 1, 6, "client", b"never asked"),
+        response(call + 1, 5, "client", b"of another call"),
+    ];
+    for wrong in wrong {
+        socket.write_all(&wrong).unwrap();
+    }
+    until(|| client.ignored() == 3);
     assert!(!answer.is_finished());
-    socket.write_all(&response(5, "client", b"right")).unwrap();
+    let right = response(call, 5, "client", b"right");
+    socket.write_all(&right).unwrap();
     let answer = answer.join().unwrap().unwrap();
     assert_eq!(answer.into_payload().unwrap(), b"right");
     assert_eq!(client.connections(), 1);
@@ -309,8 +319,8 @@ fn a_partial_frame_of_a_server_is_a_lost_connection() {
     let (listener, client) = client_by_hand(&runtime, patient());
     let answer = ask_later(&runtime, &client, RemoteRequest::new("echo").id(5));
     let mut socket = accepted(&listener, LONG);
-    read_frame(&mut socket).unwrap();
-    let partial = response(5, "client", b"almost");
+    let asked = read_frame(&mut socket).unwrap().1;
+    let partial = response(call_of(&asked), 5, "client", b"almost");
     socket.write_all(&partial[..partial.len() - 1]).unwrap();
     drop(socket);
     assert_lost(answer.join().unwrap());
@@ -436,18 +446,40 @@ fn a_server_that_takes_nothing_is_lost_and_those_without_room_wait_for_the_next(
 }
 
 #[test]
-fn a_cancel_is_on_the_wire_and_names_the_request() {
+fn a_cancel_is_on_the_wire_and_names_the_call() {
     let _watch = watch();
     let runtime = runtime();
     let (listener, client) = client_by_hand(&runtime, patient());
     let answer = ask_later(&runtime, &client, RemoteRequest::new("echo").id(77));
     let mut socket = accepted(&listener, LONG);
-    read_frame(&mut socket).unwrap();
+    let asked = read_frame(&mut socket).unwrap().1;
     answer.cancel("enough");
-    assert_eq!(
-        read_frame(&mut socket),
-        Some((6, 77_u64.to_le_bytes().to_vec()))
-    );
+    let call = call_of(&asked).to_le_bytes().to_vec();
+    assert_eq!(read_frame(&mut socket), Some((6, call)));
+}
+
+#[test]
+fn an_answer_that_comes_after_a_timeout_is_not_taken_for_that_of_the_next_try() {
+    let _watch = watch();
+    let runtime = runtime();
+    let (listener, client) = client_by_hand(&runtime, patient());
+    let first = ask_later(&runtime, &client, RemoteRequest::new("echo").id(5));
+    let mut socket = accepted(&listener, LONG);
+    let first_call = call_of(&read_frame(&mut socket).unwrap().1);
+    first.cancel("too late");
+    assert_eq!(read_frame(&mut socket).unwrap().0, 6, "a cancel");
+    until(|| client.pending() == 0);
+    // The same id again, while the first answer is still to come.
+    let second = ask_later(&runtime, &client, RemoteRequest::new("echo").id(5));
+    let second_call = call_of(&read_frame(&mut socket).unwrap().1);
+    assert_ne!(first_call, second_call);
+    let late = response(first_call, 5, "client", b"of the first");
+    socket.write_all(&late).unwrap();
+    let right = response(second_call, 5, "client", b"of the second");
+    socket.write_all(&right).unwrap();
+    let answer = second.join().unwrap().unwrap();
+    assert_eq!(answer.into_payload().unwrap(), b"of the second");
+    assert_eq!(client.ignored(), 1);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use jobtree_lanes::remote::{
     Fate, MemoryTransport, RemoteError, RemoteRequest, RemoteService, RemoteTransport, Way,
 };
-use jobtree_lanes::{JobManager, Lane, LaneJob, Priority, WhyRefused};
+use jobtree_lanes::{JobManager, Lane, LaneJob, Notice, Priority, WhyRefused};
 use jobtree_runtime::{
     BoxError, CancelToken, Job, JobError, JobState, Runtime, block_on, channel, sim, sleep,
 };
@@ -129,6 +129,9 @@ fn requests_go_by_priority_and_no_more_at_a_time_than_may() {
         sleep(Duration::from_millis(1))?;
         assert_eq!(manager.queued(&Lane::Remote), 4);
         assert_eq!(manager.queued_at(&Lane::Remote, Priority::High), 1);
+        let stats = manager.stats();
+        let remote = stats.lanes.iter().find(|it| it.lane == Lane::Remote);
+        assert_eq!(remote.unwrap().priorities[Priority::High.index()].queued, 1);
         for handle in handles {
             handle.join()?;
         }
@@ -161,6 +164,14 @@ fn a_request_that_waits_too_long_is_sent_before_more_urgent_ones() {
         });
         let transport = MemoryTransport::new(runtime, "me", &service);
         let builder = JobManager::builder().runtime(runtime).workers(2);
+        let starved = Arc::new(Mutex::new(Vec::new()));
+        let notices = Arc::clone(&starved);
+        let builder = builder.on_notice(move |notice| {
+            if let Notice::Starved { label, lane, .. } = notice {
+                assert_eq!(*lane, Lane::Remote);
+                notices.lock().unwrap().push(label.clone());
+            }
+        });
         let manager = builder.remote(transport).remote_requests(1).build()?;
         let note =
             |priority| manager.schedule_remote(RemoteRequest::new("note").priority(priority));
@@ -177,6 +188,10 @@ fn a_request_that_waits_too_long_is_sent_before_more_urgent_ones() {
         for handle in flood {
             handle.join()?;
         }
+        assert_eq!(
+            starved.lock().unwrap().first().map(String::as_str),
+            Some("remote note")
+        );
         let order = order.lock().unwrap();
         let place = order.iter().position(|it| *it == Priority::Lowest);
         // After 2 s, in which three are served, it is the oldest, together with two that came just after it; and every

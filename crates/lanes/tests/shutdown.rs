@@ -142,6 +142,21 @@ fn a_manager_ends_with_its_last_handle() {
 }
 
 #[test]
+fn a_manager_keeps_its_runtime_and_ends_it() {
+    let _watchdog = watch();
+    for _ in 0..20 {
+        let World { manager, runtime } = World::new(2);
+        drop(runtime);
+        manager.schedule(LaneJob::action(|| Ok(()))).join().unwrap();
+        let handles = all_sorts(&manager);
+        drop(manager);
+        for handle in handles {
+            assert!(matches!(handle.join(), Err(JobError::Cancelled(_))));
+        }
+    }
+}
+
+#[test]
 fn a_manager_ends_with_its_runtime() {
     let _watchdog = watch();
     let World { manager, runtime } = World::new(2);

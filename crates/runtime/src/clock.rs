@@ -35,6 +35,7 @@ impl Clock {
     }
 
     /// The time.
+    #[inline]
     pub fn now(&self) -> Instant {
         self.timers.now()
     }

@@ -85,6 +85,7 @@ impl Timers {
     }
 
     /// The time by the clock that deadlines are kept by.
+    #[inline]
     pub(crate) fn now(&self) -> Instant {
         match self.virtual_time() {
             // Beyond what an `Instant` can tell, time stands still.
@@ -106,6 +107,7 @@ impl Timers {
     }
 
     /// In a simulation: how much time has passed.
+    #[inline]
     pub(crate) fn virtual_time(&self) -> Option<Duration> {
         let nanos = self.shared.virtual_nanos.as_ref()?;
         Some(Duration::from_nanos(nanos.load(Ordering::Relaxed)))

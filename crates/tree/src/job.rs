@@ -263,9 +263,6 @@ impl Job {
 
     /// The jobs directly below it that have not ended.
     pub fn children(&self) -> Vec<Job> {
-        if !self.has_children() {
-            return Vec::new();
-        }
         let mut children = Vec::new();
         let locked = self.node().lock();
         // SAFETY: a child in the list is alive.
@@ -274,15 +271,6 @@ impl Job {
         // Ids grow on each thread, and mostly over all.
         children.sort_by_key(Job::id);
         children
-    }
-}
-
-impl Job {
-    /// Whether jobs below it have not ended.
-    pub fn has_children(&self) -> bool {
-        let node = self.node();
-        // Who attaches a child involves others in the job, once and for all as long as there is one.
-        node.word.load().is_involved() && node.lock().first_child.is_some()
     }
 }
 

@@ -58,7 +58,7 @@ fn greet(
     };
     let welcome = Message::Welcome(Greeting {
         id: server.service.id().to_owned(),
-        heartbeat: settings.heartbeat,
+        heartbeat: settings.heartbeat(),
         max_frame: settings.max_frame,
     });
     let frame = encode(&welcome, MAX_GREETING).map_err(Some)?;
@@ -80,7 +80,7 @@ fn go_on<'scope>(
     let _ended = end_when_cancelled(stream);
     let settings = &server.settings;
     let (outbox, outgoings) = Outbox::new(settings.outgoing);
-    let (heartbeat, limit) = (settings.heartbeat, settings.message_timeout);
+    let (heartbeat, limit) = (settings.heartbeat(), settings.message_timeout);
     let written = {
         let (stream, outbox) = (Arc::clone(stream), outbox.clone());
         on_thread(n, "remote writer", settings.connect_timeout, move || {
@@ -131,11 +131,11 @@ fn read<'scope>(
     let settings = &server.settings;
     loop {
         match reader.next(settings.max_frame, settings.message_timeout) {
-            Ok(Message::Request(mut request)) => {
+            Ok(Message::Request(call, mut request)) => {
                 request.sender.get_or_insert_with(|| peer.to_owned());
-                session.request(n, request);
+                session.request(n, call, request);
             }
-            Ok(Message::Cancel(id)) => session.cancel(id),
+            Ok(Message::Cancel(call)) => session.cancel(call),
             Ok(Message::Ping) => {}
             Ok(Message::Goodbye) => return NoMessage::Ended,
             Ok(_) => {
@@ -156,13 +156,13 @@ struct ByOutbox {
 
 impl ByOutbox {
     /// The answer, or why it cannot go.
-    fn frame(&self, response: RemoteResponse) -> Option<Vec<u8>> {
-        let mut message = Message::Response(response);
+    fn frame(&self, call: u64, response: RemoteResponse) -> Option<Vec<u8>> {
+        let mut message = Message::Response(call, response);
         let error = match encode(&message, self.max_frame) {
             Ok(frame) => return Some(frame),
             Err(error) => error,
         };
-        if let Message::Response(response) = &mut message {
+        if let Message::Response(_, response) = &mut message {
             response.error = Some(error);
             response.payload = Vec::new();
             response.metadata.clear();
@@ -172,8 +172,8 @@ impl ByOutbox {
 }
 
 impl Replies for ByOutbox {
-    fn reply(&self, response: RemoteResponse, has_room: &mut dyn FnMut()) {
-        if let Some(frame) = self.frame(response)
+    fn reply(&self, call: u64, response: RemoteResponse, has_room: &mut dyn FnMut()) {
+        if let Some(frame) = self.frame(call, response)
             && let Ok(room) = self.outbox.wait_for_room(frame.len())
         {
             has_room();
@@ -181,7 +181,7 @@ impl Replies for ByOutbox {
         }
     }
 
-    fn reply_now(&self, response: RemoteResponse) {
-        self.outbox.put_now(&Message::Response(response));
+    fn reply_now(&self, call: u64, response: RemoteResponse) {
+        self.outbox.put_now(&Message::Response(call, response));
     }
 }

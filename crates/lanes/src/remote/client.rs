@@ -111,6 +111,9 @@ impl RemoteClient {
     }
 
     /// A transport to a Unix socket, under an id of one's own.
+    ///
+    /// To a server that accepts nobody and has its backlog full, the system connects without a time limit: then a blocking
+    /// thread is stuck until that server ends.
     #[cfg(unix)]
     pub fn unix(
         runtime: &Runtime,
@@ -253,9 +256,9 @@ impl Client {
         request: RemoteRequest,
         is_sent: &AtomicBool,
     ) -> Result<RemoteResponse, RemoteError> {
-        let id = request.id;
+        let call = pending.call();
         // Of this side's limit; what the peer takes is known when there is one.
-        let mut frame = encode(&Message::Request(request), self.settings.max_frame)?;
+        let mut frame = encode(&Message::Request(call, request), self.settings.max_frame)?;
         let refusals = self.refusals();
         loop {
             let connection = self.connection(refusals).await?;
@@ -286,10 +289,10 @@ impl Client {
             is_sent.store(true, Ordering::Relaxed);
             let mut on_its_way = OnItsWay {
                 outbox: &connection.outbox,
-                id: Some(id),
+                call: Some(call),
             };
             let answer = pending.answer().await;
-            on_its_way.id = None;
+            on_its_way.call = None;
             return answer;
         }
     }
@@ -369,13 +372,13 @@ impl Client {
 /// A request that the peer has, or will have: if nobody waits for the answer any more, the peer is told so.
 struct OnItsWay<'a> {
     outbox: &'a Outbox,
-    id: Option<u64>,
+    call: Option<u64>,
 }
 
 impl Drop for OnItsWay<'_> {
     fn drop(&mut self) {
-        if let Some(id) = self.id {
-            self.outbox.put_now(&Message::Cancel(id));
+        if let Some(call) = self.call {
+            self.outbox.put_now(&Message::Cancel(call));
         }
     }
 }

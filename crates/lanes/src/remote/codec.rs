@@ -8,10 +8,10 @@
 //!
 //! 1 Hello, 2 Welcome   "jobtree", id string, heartbeat u32 ms, largest frame u32
 //! 3 Refused            error
-//! 4 Request            id u64, operation string, mode u8, priority u8, timeout option<u64 ms>, sender option<string>,
+//! 4 Request            call u64, id u64, operation string, mode u8, priority u8, timeout option<u64 ms>, sender option<string>,
 //!                      target option<string>, metadata map, payload bytes
-//! 5 Response           id u64, sender string, target string, error option<error>, metadata map, payload bytes
-//! 6 Cancel             id u64
+//! 5 Response           call u64, id u64, sender string, target string, error option<error>, metadata map, payload bytes
+//! 6 Cancel             call u64
 //! 7 Ping, 8 Goodbye    nothing
 //! error                code u8, first u64, second u64, text string
 //! ```
@@ -148,8 +148,8 @@ fn kind_of(message: &Message) -> u8 {
         Message::Hello(_) => 1,
         Message::Welcome(_) => 2,
         Message::Refused(_) => 3,
-        Message::Request(_) => 4,
-        Message::Response(_) => 5,
+        Message::Request(..) => 4,
+        Message::Response(..) => 5,
         Message::Cancel(_) => 6,
         Message::Ping => 7,
         Message::Goodbye => 8,
@@ -169,7 +169,8 @@ fn write_body(message: &Message, to: &mut impl Sink) {
             to.u32(greeting.max_frame);
         }
         Message::Refused(error) => write_error(error, to),
-        Message::Request(request) => {
+        Message::Request(call, request) => {
+            to.u64(*call);
             to.u64(request.id);
             to.string(&request.operation);
             to.u8(match request.mode {
@@ -192,7 +193,8 @@ fn write_body(message: &Message, to: &mut impl Sink) {
             to.map(&request.metadata);
             to.bytes(&request.payload);
         }
-        Message::Response(response) => {
+        Message::Response(call, response) => {
+            to.u64(*call);
             to.u64(response.id);
             to.string(&response.sender);
             to.string(&response.target);
@@ -203,7 +205,7 @@ fn write_body(message: &Message, to: &mut impl Sink) {
             to.map(&response.metadata);
             to.bytes(&response.payload);
         }
-        Message::Cancel(id) => to.u64(*id),
+        Message::Cancel(call) => to.u64(*call),
         Message::Ping | Message::Goodbye => {}
     }
 }
@@ -241,8 +243,8 @@ pub(super) fn decode(kind: u8, body: &[u8]) -> Result<Message, RemoteError> {
         1 => Message::Hello(from.greeting()?),
         2 => Message::Welcome(from.greeting()?),
         3 => Message::Refused(from.error()?),
-        4 => Message::Request(from.request()?),
-        5 => Message::Response(from.response()?),
+        4 => Message::Request(from.u64()?, from.request()?),
+        5 => Message::Response(from.u64()?, from.response()?),
         6 => Message::Cancel(from.u64()?),
         7 => Message::Ping,
         8 => Message::Goodbye,

@@ -108,8 +108,8 @@ impl Dice {
             0 => Message::Hello(self.greeting()),
             1 => Message::Welcome(self.greeting()),
             2 => Message::Refused(self.error()),
-            3 => Message::Request(self.request()),
-            4 => Message::Response(self.response()),
+            3 => Message::Request(self.next(), self.request()),
+            4 => Message::Response(self.next(), self.response()),
             5 => Message::Cancel(self.next()),
             6 => Message::Ping,
             _ => Message::Goodbye,
@@ -252,7 +252,7 @@ fn a_frame_that_is_too_large_is_refused_by_its_header_alone() {
         next(&header, 1000),
         Err(NoMessage::Broken(RemoteError::TooLarge { .. }))
     ));
-    let message = Message::Request(RemoteRequest::new("op").payload(vec![0; 2000]));
+    let message = Message::Request(1, RemoteRequest::new("op").payload(vec![0; 2000]));
     assert!(matches!(
         encode(&message, 1000),
         Err(RemoteError::TooLarge { size, limit: 1000 }) if size > 2000

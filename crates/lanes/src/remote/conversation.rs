@@ -63,7 +63,7 @@ fn begin(client: &Client, dial: &Dial) -> Result<Begun, RemoteError> {
     stream.set_limits(limit, limit)?;
     let hello = Message::Hello(Greeting {
         id: client.id.clone(),
-        heartbeat: settings.heartbeat,
+        heartbeat: settings.heartbeat(),
         max_frame: settings.max_frame,
     });
     write_frame(&*stream, &encode(&hello, MAX_GREETING)?, limit)?;
@@ -93,7 +93,7 @@ fn go_on<'scope>(
     let _ended = end_when_cancelled(stream);
     let settings = &client.settings;
     let (outbox, outgoings) = Outbox::new(settings.outgoing);
-    let (heartbeat, limit) = (settings.heartbeat, settings.message_timeout);
+    let (heartbeat, limit) = (settings.heartbeat(), settings.message_timeout);
     let written = {
         let (stream, outbox) = (Arc::clone(stream), outbox.clone());
         on_thread(n, "remote writer", settings.connect_timeout, move || {
@@ -130,7 +130,7 @@ fn read(client: &Client, reader: &mut FrameReader<SharedStream>) -> NoMessage {
     let settings = &client.settings;
     loop {
         match reader.next(settings.max_frame, settings.message_timeout) {
-            Ok(Message::Response(response)) => client.pending.answer(response),
+            Ok(Message::Response(call, response)) => client.pending.answer(call, response),
             Ok(Message::Ping) => {}
             Ok(Message::Goodbye) => return NoMessage::Ended,
             Ok(Message::Refused(error)) => return NoMessage::Broken(error),

@@ -99,20 +99,24 @@ impl RemoteGate {
         self.lane.is_running()
     }
 
-    /// Sends a request when it is its turn. Its time counts from `first` on, when its job was scheduled.
+    /// Sends a request when it is its turn, and tells how long that took. Its time counts from `first` on, when its job was
+    /// scheduled.
     async fn carry(
         &self,
         first: Option<Moment>,
         priority: Priority,
         mut request: RemoteRequest,
+        sent_after: impl FnOnce(Duration),
     ) -> Result<RemoteResponse, RemoteError> {
         let entrance = self.lane.queue();
         let first = first.unwrap_or_else(|| entrance.now());
         let left = |limit: Duration| limit.saturating_sub(entrance.now().since(first));
+        let entered = entrance.now();
         let visit = entrance.enter(priority, first);
         self.lane.wake();
         let not_sent = || RemoteError::NotConnected("other requests were before it".to_owned());
         within(request.timeout.map(left), not_sent, visit.admitted()).await?;
+        sent_after(entrance.now().since(entered));
         request.timeout = request.timeout.map(left);
         let answer = self.transport.send(request).await;
         drop(visit);
@@ -293,7 +297,13 @@ async fn carried(context: Context, request: RemoteRequest) -> Result<RemoteRespo
     let Some(gate) = &shared.gate else {
         return Err(RemoteError::NoTransport.into());
     };
-    let answer = gate.carry(header.first_enqueued(), header.priority, request);
+    let sent_after = |waited| shared.note_sent(header, waited);
+    let answer = gate.carry(
+        header.first_enqueued(),
+        header.priority,
+        request,
+        sent_after,
+    );
     match answer.await {
         Ok(response) => Ok(response),
         Err(RemoteError::Cancelled) => Err(cancel_self("the remote transport is closed")),

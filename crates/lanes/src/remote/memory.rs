@@ -75,7 +75,7 @@ struct Shared {
 }
 
 enum There {
-    Request(RemoteRequest),
+    Request(u64, RemoteRequest),
     Cancel(u64),
 }
 
@@ -150,20 +150,23 @@ impl RemoteTransport for MemoryTransport {
         let entered = shared.pending.enter(request.id, sender);
         Box::pin(async move {
             let pending = entered?;
-            let (id, limit) = (request.id, request.timeout);
+            let (call, limit) = (pending.call(), request.timeout);
             pending.mark_sent(ONLY);
             if shared.is_closed.load(Ordering::SeqCst)
-                || shared.there.try_send(There::Request(request)).is_err()
+                || shared
+                    .there
+                    .try_send(There::Request(call, request))
+                    .is_err()
             {
                 return Err(RemoteError::NotConnected("it was cut".to_owned()));
             }
             let mut on_its_way = OnItsWay {
                 there: &shared.there,
-                id: Some(id),
+                call: Some(call),
             };
             let answer = within(limit, || RemoteError::TimedOut, async {
                 let answer = pending.answer().await;
-                on_its_way.id = None;
+                on_its_way.call = None;
                 answer
             });
             answer.await
@@ -201,13 +204,13 @@ impl fmt::Debug for MemoryTransport {
 /// If nobody waits for the answer any more, the other side is told so.
 struct OnItsWay<'a> {
     there: &'a Sender<There>,
-    id: Option<u64>,
+    call: Option<u64>,
 }
 
 impl Drop for OnItsWay<'_> {
     fn drop(&mut self) {
-        if let Some(id) = self.id {
-            let _ = self.there.try_send(There::Cancel(id));
+        if let Some(call) = self.call {
+            let _ = self.there.try_send(There::Cancel(call));
         }
     }
 }
@@ -236,18 +239,18 @@ fn serve(
             carry(
                 &answers,
                 &fate,
-                move |mut response: RemoteResponse, fate| {
+                move |(call, mut response): (u64, RemoteResponse), fate| {
                     if fate == Fate::Misdirected {
                         response.target.push_str(" and not you");
                     }
-                    pending.answer(response);
+                    pending.answer(call, response);
                 },
             )
         });
         loop {
             match arrived.recv()? {
-                There::Request(request) => session.request(n, request),
-                There::Cancel(id) => session.cancel(id),
+                There::Request(call, request) => session.request(n, call, request),
+                There::Cancel(call) => session.cancel(call),
             }
         }
     })
@@ -281,15 +284,15 @@ fn carry<M: Send + 'static>(
     .map_err(BoxError::from)
 }
 
-struct ByChannel(Sender<RemoteResponse>);
+struct ByChannel(Sender<(u64, RemoteResponse)>);
 
 impl Replies for ByChannel {
-    fn reply(&self, response: RemoteResponse, has_room: &mut dyn FnMut()) {
+    fn reply(&self, call: u64, response: RemoteResponse, has_room: &mut dyn FnMut()) {
         has_room();
-        self.reply_now(response);
+        self.reply_now(call, response);
     }
 
-    fn reply_now(&self, response: RemoteResponse) {
-        let _ = self.0.try_send(response);
+    fn reply_now(&self, call: u64, response: RemoteResponse) {
+        let _ = self.0.try_send((call, response));
     }
 }

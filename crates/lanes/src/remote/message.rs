@@ -24,9 +24,11 @@ pub(super) enum Message {
     Welcome(Greeting),
     /// There will be no conversation. Nothing follows.
     Refused(RemoteError),
-    Request(RemoteRequest),
-    Response(RemoteResponse),
-    /// Nobody waits any more for the answer to this request.
+    /// A request, and the number of this call. The answer brings the number back: the id of a request is its sender's to
+    /// choose, and may come again while the answer to an earlier one is still on its way.
+    Request(u64, RemoteRequest),
+    Response(u64, RemoteResponse),
+    /// Nobody waits any more for the answer to this call.
     Cancel(u64),
     /// Somebody is there.
     Ping,

@@ -10,6 +10,8 @@
 //!   memory for them; what waits to be written is bounded; a message that takes too long, and a peer that is silent for too
 //!   long, end the connection; connections and operations at a time are counted.
 //!
+//! Sockets are none of a simulation's: use a [`MemoryTransport`] there, whose time is the simulation's.
+//!
 //! Nothing is encrypted or signed: servers listen on loopback addresses and on sockets that only their owner may use, unless
 //! told otherwise.
 //!

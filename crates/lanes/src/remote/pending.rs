@@ -2,6 +2,9 @@
 //!
 //! # Protocol
 //!
+//! Each is a call with a number of its own, by which its answer is known; an answer to an earlier call with the same id is
+//! one that nobody waits for.
+//!
 //! An entry is made when a request is handed to the transport, and goes when its [`Pending`] is dropped: so an id is refused
 //! exactly while somebody waits for its answer. Before a request is handed to a connection, it is marked with the number of
 //! that connection; when a connection ends, all that are marked with its number fail. What was not handed over is unmarked
@@ -22,6 +25,7 @@ type Answered = Result<RemoteResponse, RemoteError>;
 #[derive(Default)]
 pub(super) struct PendingTable {
     state: Mutex<State>,
+    calls: AtomicU64,
     ignored: AtomicU64,
 }
 
@@ -32,6 +36,7 @@ struct State {
 }
 
 struct Entry {
+    call: u64,
     /// For whom the answer must be.
     sender: String,
     /// The connection that has it.
@@ -44,6 +49,7 @@ struct Entry {
 pub(super) struct Pending {
     table: Arc<PendingTable>,
     id: u64,
+    call: u64,
 }
 
 impl PendingTable {
@@ -60,7 +66,9 @@ impl PendingTable {
         match state.entries.entry(id) {
             MapEntry::Occupied(_) => Err(RemoteError::DuplicateId(id)),
             MapEntry::Vacant(vacant) => {
+                let call = self.calls.fetch_add(1, Ordering::Relaxed);
                 vacant.insert(Entry {
+                    call,
                     sender: sender.to_owned(),
                     sent_on: None,
                     answer: None,
@@ -69,17 +77,19 @@ impl PendingTable {
                 Ok(Pending {
                     table: Arc::clone(self),
                     id,
+                    call,
                 })
             }
         }
     }
 
     /// An answer has come; one that nobody waits for, or that is for somebody else, is ignored.
-    pub(super) fn answer(&self, response: RemoteResponse) {
+    pub(super) fn answer(&self, call: u64, response: RemoteResponse) {
         let mut state = self.lock();
         let waker = match state.entries.get_mut(&response.id) {
             Some(entry)
-                if entry.sender == response.target
+                if entry.call == call
+                    && entry.sender == response.target
                     && entry.sent_on.is_some()
                     && entry.answer.is_none() =>
             {
@@ -131,6 +141,11 @@ impl PendingTable {
 }
 
 impl Pending {
+    /// The number of the call.
+    pub(super) fn call(&self) -> u64 {
+        self.call
+    }
+
     /// It is about to be handed to this connection.
     pub(super) fn mark_sent(&self, connection: u64) {
         if let Some(entry) = self.table.lock().entries.get_mut(&self.id) {

@@ -7,7 +7,7 @@
 //! A request counts, and its id is taken, until its answer has room on its way back, and no longer: a peer that does not
 //! take its answers cannot have more done, and one that has an answer can use the id, and the place, at once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -146,10 +146,10 @@ impl fmt::Debug for RemoteService {
 /// Where answers go.
 pub(super) trait Replies: Send + Sync {
     /// Answers; may wait until there is room, and calls `has_room` then, just before the answer goes.
-    fn reply(&self, response: RemoteResponse, has_room: &mut dyn FnMut());
+    fn reply(&self, call: u64, response: RemoteResponse, has_room: &mut dyn FnMut());
 
     /// Answers with something small, without waiting: in a destructor.
-    fn reply_now(&self, response: RemoteResponse);
+    fn reply_now(&self, call: u64, response: RemoteResponse);
 }
 
 /// What one peer has asked for.
@@ -157,8 +157,15 @@ pub(super) struct Session {
     service: RemoteService,
     load: Arc<Load>,
     replies: Arc<dyn Replies>,
-    /// `None` until the job is known.
-    running: Mutex<BTreeMap<u64, Option<Job>>>,
+    running: Mutex<Running>,
+}
+
+#[derive(Default)]
+struct Running {
+    /// By the number of the call; `None` until the job is known.
+    calls: BTreeMap<u64, Option<Job>>,
+    /// The ids of the requests.
+    ids: BTreeSet<u64>,
 }
 
 impl Session {
@@ -175,7 +182,7 @@ impl Session {
         })
     }
 
-    fn running(&self) -> MutexGuard<'_, BTreeMap<u64, Option<Job>>> {
+    fn running(&self) -> MutexGuard<'_, Running> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -184,29 +191,30 @@ impl Session {
     pub(super) fn request<'scope>(
         self: &Arc<Self>,
         scope: &'scope Nursery<'scope, '_>,
+        number: u64,
         request: RemoteRequest,
     ) {
-        let (operation, call) = match self.admit(&request) {
+        let (operation, call) = match self.admit(number, &request) {
             Ok(admitted) => admitted,
             Err(error) => {
                 let response = RemoteResponse::from_error(&request, self.service.id(), error);
-                return self.replies.reply(response, &mut || ());
+                return self.replies.reply(number, response, &mut || ());
             }
         };
-        let id = request.id;
         let label = format!("remote {}", request.operation);
         let handle = scope
             .job_options()
             .label(label)
             .spawn(move || call.run(&*operation, request));
         // Unless it has ended already.
-        if let Some(known) = self.running().get_mut(&id) {
+        if let Some(known) = self.running().calls.get_mut(&number) {
             *known = Some(handle.job().clone());
         }
     }
 
     fn admit(
         self: &Arc<Self>,
+        number: u64,
         request: &RemoteRequest,
     ) -> Result<(Arc<Operation>, Call), RemoteError> {
         let service = &self.service;
@@ -216,7 +224,11 @@ impl Session {
         let operation = service
             .operation(&request.operation)
             .ok_or_else(|| RemoteError::UnknownOperation(request.operation.clone()))?;
-        if self.running().contains_key(&request.id) {
+        let is_known = {
+            let running = self.running();
+            running.ids.contains(&request.id) || running.calls.contains_key(&number)
+        };
+        if is_known {
             return Err(RemoteError::DuplicateId(request.id));
         }
         let inner = &service.inner;
@@ -231,7 +243,10 @@ impl Session {
         if !is_admitted {
             return Err(RemoteError::Busy);
         }
-        self.running().insert(request.id, None);
+        let mut running = self.running();
+        running.calls.insert(number, None);
+        running.ids.insert(request.id);
+        drop(running);
         let empty = RemoteRequest {
             payload: Vec::new(),
             metadata: BTreeMap::new(),
@@ -239,6 +254,7 @@ impl Session {
         };
         let call = Call {
             session: Arc::clone(self),
+            number,
             request: empty,
             counts: true,
             is_answered: false,
@@ -247,8 +263,8 @@ impl Session {
     }
 
     /// The peer does not wait for this one any more.
-    pub(super) fn cancel(&self, id: u64) {
-        let job = self.running().get(&id).cloned().flatten();
+    pub(super) fn cancel(&self, number: u64) {
+        let job = self.running().calls.get(&number).cloned().flatten();
         if let Some(job) = job {
             job.cancel("the peer has cancelled the request".into());
         }
@@ -258,6 +274,7 @@ impl Session {
 /// See the module's head.
 struct Call {
     session: Arc<Session>,
+    number: u64,
     /// Without what is large.
     request: RemoteRequest,
     counts: bool,
@@ -286,14 +303,17 @@ impl Call {
         };
         self.is_answered = true;
         let replies = Arc::clone(&self.session.replies);
-        replies.reply(response, &mut || self.count_no_more());
+        replies.reply(self.number, response, &mut || self.count_no_more());
         result
     }
 
     fn count_no_more(&mut self) {
         if std::mem::take(&mut self.counts) {
             let session = &self.session;
-            let job = session.running().remove(&self.request.id);
+            let mut running = session.running();
+            let job = running.calls.remove(&self.number);
+            running.ids.remove(&self.request.id);
+            drop(running);
             // Not under the lock: it may be the last handle.
             drop(job);
             session.service.inner.running.fetch_sub(1, Ordering::SeqCst);
@@ -315,7 +335,7 @@ impl Drop for Call {
                 false => RemoteError::Cancelled,
             };
             let response = RemoteResponse::from_error(&self.request, session.service.id(), error);
-            session.replies.reply_now(response);
+            session.replies.reply_now(self.number, response);
         }
         // Last, so that a server that ends does so after the answer.
         session.load.running.change(|running| *running -= 1);

@@ -54,6 +54,11 @@ impl Default for RemoteSettings {
 }
 
 impl RemoteSettings {
+    /// The heartbeat; not so short that it is all there is to do.
+    pub(super) fn heartbeat(&self) -> Duration {
+        self.heartbeat.max(Duration::from_millis(1))
+    }
+
     /// How long a peer with this heartbeat may be silent. At least a moment, whatever the peer says; and no longer than
     /// a day.
     pub(super) fn silence(&self, heartbeat: Duration) -> Duration {

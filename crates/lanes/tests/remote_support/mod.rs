@@ -162,8 +162,12 @@ pub fn welcome(id: &str, heartbeat: Duration) -> Vec<u8> {
     greeting(2, id, heartbeat, 16 << 20)
 }
 
+/// A call's number is what its id is and 1000 more.
+pub const CALL: u64 = 1000;
+
 pub fn request(id: u64, operation: &str, payload: &[u8]) -> Vec<u8> {
-    let mut body = id.to_le_bytes().to_vec();
+    let mut body = (CALL + id).to_le_bytes().to_vec();
+    body.extend(id.to_le_bytes());
     body.extend(text(operation));
     // Mode, priority, and no timeout, sender, target or metadata.
     body.extend([0, 2, 0, 0, 0, 0, 0, 0, 0]);
@@ -172,8 +176,9 @@ pub fn request(id: u64, operation: &str, payload: &[u8]) -> Vec<u8> {
     frame(4, &body)
 }
 
-pub fn response(id: u64, target: &str, payload: &[u8]) -> Vec<u8> {
-    let mut body = id.to_le_bytes().to_vec();
+pub fn response(call: u64, id: u64, target: &str, payload: &[u8]) -> Vec<u8> {
+    let mut body = call.to_le_bytes().to_vec();
+    body.extend(id.to_le_bytes());
     body.extend(text("server"));
     body.extend(text(target));
     body.extend([0, 0, 0, 0, 0]);
@@ -197,9 +202,14 @@ pub fn read_frame(from: &mut impl Read) -> Option<(u8, Vec<u8>)> {
     }
 }
 
+/// The call's number of a request or an answer.
+pub fn call_of(body: &[u8]) -> u64 {
+    u64::from_le_bytes(body[..8].try_into().unwrap())
+}
+
 /// The id of a request or an answer.
 pub fn id_of(body: &[u8]) -> u64 {
-    u64::from_le_bytes(body[..8].try_into().unwrap())
+    u64::from_le_bytes(body[8..16].try_into().unwrap())
 }
 
 /// A peer by hand that has connected and greeted.

@@ -176,6 +176,7 @@ impl Nursery {
     }
 
     /// A lease on a budget for a job to be spawned, if it needs one.
+    #[inline]
     pub(crate) fn admit(&self) -> Result<Option<Lease>, Refusal> {
         budget::charge_op();
         let request = Request::default();

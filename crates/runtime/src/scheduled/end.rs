@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 
-use jobtree_tree::{Body, BodyResult, Ended};
+use jobtree_tree::{Body, BodyResult, Ended, raw};
 
 use super::{Header, Schedule};
 
@@ -15,7 +15,7 @@ use super::{Header, Schedule};
 pub(super) fn end<S: Schedule>(header: &Header<S>, execution: Body, result: BodyResult) {
     let job = header.job();
     let completes = matches!(result, BodyResult::Value) && !job.is_cancelled();
-    let is_last = !job.has_children();
+    let is_last = !raw::has_children(job);
     if is_last {
         header.ending(completes);
     }
