@@ -22,20 +22,21 @@ const JOBS_PER_VISIT: usize = 32;
 const LONG_VISIT: Duration = Duration::from_micros(50);
 
 impl Shared {
-    /// A worker has come to a lane by this ticket.
-    pub(crate) fn visit(&self, cell: &LaneCell, ticket: Ticket) {
+    /// A worker has come to a lane by this ticket. Tells how many dispatches it gave.
+    pub(crate) fn visit(&self, cell: &LaneCell, ticket: Ticket) -> usize {
         if self.wants_emptying.load(Ordering::Relaxed)
             && self.wants_emptying.swap(false, Ordering::AcqRel)
         {
             self.empty_pumped_lanes();
         }
         let Some(visits) = &cell.visits else {
-            return;
+            return 0;
         };
         let mut began = None;
         let mut comes_back: Option<JobTurn> = None;
         let mut expects_more = false;
-        for ran in 0.. {
+        let mut ran = 0;
+        loop {
             // A clock costs as much as a small job: it is read when there is one, and where others do not wait for it.
             let early = expects_more.then(|| self.now());
             let mut state = cell.lock();
@@ -46,7 +47,7 @@ impl Shared {
                 if let Some(turn) = comes_back {
                     self.enqueue(turn);
                 }
-                return;
+                return ran;
             }
             let now = early.unwrap_or_else(|| self.now());
             let mut length = None;
@@ -58,7 +59,8 @@ impl Shared {
             let is_long = now.since(*began.get_or_insert(now)) > LONG_VISIT && ran > 0;
             if is_long || ran == JOBS_PER_VISIT {
                 drop(state);
-                return visits.tickets.post_behind(ticket);
+                visits.tickets.post_behind(ticket);
+                return ran;
             }
             let Some(picked) = state.take(None, now) else {
                 unreachable!("it is not empty");
@@ -70,6 +72,7 @@ impl Shared {
             }
             self.note_wait(cell, &picked, now);
             comes_back = with_park_hook(cell, || self.dispatch(picked.job));
+            ran += 1;
         }
     }
 

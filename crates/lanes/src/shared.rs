@@ -78,9 +78,8 @@ impl Shared {
             let visits = |which: fn(&Shared) -> &LaneCell| {
                 let weak = weak.clone();
                 Tickets::new(runtime, move |ticket| {
-                    if let Some(shared) = weak.upgrade() {
-                        shared.visit(which(&shared), ticket);
-                    }
+                    let shared = weak.upgrade();
+                    shared.map_or(0, |shared| shared.visit(which(&shared), ticket))
                 })
             };
             let any = visits(|shared| &shared.any);

@@ -409,6 +409,7 @@ fn a_ticket_brings_a_worker_and_comes_back() {
     let tickets = Tickets::new(&runtime, move |ticket| {
         let on_worker = jobtree_pool::current_worker_index().is_some();
         visits.send((ticket, on_worker, Job::current())).unwrap();
+        1
     });
     let mut ticket = tickets.issue();
     for _ in 0..3 {
@@ -466,16 +467,17 @@ fn in_a_simulation_jobs_of_one_queue_wait_for_each_other() {
             OneAtATime {
                 queue: Arc::clone(&queue),
                 tickets: Tickets::new(runtime, move |ticket| {
-                    let Some(lane) = lane.upgrade() else { return };
-                    loop {
+                    let Some(lane) = lane.upgrade() else { return 0 };
+                    for ran in 0.. {
                         let Some(turn) = lane.queue.lock().unwrap().pop_front() else {
-                            return;
+                            return ran;
                         };
                         if let Ran::Again(turn) = with_park_hook(&*lane, || turn.run()) {
                             lane.queue.lock().unwrap().push_back(turn);
                         }
                         let _ = &ticket;
                     }
+                    unreachable!("it ends when nothing is queued")
                 }),
             }
         });

@@ -25,7 +25,10 @@ use crate::runtime::Runtime;
 ///
 /// let runtime = Runtime::builder().workers(1).build()?;
 /// let (visits, visited) = channel();
-/// let tickets = Tickets::new(&runtime, move |ticket| visits.send(ticket).unwrap());
+/// let tickets = Tickets::new(&runtime, move |ticket| {
+///     visits.send(ticket).unwrap();
+///     1
+/// });
 /// tickets.post(tickets.issue());
 /// let ticket = visited.recv()?;
 /// tickets.post(ticket);
@@ -38,7 +41,7 @@ pub struct Tickets {
 
 struct Source {
     pool: PoolRef,
-    visit: Box<dyn Fn(Ticket) + Send + Sync>,
+    visit: Box<dyn Fn(Ticket) -> usize + Send + Sync>,
 }
 
 /// One visit of a worker; see [`Tickets`].
@@ -58,19 +61,24 @@ static KIND: RawTaskKind = RawTaskKind::new(run, || "a ticket");
 
 /// # Safety
 /// `raw` is the first field of a `Posted` that [`Tickets::post`] gave away.
-unsafe fn run(raw: NonNull<RawTask>, _: &Worker) {
+unsafe fn run(raw: NonNull<RawTask>, worker: &Worker) {
     // SAFETY: made of a box by `post`, and the pool runs it once.
     let posted = unsafe { Box::from_raw(raw.cast::<Posted>().as_ptr()) };
     let source = Arc::clone(&posted.source);
-    (source.visit)(Ticket { posted });
+    let ran = (source.visit)(Ticket { posted });
+    worker.ran_more_tasks(ran.saturating_sub(1));
 }
 
 impl Tickets {
-    /// `visit` is called on a worker for each ticket that was posted, and given it back. If it unwinds, the process aborts.
+    /// `visit` is called on a worker for each ticket that was posted, and given it back. It tells how many pieces of work it
+    /// did: workers leave those of others alone that are tiny, as long as they have not to sleep instead. If it unwinds, the process aborts.
     ///
     /// Somebody has to keep the runtime: one that has ended visits nobody, and forgets the ticket. Since tickets keep
     /// `visit`, that should not keep the runtime itself.
-    pub fn new(runtime: &Runtime, visit: impl Fn(Ticket) + Send + Sync + 'static) -> Tickets {
+    pub fn new(
+        runtime: &Runtime,
+        visit: impl Fn(Ticket) -> usize + Send + Sync + 'static,
+    ) -> Tickets {
         Tickets {
             source: Arc::new(Source {
                 pool: runtime.inner().pool().clone(),
@@ -101,14 +109,14 @@ impl Tickets {
         }
     }
 
-    /// Has a worker come after all that was called from outside before: for a visit that leaves and wants to come back.
+    /// For a visit that leaves and wants to come back: has a worker come after all that the calling worker has to do.
     pub fn post_behind(&self, ticket: Ticket) {
         let posted = NonNull::from(Box::leak(ticket.posted));
         // SAFETY: as in `post`.
         unsafe {
             self.source
                 .pool
-                .inject_raw(posted.cast(), RawContext::outermost());
+                .submit_raw_behind(posted.cast(), RawContext::outermost());
         }
     }
 }
