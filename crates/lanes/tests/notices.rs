@@ -171,7 +171,7 @@ fn average_wait_is_the_mean_of_a_priority() {
 fn futures_that_wait_for_a_slot_are_told_of_once_a_second_however_many() {
     let _watchdog = watch();
     simulated(
-        |builder| builder.queue_limit(1),
+        |builder| builder.queue_limit(1).queue_warning(0),
         |manager, log| {
             let sleeps = LaneJob::future(async |_| Ok(future::sleep(3 * SECOND + MS).await?));
             drop(manager.schedule(sleeps));
