@@ -113,8 +113,7 @@ fn slow_jobs_are_reported_from_1_ms_on_and_as_stalled_from_250_ms_on() {
         drop(manager.schedule(job("slow", 1)));
         drop(manager.schedule(job("still slow", 249)));
         drop(manager.schedule(job("stalled", 250)));
-        let quick = takes(Duration::from_micros(999)).label("quick");
-        drop(manager.schedule(quick.lane(SWAP)));
+        drop(manager.schedule(LaneJob::action(|| Ok(())).lane(SWAP)));
         let report = manager.pump(&SWAP, PumpLimit::unlimited())?;
         let slow: Vec<_> = report
             .slow

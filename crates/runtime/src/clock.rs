@@ -61,6 +61,17 @@ impl Clock {
     }
 
     /// A future that is ready after `duration`, by this clock, wherever it is polled.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use jobtree_runtime::{Runtime, block_on};
+    ///
+    /// let clock = Runtime::global().clock();
+    /// let began = clock.now();
+    /// block_on(clock.sleep(Duration::from_millis(1)))?;
+    /// assert!(clock.now() - began >= Duration::from_millis(1));
+    /// # Ok::<(), jobtree_runtime::Cancelled>(())
+    /// ```
     pub fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send + use<> {
         Sleep::new(self.timers.clone(), duration)
     }
