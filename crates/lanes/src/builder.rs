@@ -18,7 +18,24 @@ use crate::shared::Shared;
 /// Describes a [`JobManager`].
 ///
 /// What is not said comes from the environment (`JOBTREE_WORKERS`, `JOBTREE_WORKER_CAP`, `JOBTREE_QUEUE_LIMIT`,
-/// `JOBTREE_QUEUE_WARN`), and else from the defaults.
+/// `JOBTREE_QUEUE_WARN`), and else from the defaults. Where those are not set, the same names with `XR_JOB_` in place of
+/// `JOBTREE_` are read.
+///
+/// ```
+/// use std::time::Duration;
+/// use jobtree_lanes::JobManager;
+///
+/// let manager = JobManager::builder()
+///     .workers(2)
+///     .queue_limit(100)
+///     .aging(Duration::from_millis(500))
+///     .frame_lane("physics")
+///     .on_notice(|notice| eprintln!("{notice}"))
+///     .build()?;
+/// assert_eq!(manager.slots().capacity, Some(100));
+/// assert!(JobManager::builder().workers(0).build().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "a builder does nothing until `build`"]
 pub struct JobManagerBuilder {
     runtime: Option<Runtime>,

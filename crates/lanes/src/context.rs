@@ -19,6 +19,22 @@ use crate::lane::Lane;
 use crate::progress::Progress;
 
 /// The job as its own code sees it. Clones are the same job.
+///
+/// ```
+/// use jobtree_lanes::{JobManager, LaneJob};
+///
+/// let manager = JobManager::builder().build()?;
+/// let handle = manager.schedule(LaneJob::future(async |context| {
+///     context.progress(0.4).await?;
+///     context.progress_with(0.8, "almost").await?;
+///     context.next_dispatch().await?;
+///     Ok(context.job().label())
+/// }).label("load"));
+/// handle.wait()?;
+/// assert_eq!(handle.payload().unwrap().downcast_ref(), Some(&"almost"));
+/// assert_eq!(handle.join()?, "load");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Context {
     header: JobHeader,

@@ -20,7 +20,19 @@ pub enum On {
     Always,
 }
 
-/// A job that another one comes after; see [`LaneJob::after`](crate::LaneJob::after).
+/// A job that another one comes after; see [`LaneJob::after`](crate::LaneJob::after). It may be any job of the tree.
+///
+/// ```
+/// use jobtree_lanes::{Dependency, JobManager, LaneJob, On};
+///
+/// let manager = JobManager::builder().build()?;
+/// let load = manager.schedule(LaneJob::action(|| Err::<(), _>("no such file".into())));
+/// let other = manager.runtime().spawn(|| Ok(()));
+/// let after = [load.dependency().on(On::Always), Dependency::new(other.job(), On::Success)];
+/// let tidy_up = manager.schedule(LaneJob::action(|| Ok("tidy")).after(&after));
+/// assert_eq!(tidy_up.join()?, "tidy");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Dependency {
     pub(crate) job: Job,

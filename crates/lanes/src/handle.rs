@@ -18,6 +18,22 @@ use crate::progress::Payload;
 /// A job that was scheduled, and the right to its value. Wait for it with [`join`](LaneHandle::join), or await it.
 ///
 /// Dropping it neither cancels the job nor loses it.
+///
+/// ```
+/// use std::time::Duration;
+/// use jobtree_lanes::{JobManager, LaneJob, Step};
+///
+/// let manager = JobManager::builder().build()?;
+/// let waits = manager.schedule(LaneJob::steps([
+///     Step::progress(0.5),
+///     Step::wait(std::future::pending()),
+/// ]));
+/// assert!(waits.wait_timeout(Duration::from_millis(1)).is_none());
+/// waits.cancel("nobody needs it");
+/// assert!(waits.wait().is_err());
+/// assert!(waits.is_canceled() && !waits.is_faulted());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "the job runs without it, but its value is lost; use `drop` if nobody needs it"]
 pub struct LaneHandle<T> {
     pub(crate) handle: JobHandle<T>,

@@ -19,6 +19,14 @@ use crate::steps::Step;
 
 /// A job for a [`JobManager`](crate::JobManager), of any kind. Scheduling takes it, so nobody can schedule it twice.
 ///
+/// ```compile_fail,E0382
+/// # use jobtree_lanes::{JobManager, LaneJob};
+/// # let manager = JobManager::builder().build().unwrap();
+/// let job = LaneJob::action(|| Ok(()));
+/// let first = manager.schedule(job);
+/// let second = manager.schedule(job);
+/// ```
+///
 /// `B` is what it does; [`boxed`](LaneJob::boxed) makes jobs of different kinds the same type.
 ///
 /// ```
@@ -54,6 +62,15 @@ where
     T: Send + 'static,
 {
     /// A job that calls `action` once. If that waits, it has the stack of a worker parked, or blocks the thread that pumps.
+    ///
+    /// ```
+    /// use jobtree_lanes::{JobManager, LaneJob};
+    ///
+    /// let manager = JobManager::builder().build()?;
+    /// let handle = manager.schedule(LaneJob::action(|| Ok("forty-two".parse::<u32>()?)));
+    /// assert!(handle.join().unwrap_err().to_string().contains("invalid digit"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn action(action: F) -> Self {
         LaneJob::of(Action::new(action))
     }
@@ -145,6 +162,19 @@ where
     I::IntoIter: Send + 'static,
 {
     /// A job of steps; what makes the iterator of them is called in the first dispatch.
+    ///
+    /// ```
+    /// use jobtree_lanes::{JobManager, LaneJob, Step};
+    ///
+    /// let manager = JobManager::builder().build()?;
+    /// let handle = manager.schedule(LaneJob::steps_with(|| {
+    ///     let files = ["a", "b"]; // Looked up when the job runs, not when it is described.
+    ///     files.map(Step::payload)
+    /// }));
+    /// handle.wait()?;
+    /// assert_eq!(handle.payload().unwrap().downcast_ref(), Some(&"b"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn steps_with(make: F) -> Self {
         LaneJob::of(Steps(make))
     }
@@ -216,6 +246,17 @@ impl<T, B> LaneJob<T, B> {
     }
 
     /// A token that cancels it, whether or not it was scheduled by then. One that was cancelled before is never run.
+    ///
+    /// ```
+    /// use jobtree_lanes::{JobManager, LaneJob};
+    ///
+    /// let manager = JobManager::builder().build()?;
+    /// let mut job = LaneJob::action(|| Ok(()));
+    /// let token = job.cancel_token();
+    /// token.cancel("never mind".into());
+    /// assert!(manager.schedule(job).is_canceled());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn cancel_token(&mut self) -> CancelToken {
         let token = CancelToken::new();
         self.extra();
@@ -255,6 +296,25 @@ impl<T, B> LaneJob<T, B> {
     }
 
     /// Where the callbacks are called.
+    ///
+    /// ```
+    /// use jobtree_lanes::{Callbacks, JobManager, Lane, LaneJob, PumpLimit};
+    ///
+    /// let manager = JobManager::builder().build()?;
+    /// let (said, heard) = std::sync::mpsc::channel();
+    /// let job = LaneJob::action(|| Ok(()))
+    ///     .on_completed(move || said.send(std::thread::current().id()).unwrap())
+    ///     .callbacks_on(Callbacks::Lane(Lane::Main));
+    /// manager.schedule(job).join()?;
+    /// let called_by = loop {
+    ///     manager.pump(&Lane::Main, PumpLimit::default())?;
+    ///     if let Ok(thread) = heard.try_recv() {
+    ///         break thread;
+    ///     }
+    /// };
+    /// assert_eq!(called_by, std::thread::current().id());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn callbacks_on(mut self, place: Callbacks) -> Self {
         self.callbacks().place = place;
         self

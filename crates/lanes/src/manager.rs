@@ -100,6 +100,19 @@ impl JobManager {
 
     /// Schedules a job if a slot is free.
     ///
+    /// ```
+    /// use jobtree_lanes::{JobManager, Lane, LaneJob, PumpLimit, WhyRefused};
+    ///
+    /// let manager = JobManager::builder().queue_limit(1).build()?;
+    /// let first = manager.schedule(LaneJob::action(|| Ok(1)).lane(Lane::Main));
+    /// let refused = manager.try_schedule(LaneJob::action(|| Ok(2))).unwrap_err();
+    /// assert_eq!(refused.why(), WhyRefused::QueueFull);
+    /// manager.pump(&Lane::Main, PumpLimit::default())?;
+    /// let second = manager.try_schedule(refused.into_job())?;
+    /// assert_eq!((first.join()?, second.join()?), (1, 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// If not, with the job.
     pub fn try_schedule<T, B>(
@@ -122,6 +135,17 @@ impl JobManager {
     }
 
     /// [`schedule`](JobManager::schedule) for async code. Dropped before it is ready, it has scheduled nothing.
+    ///
+    /// ```
+    /// use jobtree_lanes::{JobManager, LaneJob};
+    ///
+    /// let manager = JobManager::builder().build()?;
+    /// let value = manager.runtime().block_on(async {
+    ///     manager.schedule_async(LaneJob::action(|| Ok(42))).await.await
+    /// })??;
+    /// assert_eq!(value, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn schedule_async<T, B>(&self, job: LaneJob<T, B>) -> LaneHandle<T>
     where
         B: JobBody<T>,
@@ -135,7 +159,18 @@ impl JobManager {
         shared.start(job, admission)
     }
 
-    /// Runs what is queued for the workers on the calling thread, each job for one dispatch.
+    /// Runs what is queued for the workers on the calling thread, each job for one dispatch. The workers go on beside it.
+    ///
+    /// ```
+    /// use jobtree_lanes::{JobManager, LaneJob};
+    ///
+    /// let manager = JobManager::builder().build()?;
+    /// let handle = manager.schedule(LaneJob::action(|| Ok(42)));
+    /// let report = manager.process();
+    /// assert!(report.ran <= 1, "or a worker was faster");
+    /// assert_eq!(handle.join()?, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn process(&self) -> PumpReport {
         let shared = self.shared();
         shared.run_queued(&shared.any, PumpLimit::unlimited())
@@ -214,6 +249,18 @@ impl JobManager {
     /// Cancels all jobs, and waits until they have ended, at most `limit`. Those who wait to schedule get cancelled jobs.
     ///
     /// It can be called from inside of a job, which is then not waited for; and again.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use jobtree_lanes::{JobManager, LaneJob, Step};
+    ///
+    /// let manager = JobManager::builder().build()?;
+    /// let waits = manager.schedule(LaneJob::steps([Step::wait(std::future::pending())]));
+    /// manager.shutdown(Duration::from_secs(5))?;
+    /// assert!(waits.is_canceled());
+    /// assert!(manager.schedule(LaneJob::action(|| Ok(()))).is_canceled());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// If `limit` was over first: with the jobs that were still there.

@@ -56,6 +56,11 @@ impl Shared {
         }
     }
 
+    /// Somebody waits for a slot, for so long already.
+    pub(crate) fn note_blocked(&self, capacity: usize, blocked: Duration) {
+        self.notices.backpressure(capacity, blocked, self.now());
+    }
+
     /// A bucket is too long, if it is `queued` long.
     #[inline]
     pub(crate) fn note_length(&self, cell: &LaneCell, priority: Priority, queued: Option<usize>) {

@@ -88,6 +88,17 @@ impl Default for PumpLimit {
 }
 
 /// What a pump did.
+///
+/// ```
+/// use jobtree_lanes::{JobManager, Lane, LaneJob, Next, PumpLimit};
+///
+/// let manager = JobManager::builder().build()?;
+/// drop(manager.schedule(LaneJob::action(|| Ok(())).lane(Lane::Main)));
+/// drop(manager.schedule(LaneJob::coroutine(|_| Ok(Next::<()>::NextDispatch)).lane(Lane::Main)));
+/// let report = manager.pump(&Lane::Main, PumpLimit::unlimited())?;
+/// assert_eq!((report.ran, report.ended, report.left), (2, 1, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PumpReport {

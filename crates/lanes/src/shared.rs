@@ -157,13 +157,13 @@ impl Shared {
         if self.slots.try_take().is_ok() {
             return Admission::Slot;
         }
-        admission(self.slots.take(&self.clock, |capacity, blocked| {
-            self.notices.backpressure(capacity, blocked, self.now());
-        }))
+        let notice = |capacity, blocked| self.note_blocked(capacity, blocked);
+        admission(self.slots.take(&self.clock, notice))
     }
 
     pub(crate) async fn admit_async(&self) -> Admission {
-        admission(self.slots.take_async().await)
+        let notice = |capacity, blocked| self.note_blocked(capacity, blocked);
+        admission(self.slots.take_async(&self.clock, notice).await)
     }
 
     /// Makes a job of the tree of what was described, and puts it into its lane.

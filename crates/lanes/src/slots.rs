@@ -20,6 +20,7 @@ use jobtree_runtime::Clock;
 use jobtree_runtime::sync::{AcquireError, Permit, Semaphore};
 
 use crate::metrics::Slots;
+use crate::remote::{First, first_of};
 
 /// Why there is no slot.
 #[derive(Debug)]
@@ -126,16 +127,30 @@ impl SlotKeeper {
         }
     }
 
-    /// Takes a slot as a future does it.
-    pub(crate) async fn take_async(&self) -> Result<(), NoSlot> {
+    /// [`take`](SlotKeeper::take) as a future does it.
+    pub(crate) async fn take_async(
+        &self,
+        clock: &Clock,
+        mut notice: impl FnMut(usize, Duration),
+    ) -> Result<(), NoSlot> {
         match self.try_take() {
             Err(NoSlot::Full) => {}
             decided => return decided,
         }
         let _waits = Waits::new(self);
         match self.take_free() {
-            Err(NoSlot::Full) => taken(self.for_waiters.acquire_async(1).await),
-            decided => decided,
+            Err(NoSlot::Full) => {}
+            decided => return decided,
+        }
+        let began = clock.now();
+        let mut waiting = std::pin::pin!(self.for_waiters.acquire_async(1));
+        loop {
+            match first_of(waiting.as_mut(), clock.sleep(NOTICE_EVERY)).await {
+                First::One(acquired) => return taken(acquired),
+                First::Other(()) => {
+                    notice(self.capacity.unwrap_or(usize::MAX), clock.now() - began);
+                }
+            }
         }
     }
 

@@ -73,7 +73,7 @@ pub struct JobSnapshot {
     pub state: TrackedState,
     /// How far it is, from 0 to 1; 1 when it has completed.
     pub progress: f32,
-    /// Whether it ever said how far it is: if not, show that it is alive, not how far.
+    /// Whether it ever said how far it is, or is done: if not, show that it is alive, not how far.
     pub determinate: bool,
     /// The last payload that it gave out, if that was text.
     pub status: Option<String>,

@@ -332,6 +332,36 @@ fn callbacks_are_called_on_the_lane_that_was_asked_for() {
 }
 
 #[test]
+fn callbacks_on_a_lane_come_in_order_and_before_its_jobs() {
+    let _watchdog = watch();
+    let world = World::new(2);
+    let manager = &world.manager;
+    let log = Log::new();
+    let waiting = support::note(&log, "a job of the lane".to_owned()).lane(Lane::Main);
+    drop(manager.schedule(waiting));
+    let noting = || {
+        let log = log.clone();
+        move |what: String| log.note(what)
+    };
+    let (progress, completed) = (noting(), noting());
+    let steps = (1..=9).map(|tenths| Step::progress(tenths as f32 / 10.0));
+    let job = LaneJob::steps(steps)
+        .on_progress(move |now| progress(format!("{:.1}", now.fraction())))
+        .on_completed(move || completed("completed".to_owned()))
+        .callbacks_on(Callbacks::Lane(Lane::Main));
+    manager.schedule(job).join().unwrap();
+    // Nine, the last one, which is forced, and the end; and the job that came first.
+    support::until(|| manager.queued(&Lane::Main) == 12);
+    manager.pump(&Lane::Main, PumpLimit::unlimited()).unwrap();
+    let mut expected: Vec<_> = (1..=10)
+        .map(|t| format!("{:.1}", t as f32 / 10.0))
+        .collect();
+    expected.extend(["completed", "a job of the lane"].map(str::to_owned));
+    assert_eq!(log.all(), expected);
+    world.end();
+}
+
+#[test]
 fn callbacks_are_given_to_the_executor_that_was_asked_for() {
     let _watchdog = watch();
     let world = World::new(2);

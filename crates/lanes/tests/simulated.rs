@@ -10,22 +10,9 @@ use jobtree_lanes::{
     JobManager, Lane, LaneHandle, LaneJob, Next, Notice, Priority, PumpLimit, Step,
 };
 use jobtree_runtime::{BoxError, JobError, Runtime, checkpoint, future, nursery, sim, sleep};
-use support::{FAR, watch};
+use support::{FAR, Random, watch};
 
 const MS: Duration = Duration::from_millis(1);
-
-/// Numbers by a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(0x5851_F42D_4C95_7F2D)
-            .wrapping_add(0x1405_7B7E_F767_814F);
-        (self.0 >> 33) % bound
-    }
-}
 
 /// A job of any kind, that counts that its code ended, however it did.
 fn any_job(random: &mut Random, ended: &Arc<AtomicUsize>) -> LaneJob<()> {

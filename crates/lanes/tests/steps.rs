@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use jobtree_lanes::{Lane, LaneJob, Next, On, Priority, Progress, PumpLimit, Step};
-use jobtree_runtime::{JobError, block_on, channel, future};
+use jobtree_runtime::{BoxError, JobError, channel, future};
 use support::{ByHand, FAR, Log, World, note, watch};
 
 #[test]
@@ -370,10 +370,142 @@ fn a_job_that_comes_after_others_waits_in_no_queue_and_can_be_cancelled() {
 }
 
 #[test]
-fn a_handle_can_be_awaited_anywhere() {
+fn jobs_with_more_than_64_steps_take_turns() {
+    let _watchdog = watch();
+    let by_hand = ByHand::new(|builder| builder);
+    let manager = &by_hand.manager;
+    let log = Log::new();
+    let endless: Vec<_> = ["a", "b", "c"]
+        .map(|name| {
+            let log = log.clone();
+            manager.schedule(LaneJob::coroutine(move |_| {
+                log.note(name);
+                Ok(Next::<()>::Again)
+            }))
+        })
+        .into();
+    for _ in 0..10 {
+        let report = manager.process();
+        assert_eq!((report.ran, report.ended, report.left), (3, 0, 3));
+    }
+    let turns: Vec<_> = log
+        .all()
+        .chunk_by(|a, b| a == b)
+        .map(|c| (c[0], c.len()))
+        .collect();
+    let round = [("a", 64), ("b", 64), ("c", 64)];
+    assert_eq!(turns, round.repeat(10));
+    drop(endless);
+    by_hand.end();
+}
+
+#[test]
+fn a_panic_anywhere_in_its_code_fails_the_job() {
     let _watchdog = watch();
     let world = World::new(1);
-    let handle = world.manager.schedule(LaneJob::action(|| Ok(5)));
-    assert_eq!(block_on(handle).unwrap().unwrap(), 5);
+    let manager = &world.manager;
+    fn panics<T>() -> T {
+        std::panic::resume_unwind(Box::new("with intent"))
+    }
+    let handles = [
+        manager.schedule(LaneJob::steps_with(panics::<[Step; 1]>)),
+        manager.schedule(LaneJob::steps(std::iter::from_fn(panics::<Option<Step>>))),
+        manager.schedule(LaneJob::steps([Step::start(panics)])),
+        manager.schedule(LaneJob::steps([Step::action(panics)])),
+        manager.schedule(LaneJob::steps([Step::wait(async { panics() })])),
+        manager.schedule(LaneJob::action(panics)),
+        manager.schedule(LaneJob::task(|_| panics())),
+        manager.schedule(LaneJob::future(async |_| panics())),
+        manager.schedule(LaneJob::coroutine(|_| panics())),
+    ];
+    for handle in handles {
+        assert!(matches!(handle.wait(), Err(JobError::Panicked(_))));
+        assert!(handle.is_faulted());
+    }
+    assert_eq!(manager.slots().in_use, 0);
     world.end();
+}
+
+#[test]
+fn an_action_that_fails_ends_the_job_and_no_step_comes_after_it() {
+    let _watchdog = watch();
+    let world = World::new(1);
+    let job = LaneJob::steps([
+        Step::progress(0.5),
+        Step::action(|| Err("the disk is full".into())),
+        Step::start(|| unreachable!("it has failed")),
+    ]);
+    let handle = world.manager.schedule(job);
+    let error = handle.wait().unwrap_err();
+    assert!(error.to_string().contains("the disk is full"), "{error}");
+    assert!(handle.is_faulted());
+    world.end();
+}
+
+#[test]
+fn an_awaited_job_of_the_runtime_that_fails_or_is_cancelled_does_so_to_the_job() {
+    let _watchdog = watch();
+    let world = World::new(2);
+    let fails = world.runtime.spawn(|| Err::<(), _>("there".into()));
+    let sleeps = world.runtime.spawn(|| Ok(jobtree_runtime::sleep(FAR)?));
+    sleeps.cancel("changed my mind");
+    let waits_for = |handle: jobtree_runtime::JobHandle<()>| {
+        let step = Step::wait(async { Ok(handle.await?) });
+        world.manager.schedule(LaneJob::steps([step]))
+    };
+    let (failed, cancelled) = (waits_for(fails), waits_for(sleeps));
+    assert!(matches!(failed.wait(), Err(JobError::Failed(_))));
+    let error = cancelled.wait().unwrap_err();
+    assert!(matches!(error, JobError::Cancelled(_)));
+    assert!(error.to_string().contains("changed my mind"), "{error}");
+    world.end();
+}
+
+#[test]
+fn plain_numbers_are_progress_and_whatever_else_is_payload() {
+    let _watchdog = watch();
+    let by_hand = ByHand::new(|builder| builder);
+    let steps: [Step; 6] = [
+        0.25f32.into(),
+        Step::NextDispatch,
+        0.5f64.into(),
+        Step::NextDispatch,
+        Step::payload(vec![1, 2, 3]),
+        Step::NextDispatch,
+    ];
+    let handle = by_hand.manager.schedule(LaneJob::steps(steps));
+    for expected in [0.25, 0.5, 0.5] {
+        by_hand.manager.process();
+        assert_eq!(handle.progress(), expected);
+    }
+    let payload = handle.payload().unwrap();
+    assert_eq!(payload.downcast_ref::<Vec<i32>>().unwrap(), &[1, 2, 3]);
+    assert!(!handle.is_finished());
+    by_hand.manager.process();
+    assert_eq!(handle.progress(), 1.0);
+    by_hand.end();
+}
+
+#[test]
+fn an_iterator_is_asked_for_a_step_when_the_last_one_is_done() {
+    let _watchdog = watch();
+    let by_hand = ByHand::new(|builder| builder);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let (sender, receiver) = channel::bounded::<()>(1);
+    let mut wait = Some(Step::wait(async move { Ok(receiver.recv_async().await?) }));
+    let steps = std::iter::from_fn(move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+        wait.take()
+    });
+    let handle = by_hand.manager.schedule(LaneJob::steps(steps));
+    by_hand.manager.process();
+    by_hand.manager.process();
+    assert_eq!(asked.load(Ordering::SeqCst), 1, "it waits");
+    let sent: Result<(), BoxError> = sender.send(()).map_err(Into::into);
+    sent.unwrap();
+    by_hand.manager.process();
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+    assert!(handle.is_completed());
+    by_hand.end();
 }

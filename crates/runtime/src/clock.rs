@@ -60,6 +60,22 @@ impl Clock {
         unless_cancelled(FirstOf(future, patience), WaitingFor::Future).map(first)
     }
 
+    /// A future that is ready after `duration`, by this clock, wherever it is polled.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use jobtree_runtime::{Runtime, block_on};
+    ///
+    /// let clock = Runtime::global().clock();
+    /// let began = clock.now();
+    /// block_on(clock.sleep(Duration::from_millis(1)))?;
+    /// assert!(clock.now() - began >= Duration::from_millis(1));
+    /// # Ok::<(), jobtree_runtime::Cancelled>(())
+    /// ```
+    pub fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + Send + use<> {
+        Sleep::new(self.timers.clone(), duration)
+    }
+
     /// [`wait_at_most`](Clock::wait_at_most), even if the current job is cancelled: for the end of things.
     pub fn wait_regardless<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
         let patience = Sleep::new(self.timers.clone(), limit);

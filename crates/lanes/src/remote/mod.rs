@@ -61,3 +61,4 @@ pub use server::{RemoteServer, RemoteServerBuilder, StillRunning};
 pub use service::RemoteService;
 pub use settings::RemoteSettings;
 pub use transport::{Answer, RemoteTransport};
+pub(crate) use waiting::{First, first_of};

@@ -6,13 +6,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 /// Which of two futures was ready.
-pub(super) enum First<A, B> {
+pub(crate) enum First<A, B> {
     One(A),
     Other(B),
 }
 
 /// Waits for the first of two, with preference for `one`.
-pub(super) async fn first_of<A: Future, B: Future>(
+pub(crate) async fn first_of<A: Future, B: Future>(
     one: A,
     other: B,
 ) -> First<A::Output, B::Output> {

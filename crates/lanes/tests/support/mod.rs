@@ -132,3 +132,16 @@ pub fn until(mut condition: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_micros(50));
     }
 }
+
+/// Numbers by a seed.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(0x5851_F42D_4C95_7F2D)
+            .wrapping_add(0x1405_7B7E_F767_814F);
+        (self.0 >> 33) % bound
+    }
+}
