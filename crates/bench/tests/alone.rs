@@ -25,6 +25,9 @@ fn every_probe_ends_with_what_it_left_still_alive() {
         "may-tasks-parked",
         "ticks",
         "no-ticks",
+        "lane-jobs-among-few",
+        "aged-lane-jobs-among-few",
+        "lane-jobs-waiting",
     ] {
         let output = alone(&[probe, "20"]);
         let said = String::from_utf8_lossy(&output.stderr);

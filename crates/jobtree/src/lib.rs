@@ -140,6 +140,31 @@
 //! # Ok::<(), jobtree::JobError>(())
 //! ```
 //!
+//! # A job manager
+//!
+//! A [`JobManager`] schedules jobs by priority and age on a share of the workers, and on threads of the program that pump
+//! a [lane](lanes::Lane): the main thread, or any thread at its point in the frame. Jobs go in steps, tell how far they are,
+//! and hop from lane to lane:
+//!
+//! ```
+//! use jobtree::JobManager;
+//! use jobtree::lanes::{Lane, LaneJob, Priority, PumpLimit};
+//!
+//! let manager = JobManager::builder().build()?;
+//! let job = LaneJob::future(async |context| {
+//!     context.progress(0.5).await?;
+//!     let shown_by = context.run_on(Lane::Main, || std::thread::current().id()).await?;
+//!     Ok(shown_by)
+//! });
+//! let handle = manager.schedule(job.priority(Priority::High).label("load"));
+//! while !handle.is_finished() {
+//!     manager.pump(&Lane::Main, PumpLimit::default())?;
+//! }
+//! assert_eq!(handle.progress(), 1.0);
+//! assert_eq!(handle.join()?, std::thread::current().id());
+//! # Ok::<(), jobtree::BoxError>(())
+//! ```
+//!
 //! # Work that blocks
 //!
 //! A worker that waits for the operating system does nothing else. Such work belongs on the threads of a
@@ -181,10 +206,14 @@
 //!
 //! # Features
 //!
-//! `iter`: the iterators of `orx-parallel` on our pools, in `par::iter`. `tracing`: what happens to jobs, as events there.
+//! `iter`: the iterators of `orx-parallel` on our pools, in `par::iter`. `tracing`: what happens to jobs,
+//! and what a job manager notices, as events there.
 
 #![forbid(unsafe_code)]
 
+#[doc(inline)]
+pub use jobtree_lanes as lanes;
+pub use jobtree_lanes::JobManager;
 pub use jobtree_macros::{budgeted, nursery};
 #[doc(inline)]
 pub use jobtree_par as par;

@@ -222,6 +222,48 @@ fn actors_producers_and_dispatchers() -> Result<(), BoxError> {
     Ok(())
 }
 
+#[test]
+fn job_managers() -> Result<(), BoxError> {
+    use jobtree::lanes::{
+        Callbacks, Context, FrameLane, JobManagerBuilder, Lane, LaneHandle, LaneJob, Next, Notice,
+        On, Priority, Progress, PumpError, PumpLimit, ScheduleRefused, ShutdownError, Step,
+        TrackedState, Tracker, WhyRefused, remote,
+    };
+    let _watch = watch();
+    let runtime = Runtime::builder().workers(2).build()?;
+    let builder: JobManagerBuilder = jobtree::JobManager::builder().runtime(&runtime);
+    let manager: jobtree::lanes::JobManager = builder
+        .queue_limit(8)
+        .frame_lane("physics")
+        .on_notice(|notice: &Notice| println!("{notice}"))
+        .build()?;
+    let tracker: Tracker = manager.tracker();
+    let steps = LaneJob::steps([Step::progress(0.5), Step::NextDispatch]);
+    let steps: LaneHandle<()> = manager.schedule(steps.priority(Priority::High));
+    let task = LaneJob::task(|context: &Context| Ok(context.next_dispatch().wait()?));
+    let after = steps.then(On::Success, task.callbacks_on(Callbacks::Inline));
+    after.join()?;
+    let swap = Lane::Frame(FrameLane::COLLECT_VISIBLE_SWAP);
+    let coroutine = LaneJob::coroutine(|_| Ok(Next::Done(7))).lane(swap.clone());
+    let seven = manager.schedule(coroutine);
+    let pumped: Result<_, PumpError> = manager.pump(&swap, PumpLimit::default());
+    assert_eq!(pumped?.ran, 1);
+    assert_eq!(seven.join()?, 7);
+    let shown = tracker.view().jobs;
+    assert!(shown.iter().all(|job| job.state == TrackedState::Completed));
+    assert_eq!(Progress::from_range(1, 2).fraction(), 0.5);
+    let remote: LaneHandle<remote::RemoteResponse> =
+        manager.schedule_remote(remote::RemoteRequest::new("nobody carries it"));
+    assert!(remote.join().is_err());
+    let ended: Result<(), ShutdownError> = manager.shutdown(FAR);
+    ended?;
+    let refused: ScheduleRefused<_, _> = manager
+        .try_schedule(LaneJob::action(|| Ok(())))
+        .unwrap_err();
+    assert_eq!(refused.why(), WhyRefused::ShutDown);
+    Ok(())
+}
+
 #[jobtree::budgeted]
 fn counts_down(mut number: u32) -> u32 {
     let mut rounds = 0;

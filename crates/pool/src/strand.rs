@@ -10,7 +10,7 @@
 //! time.
 
 use std::cell::Cell;
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use crate::context::{self, Context};
 use crate::deque::{Deque, Entry, Steal};
@@ -20,6 +20,7 @@ use crate::latch::Wake;
 use crate::pool::shared::Shared;
 use crate::raw::bell::StrandBell;
 use crate::raw::fuel::Fuel;
+use crate::raw::park_hook::ParkHook;
 #[cfg(jobtree_stacks)]
 use crate::stack::StackClass;
 use crate::sync::step::Step;
@@ -44,12 +45,14 @@ pub(crate) struct Strand {
     pub(crate) bell: Cell<*const StrandBell>,
     /// What the waker of the future points to that is polled on the strand; see `raw::polled_waker`. Owner only.
     pub(crate) polled_waker: Cell<*const ()>,
+    /// Is told when the strand begins to wait, and when it goes on; see `raw::with_park_hook`. Owner only.
+    pub(crate) park_hook: Cell<Option<NonNull<dyn ParkHook>>>,
     #[cfg(jobtree_stacks)]
     pub(crate) stack: crate::parking::StrandStack,
 }
 
-// SAFETY: `forks` is made for sharing. `context`, `fuel`, `bell`, `polled_waker` and `stack` are touched only by the
-// worker the strand belongs to. `mail` is touched by whoever wakes the strand, once per wait, and by
+// SAFETY: `forks` is made for sharing. `context`, `fuel`, `bell`, `polled_waker`, `park_hook` and `stack` are touched
+// only by the worker the strand belongs to. `mail` is touched by whoever wakes the strand, once per wait, and by
 // the worker after taking it out of its inbox.
 unsafe impl Sync for Strand {}
 // SAFETY: a strand is made by its worker and freed with the pool after that worker's end.
@@ -81,6 +84,7 @@ impl Strand {
             mail: Mail::new(MailContent::Resume(std::ptr::null())),
             bell: Cell::new(std::ptr::null()),
             polled_waker: Cell::new(std::ptr::null()),
+            park_hook: Cell::new(None),
             #[cfg(jobtree_stacks)]
             stack: crate::parking::StrandStack::new(),
         }

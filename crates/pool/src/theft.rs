@@ -35,6 +35,14 @@ impl StolenTasks {
         self.since.set(ticks());
     }
 
+    /// One of those that were stolen was as much as `more` others besides.
+    pub(crate) fn counts_as_more(&self, more: u32) {
+        let count = self.count.get();
+        if count > 0 {
+            self.count.set(count.saturating_add(more));
+        }
+    }
+
     /// To be asked when the worker has nothing left to do: whether it may as well steal more.
     #[inline]
     pub(crate) fn are_worth_while(&self) -> bool {

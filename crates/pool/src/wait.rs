@@ -14,6 +14,7 @@ use crate::context::{self, Context};
 use crate::fork::TheftNote;
 use crate::isolate;
 use crate::latch::{Latch, Wake};
+use crate::raw::park_hook;
 use crate::search::Age;
 use crate::sim;
 use crate::sync::spin_pause;
@@ -55,7 +56,7 @@ impl Worker {
         };
         let thread = self.thread();
         if !isolation.is_null() {
-            return self.wait_isolated(thread, latch, isolation);
+            return park_hook::away(strand, || self.wait_isolated(thread, latch, isolation));
         }
         let done = match what {
             _ if !strand.has_room_to_help() => latch.is_set(),
@@ -66,9 +67,15 @@ impl Worker {
         if done {
             return;
         }
+        park_hook::away(strand, || self.park_until(thread, latch));
+    }
+
+    /// Nobody can be helped any more: parks the strand until `latch` is set, or does other work on top of it.
+    fn park_until(&self, thread: &WorkerThread, latch: &Latch) {
         if !thread.can_park() {
             return self.wait_in_place(thread, latch);
         }
+        let strand = self.strand();
         if latch.register(strand, Wake::ByMail) {
             self.idle_until_ready(thread);
             debug_assert!(latch.is_set());

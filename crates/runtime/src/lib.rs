@@ -31,6 +31,7 @@ pub mod budget;
 mod builder;
 pub mod channel;
 mod claim;
+mod clock;
 #[cfg(all(test, not(loom)))]
 mod core_tests;
 mod cost;
@@ -47,6 +48,7 @@ mod owned;
 mod panics;
 mod produce;
 mod runtime;
+pub mod scheduled;
 #[doc(hidden)]
 pub mod select;
 pub mod sim;
@@ -62,6 +64,7 @@ mod withdraw;
 pub use block::block_on;
 pub use budget::{Profile, tick, tick_async};
 pub use builder::RuntimeBuilder;
+pub use clock::Clock;
 pub use current::checkpoint;
 pub use deadline::{shield, sleep, with_timeout};
 pub use dispatcher::{DispatchedSpawner, Dispatcher, DispatcherError, DrainError};
@@ -69,8 +72,8 @@ pub use handle::{CancelOnDrop, JobHandle};
 pub use inline::with_local;
 pub use jobtree_tree::{
     BoxError, CancelCallback, CancelReason, CancelToken, Cancelled, Cause, Counters, DropGuard,
-    Event, EventKind, Failure, Job, JobError, JobId, JobInfo, JobLocal, JobState, Outcome, Panic,
-    Recorded, TimedOut, TreeDump, WaitingFor,
+    Ended, Event, EventKind, Failure, Job, JobError, JobId, JobInfo, JobLocal, JobState, Outcome,
+    Panic, Recorded, TimedOut, TreeDump, WaitingFor,
 };
 pub use nursery::{Nursery, NurseryState, nursery, supervisor};
 pub use produce::Producer;

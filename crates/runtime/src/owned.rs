@@ -32,10 +32,18 @@ impl OwnedNursery {
     }
 
     pub(crate) fn open_in(place: Place, supervisor: bool) -> Outcome<OwnedNursery> {
-        let mut options = JobOptions::new().contained().started();
-        if supervisor {
-            options = options.supervisor();
-        }
+        let options = JobOptions::new();
+        OwnedNursery::open_with(
+            place,
+            match supervisor {
+                true => options.supervisor(),
+                false => options,
+            },
+        )
+    }
+
+    pub(crate) fn open_with(place: Place, options: JobOptions) -> Outcome<OwnedNursery> {
+        let options = options.contained().started();
         let Ok((job, execution)) = place.parent.attach(options) else {
             return Err(JobError::Cancelled(ended_with(&place.parent)));
         };

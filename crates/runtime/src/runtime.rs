@@ -17,6 +17,7 @@ use jobtree_tree::{
 use crate::block::{FirstOf, until_ready};
 use crate::budget::{Ground, GroundBuilder, Profile, Statistics};
 use crate::builder::RuntimeBuilder;
+use crate::clock::Clock;
 use crate::current;
 use crate::deadline::Sleep;
 use crate::dispatcher::{Blocking, Route};
@@ -277,6 +278,16 @@ impl Runtime {
         until_ready(pin!(scope), None)
     }
 
+    /// The clock that this runtime keeps deadlines by. In a simulation that is not the system's.
+    pub fn clock(&self) -> Clock {
+        Clock::new(self.owner.inner.timers.clone())
+    }
+
+    /// How many workers its pool has.
+    pub fn workers(&self) -> usize {
+        self.owner.inner.pool.workers()
+    }
+
     /// Opens a scope under this runtime's root; see [`nursery`](crate::nursery()).
     ///
     /// # Errors
@@ -306,6 +317,15 @@ impl Runtime {
     #[doc(hidden)]
     pub fn owned_nursery(&self, supervisor: bool) -> Outcome<OwnedNursery> {
         OwnedNursery::open_in(self.place(), supervisor)
+    }
+
+    /// Opens a scope that is an object, under this runtime's root, with a label; its jobs fail alone.
+    ///
+    /// # Errors
+    /// After the shutdown.
+    #[doc(hidden)]
+    pub fn labelled_scope(&self, label: &'static str) -> Outcome<OwnedNursery> {
+        OwnedNursery::open_with(self.place(), JobOptions::new().supervisor().label(label))
     }
 
     /// A picture of all jobs that have not ended.

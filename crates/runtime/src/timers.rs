@@ -9,6 +9,7 @@ use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use jobtree_pool::raw::monotonic_nanos;
 use jobtree_tree::{Cause, Job, TimerKey, Wheel};
 
 /// What happens when a time has come.
@@ -84,6 +85,7 @@ impl Timers {
     }
 
     /// The time by the clock that deadlines are kept by.
+    #[inline]
     pub(crate) fn now(&self) -> Instant {
         match self.virtual_time() {
             // Beyond what an `Instant` can tell, time stands still.
@@ -95,7 +97,17 @@ impl Timers {
         }
     }
 
+    /// The same time as a number: nanoseconds since some moment in the past.
+    #[inline]
+    pub(crate) fn nanos(&self) -> u64 {
+        match &self.shared.virtual_nanos {
+            Some(nanos) => nanos.load(Ordering::Relaxed),
+            None => monotonic_nanos(),
+        }
+    }
+
     /// In a simulation: how much time has passed.
+    #[inline]
     pub(crate) fn virtual_time(&self) -> Option<Duration> {
         let nanos = self.shared.virtual_nanos.as_ref()?;
         Some(Duration::from_nanos(nanos.load(Ordering::Relaxed)))

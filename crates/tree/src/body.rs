@@ -384,29 +384,33 @@ pub(crate) fn error_of(node: &Node) -> Option<JobError> {
 }
 
 fn wake_waiters(node: &Node) {
-    loop {
+    let (first, mut are_more) = {
+        let mut locked = node.lock();
+        (locked.waiters.take_first(), !locked.waiters.is_empty())
+    };
+    if let Some(first) = first {
+        wake_waiter(node, first);
+    }
+    // Usually there is but one.
+    while are_more && !left_out(Step::EveryWaiterIsWoken) {
         let batch = node.lock().waiters.take_batch();
-        let mut was_last = false;
         for wake in batch {
             match wake {
-                Some(Wake::Task(waker)) => {
-                    // SAFETY: the parent does not know of the end yet, so the tree is alive.
-                    let monitor = unsafe { &(*node.tree).monitor };
-                    monitor.count(Counter::WaitersWoken);
-                    monitor.event(JobId(node.id), EventKind::WaitWake);
-                    waker.wake();
-                    if left_out(Step::EveryWaiterIsWoken) {
-                        return;
-                    }
-                }
-                // Nobody waits for an end with a function.
-                Some(Wake::Lent(_)) | Some(Wake::Call(_)) => {}
-                None => was_last = true,
+                Some(wake) => wake_waiter(node, wake),
+                None => are_more = false,
             }
         }
-        if was_last {
-            return;
-        }
+    }
+}
+
+fn wake_waiter(node: &Node, wake: Wake) {
+    // Nobody waits for an end with a function, and a waker that was lent is taken out as a copy.
+    if let Wake::Task(waker) = wake {
+        // SAFETY: the parent does not know of the end yet, so the tree is alive.
+        let monitor = unsafe { &(*node.tree).monitor };
+        monitor.count(Counter::WaitersWoken);
+        monitor.event(JobId(node.id), EventKind::WaitWake);
+        waker.wake();
     }
 }
 

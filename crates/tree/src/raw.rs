@@ -48,6 +48,14 @@ pub fn is_sheltered(job: &Job) -> bool {
     false
 }
 
+/// Whether there are jobs below `job` that have not ended.
+#[inline]
+pub fn has_children(job: &Job) -> bool {
+    let node = job.node();
+    // A job that nobody else knows has none, and needs no lock.
+    node.word.load().is_involved() && node.lock().first_child.is_some()
+}
+
 /// Nobody will take the value of `job` any more; `true` if the caller has to drop it, because the job has
 /// ended with one. Otherwise it is dropped when the job ends.
 #[must_use]

@@ -133,21 +133,25 @@ impl WaitList {
 
     /// Takes out up to [`BATCH`] waiters to be woken; after the last one, none.
     pub(crate) fn take_batch(&mut self) -> [Option<Wake>; BATCH] {
-        std::array::from_fn(|_| {
-            // SAFETY: the lock is held; nodes in the list are alive.
-            unsafe {
-                let entry = self.first.as_ref()?.entry();
-                self.first = entry.next;
-                if let Some(next) = self.first.as_ref() {
-                    next.entry().previous = ptr::null();
-                }
-                entry.is_linked = false;
-                match entry.wake.take() {
-                    // From here on the entry may go, and the waker with it.
-                    Some(Wake::Lent(waker)) => Some(Wake::Task(waker.as_ref().clone())),
-                    wake => wake,
-                }
+        std::array::from_fn(|_| self.take_first())
+    }
+
+    /// Takes out one waiter to be woken.
+    #[inline]
+    pub(crate) fn take_first(&mut self) -> Option<Wake> {
+        // SAFETY: the lock is held; nodes in the list are alive.
+        unsafe {
+            let entry = self.first.as_ref()?.entry();
+            self.first = entry.next;
+            if let Some(next) = self.first.as_ref() {
+                next.entry().previous = ptr::null();
             }
-        })
+            entry.is_linked = false;
+            match entry.wake.take() {
+                // From here on the entry may go, and the waker with it.
+                Some(Wake::Lent(waker)) => Some(Wake::Task(waker.as_ref().clone())),
+                wake => wake,
+            }
+        }
     }
 }

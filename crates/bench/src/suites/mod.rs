@@ -2,6 +2,7 @@
 
 mod forkjoin;
 mod jobs;
+mod lanes;
 mod loops;
 mod primitives;
 mod shared;
@@ -12,7 +13,12 @@ use crate::alone::Probe;
 use crate::harness::{Plan, Report};
 
 /// What the program can be told to do alone.
-pub const PROBES: &[&[Probe]] = &[jobs::PROBES, tasks::PROBES, tasks::TICK_PROBES];
+pub const PROBES: &[&[Probe]] = &[
+    jobs::PROBES,
+    tasks::PROBES,
+    tasks::TICK_PROBES,
+    lanes::PROBES,
+];
 
 /// What the command line asked for.
 #[derive(Clone, Debug)]
@@ -63,6 +69,11 @@ pub const ALL: &[Suite] = &[
         name: "jobs",
         about: "structured jobs, against tokio's: create, join, cancel, wake, bytes, timers",
         run: jobs::run,
+    },
+    Suite {
+        name: "lanes",
+        about: "the job manager, against tokio's spawn: scheduling, many queued, frames",
+        run: lanes::run,
     },
     Suite {
         name: "loops",

@@ -1,7 +1,7 @@
 //! What the suites about jobs and tasks share: a row whose sides keep their own input, the runtimes, and the way onto one
 //! of their workers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jobtree_runtime::Runtime;
 
@@ -174,6 +174,19 @@ pub fn in_tokio<T: Send + 'static>(
     runtime
         .block_on(on_a_worker)
         .expect("the measurement ends with its value")
+}
+
+/// [`timed`](crate::harness::timed) for async code.
+pub async fn repeat<F: Future<Output = u64>>(
+    iterations: u64,
+    body: impl Fn() -> F,
+) -> (Duration, u64) {
+    let mut result = 0;
+    let start = Instant::now();
+    for _ in 0..iterations {
+        result = body().await;
+    }
+    (start.elapsed(), result)
 }
 
 /// As short as a row can be: each side runs, and disagreement panics.

@@ -292,6 +292,7 @@ mod tests {
             ],
         ));
         assert_kept(&package("jobtree-cli", &[("jobtree-server", SHIPS, OURS)]));
+        assert_kept(&package("jobtree", &[("jobtree-lanes", SHIPS, OURS)]));
         assert_kept(&package("rayon-core", &[("jobtree-pool", SHIPS, OURS)]));
     }
 
@@ -299,6 +300,11 @@ mod tests {
     fn an_arrow_the_other_way_is_not() {
         let backwards = package("jobtree-pool", &[("jobtree-par", SHIPS, OURS)]);
         assert_broken(&backwards, "jobtree-pool may not depend on jobtree-par");
+        let past_the_runtime = package("jobtree-lanes", &[("jobtree-pool", SHIPS, OURS)]);
+        assert_broken(
+            &past_the_runtime,
+            "jobtree-lanes may not depend on jobtree-pool",
+        );
     }
 
     #[test]

@@ -202,6 +202,8 @@ pub(crate) struct Shared {
     pub(crate) stacks: crate::stack::StackSupply,
     /// Tasks made by threads that are not workers of this pool.
     made_outside: AtomicU64,
+    /// Tasks that ended elsewhere than on a worker of this pool.
+    finished_outside: AtomicU64,
     terminating: AtomicBool,
     ended: AtomicBool,
     gone: StdMutex<usize>,
@@ -234,6 +236,7 @@ impl Shared {
             #[cfg(jobtree_stacks)]
             stacks,
             made_outside: AtomicU64::new(0),
+            finished_outside: AtomicU64::new(0),
             terminating: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             gone: StdMutex::new(0),
@@ -340,12 +343,27 @@ impl Shared {
             .iter()
             .map(|worker| worker.stats.finished_tasks.read())
             .sum();
+        let finished = finished + self.finished_outside.load(Ordering::Acquire);
         let made: u64 = self
             .workers
             .iter()
             .map(|worker| worker.stats.made_tasks.read())
             .sum();
         (made + self.made_outside.load(Ordering::Acquire)).saturating_sub(finished)
+    }
+
+    /// Something that is in no queue now will be: the pool does not end before it is released.
+    pub(crate) fn hold(&self) {
+        self.made_outside.fetch_add(1, Ordering::Release);
+    }
+
+    /// Takes back a hold.
+    pub(crate) fn release(&self) {
+        self.finished_outside.fetch_add(1, Ordering::Release);
+        if self.terminating.load(Ordering::Acquire) {
+            // Workers that found something left to do sleep, and nobody else tells them.
+            self.notify_all();
+        }
     }
 
     fn notify_all(&self) {

@@ -8,8 +8,8 @@
 //! is checked, or follows from the types.
 //!
 //! The job tree keeps tasks in allocations of its own ([`task`]), and finds its pool again ([`PoolRef`]). What is
-//! unsafe there says so. What tasks may use up before they give way is in [`fuel`]. Jobs that block their thread run on
-//! [`BlockingThreads`].
+//! unsafe there says so. Whoever gives away a share of the workers is told when what has it waits ([`ParkHook`]). What tasks
+//! may use up before they give way is in [`fuel`]. Jobs that block their thread run on [`BlockingThreads`].
 //!
 //! This is no public interface; it changes with what the layers above need.
 
@@ -18,6 +18,8 @@ mod claims;
 pub mod fuel;
 mod merge;
 mod merge_sort;
+mod nanos;
+pub(crate) mod park_hook;
 mod permute;
 mod pool_ref;
 pub mod sim;
@@ -34,6 +36,8 @@ pub use bell::{
 };
 pub use claims::{ClaimError, Claims};
 pub use merge_sort::merge_sort;
+pub use nanos::monotonic_nanos;
+pub use park_hook::{ParkHook, with_park_hook};
 pub use permute::permute;
 pub use pool_ref::PoolRef;
 pub use slots::{Filled, FilledItems, Slots, fill_vec};

@@ -176,7 +176,42 @@ impl PoolRef {
     }
 }
 
+impl PoolRef {
+    /// Queues a task behind all that the calling worker has to do; if it is none of this pool's, behind all that came from
+    /// outside before.
+    ///
+    /// # Safety
+    /// As for [`Pool::submit_raw`].
+    pub unsafe fn submit_raw_behind(&self, task: NonNull<RawTask>, context: RawContext) {
+        let entry = Entry {
+            job: task.cast(),
+            context: context.context,
+        };
+        Worker::with_current(|worker| match worker {
+            Some(worker) if self.is_current() => worker.thread().requeue(entry),
+            _ => self.shared().inject(entry),
+        });
+    }
+
+    /// [`hold_pool`] on any thread.
+    pub fn hold(&self) {
+        self.shared().hold();
+    }
+
+    /// Takes back a [`hold`](PoolRef::hold), on any thread.
+    pub fn release(&self) {
+        self.shared().release();
+    }
+}
+
 impl Worker {
+    /// The task that runs now did the work of `more` others, too: a thief judges by the length of tasks whether it is worth
+    /// while to steal them.
+    pub fn ran_more_tasks(&self, more: usize) {
+        let more = u32::try_from(more).unwrap_or(u32::MAX);
+        self.thread().stolen.counts_as_more(more);
+    }
+
     /// Queues a task that has just run on this worker and wants to run again, behind all that this worker has to do.
     ///
     /// # Safety

@@ -77,6 +77,7 @@ impl Ground {
     }
 
     /// A lease for a job directly under the root; `None` if it needs none.
+    #[inline]
     pub(crate) fn admit(&self, request: &Request) -> Result<Option<Lease>, Refusal> {
         if self.is_open() && request.is_plain() {
             return Ok(None);

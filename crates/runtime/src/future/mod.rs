@@ -18,7 +18,7 @@
 //! # Ok::<(), jobtree_runtime::JobError>(())
 //! ```
 
-mod body;
+pub(crate) mod body;
 mod nursery;
 pub(crate) mod scope;
 pub(crate) mod task;

@@ -176,7 +176,8 @@ impl Nursery {
     }
 
     /// A lease on a budget for a job to be spawned, if it needs one.
-    fn admit(&self) -> Result<Option<Lease>, Refusal> {
+    #[inline]
+    pub(crate) fn admit(&self) -> Result<Option<Lease>, Refusal> {
         budget::charge_op();
         let request = Request::default();
         match &self.budgets {

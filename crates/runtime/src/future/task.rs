@@ -3,12 +3,12 @@
 //! # Protocol
 //!
 //! One word says where the future is. `QUEUED`: it lies in a queue of the pool, or will as soon as the worker that
-//! runs it is done. `RUNNING`: a worker polls it. `DONE`: it is gone, and only the memory is left.
+//! runs it is done. `RUNNING`: a worker polls it, or has put it back into a queue. `DONE`: it is gone, and only the memory is left.
 //!
 //! ```text
 //!   wake: set QUEUED; whoever finds neither QUEUED, RUNNING nor DONE set before puts it into a queue
 //!   run:  QUEUED -> RUNNING, poll
-//!         waits: RUNNING -> 0, unless QUEUED was set meanwhile; then RUNNING|QUEUED -> QUEUED, and back into a queue
+//!         waits: RUNNING -> 0, unless it was woken meanwhile; then back into a queue, as it is
 //!         ready: -> DONE
 //! ```
 //!
@@ -113,8 +113,9 @@ where
                 hold_pool(worker);
             }
             if !task.comes_to_rest() {
-                // Woken meanwhile: ours to queue. Behind the others, or it would keep them from running.
-                task.state.store(QUEUED, Ordering::Release);
+                // Woken meanwhile: ours to queue. Behind the others, or it would keep them from running. RUNNING stays
+                // set, which keeps others from queueing it, too; a store here could hide from the next poll what
+                // somebody wrote who woke it just before.
                 let context = task.context;
                 // SAFETY: as in `spawn`; it is in no queue.
                 unsafe { worker.requeue_raw(raw, context) };

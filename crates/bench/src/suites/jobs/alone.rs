@@ -161,7 +161,7 @@ const NOT_BEGUN: Probe = Probe {
     },
 };
 
-const TOKIO_NOT_BEGUN: Probe = Probe {
+pub const TOKIO_NOT_BEGUN: Probe = Probe {
     name: "tokio-tasks-not-begun",
     run: |count| {
         let runtime = tokio_runtime(1);

@@ -14,13 +14,12 @@ use may::sync::SyncFlag;
 use tokio::sync::oneshot;
 
 use super::may::{May, in_may};
-use super::spawn::repeat;
 use super::{Options, TOKIO, workers};
 use crate::harness::{Contender, Goal, Report, Role, timed};
 use crate::servant::Service;
 use crate::suites::shared::{
     Spec, end, in_our_future, in_our_task, in_tokio, our_runtime, our_runtime_on_small_stacks,
-    tokio_runtime,
+    repeat, tokio_runtime,
 };
 
 const TASK: &str = "task that parks once: spawn and join, 1000 at a time";

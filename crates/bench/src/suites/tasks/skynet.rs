@@ -9,12 +9,11 @@ use std::pin::Pin;
 use jobtree_runtime::{BoxError, future, nursery};
 
 use super::may::{May, in_may};
-use super::spawn::repeat;
 use super::{Options, TOKIO, workers};
 use crate::harness::{Contender, Plan, Report, Role, timed};
 use crate::servant::Service;
 use crate::suites::shared::{
-    Spec, end, in_our_future, in_our_task, in_tokio, our_runtime, tokio_runtime,
+    Spec, end, in_our_future, in_our_task, in_tokio, our_runtime, repeat, tokio_runtime,
 };
 
 const NAME: &str = "skynet";

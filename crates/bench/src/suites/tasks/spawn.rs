@@ -4,8 +4,6 @@
 //! all are asked for. A thousand at a time is what a scope of a program has; a million at once goes through all
 //! caches. Ours belong to a scope, which ends with them; tokio's and may's belong to nobody.
 
-use std::time::{Duration, Instant};
-
 use jobtree_runtime::{BoxError, future};
 
 use super::may::{May, in_may};
@@ -13,7 +11,7 @@ use super::{Options, TOKIO, jobs, workers};
 use crate::harness::{Contender, Goal, Plan, Report, Role, timed};
 use crate::servant::Service;
 use crate::suites::shared::{
-    Spec, end, in_our_future, in_our_task, in_tokio, our_runtime, tokio_runtime,
+    Spec, end, in_our_future, in_our_task, in_tokio, our_runtime, repeat, tokio_runtime,
 };
 
 const TASK: &str = "task that does not block: spawn and join";
@@ -108,19 +106,6 @@ fn futures(options: &Options, report: &mut Report, name: &str, count: u64) {
     ];
     spec(options, name, count, 0.6).run(&plan(options, count), contenders, report);
     end(&ours);
-}
-
-/// [`timed`] for async code.
-pub async fn repeat<F: Future<Output = u64>>(
-    iterations: u64,
-    body: impl Fn() -> F,
-) -> (Duration, u64) {
-    let mut result = 0;
-    let start = Instant::now();
-    for _ in 0..iterations {
-        result = body().await;
-    }
-    (start.elapsed(), result)
 }
 
 async fn our_futures(count: u64) -> u64 {

@@ -7,12 +7,11 @@ use std::hint::black_box;
 
 use jobtree_runtime::tick;
 
-use super::spawn::repeat;
 use super::{Options, TOKIO};
 use crate::alone::{Probe, Quantity};
 use crate::harness::{Contender, Report, Role, timed};
 use crate::suites::shared::{
-    Question, Spec, end, in_our_task, in_tokio, our_runtime, tokio_runtime,
+    Question, Spec, end, in_our_task, in_tokio, our_runtime, repeat, tokio_runtime,
 };
 
 const NAME: &str = "tick in a loop";

@@ -1,0 +1,93 @@
+//! Telling somebody that the calling stack waits.
+//!
+//! A layer that lets at most so many of its pieces of work run at a time counts those that run. One that waits does not
+//! run: its worker does something else. If it still counted, then work that waits for other work of the same layer
+//! could wait for ever, since nobody may start that. So the layer runs its work inside of [`with_park_hook`], and is
+//! told. A hook hears of every wait on the stack that it was set on, whoever waits there, until the call is over:
+//! tasks that were run on top to help a waiting frame keep that frame from going on just as well.
+//!
+//! What is put on top of a stack that waits already is not heard: the hook is put aside for the time of the wait.
+
+use std::ptr::NonNull;
+
+use crate::strand::Strand;
+use crate::worker::Worker;
+
+/// Is told when a stack waits; see the module's head. Neither function may wait or unwind.
+pub trait ParkHook: Sync {
+    /// The stack begins to wait.
+    fn leaves(&self);
+
+    /// The stack goes on. As many times as it has left.
+    fn returns(&self);
+}
+
+/// Calls `body`, and `hook` whenever the calling stack waits meanwhile. On threads that are no workers it is not called.
+///
+/// ```
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+/// use jobtree_pool::{OnceLatch, Pool, raw::{ParkHook, with_park_hook}};
+///
+/// struct Count(AtomicUsize);
+/// impl ParkHook for Count {
+///     fn leaves(&self) {
+///         self.0.fetch_add(1, Ordering::Relaxed);
+///     }
+///     fn returns(&self) {}
+/// }
+///
+/// let (count, latch) = (Count(AtomicUsize::new(0)), OnceLatch::new());
+/// let pool = Pool::builder().workers(1).build()?;
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| pool.install(|| with_park_hook(&count, || latch.wait())));
+///     while count.0.load(Ordering::Relaxed) == 0 {
+///         std::thread::yield_now();
+///     }
+///     latch.set();
+/// });
+/// # Ok::<(), jobtree_pool::BuildError>(())
+/// ```
+pub fn with_park_hook<R>(hook: &dyn ParkHook, body: impl FnOnce() -> R) -> R {
+    struct Restore<'w>(&'w Worker, Option<NonNull<dyn ParkHook>>);
+    impl Drop for Restore<'_> {
+        fn drop(&mut self) {
+            self.0.strand().park_hook.set(self.1);
+        }
+    }
+    Worker::with_current(|worker| {
+        let Some(worker) = worker else {
+            return body();
+        };
+        // SAFETY: only the lifetime changes. The strand forgets the hook before this call is over, on every way out, and
+        // a stack that was started is never dropped; so the hook is there whenever the strand looks.
+        let hook = unsafe {
+            std::mem::transmute::<NonNull<dyn ParkHook + '_>, NonNull<dyn ParkHook + 'static>>(
+                NonNull::from(hook),
+            )
+        };
+        let outer = worker.strand().park_hook.replace(Some(hook));
+        let _restore = Restore(worker, outer);
+        body()
+    })
+}
+
+/// Runs `wait`, during which `strand`, the calling one, does not go on.
+#[inline(always)]
+pub(crate) fn away(strand: &Strand, wait: impl FnOnce()) {
+    match strand.park_hook.get() {
+        None => wait(),
+        Some(hook) => away_with(strand, hook, wait),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn away_with(strand: &Strand, hook: NonNull<dyn ParkHook>, wait: impl FnOnce()) {
+    strand.park_hook.set(None);
+    // SAFETY: set by `with_park_hook`, whose frame is below this one on the same stack, so the hook is there.
+    let told = unsafe { hook.as_ref() };
+    told.leaves();
+    wait();
+    told.returns();
+    strand.park_hook.set(Some(hook));
+}
