@@ -242,6 +242,9 @@ impl LaneState {
             None => self.queue.pop(now),
             Some(mark) => self.queue.pop_before(mark, now),
         }?;
+        if let Some(next) = self.queue.next_new(picked.priority) {
+            next.prefetch();
+        }
         self.tally
             .dispatched(picked.priority, picked.waited, picked.aged, now);
         Some(picked)

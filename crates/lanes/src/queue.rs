@@ -219,6 +219,13 @@ impl<J> LaneQueue<J> {
         Some(picked)
     }
 
+    /// Who is likely to be next after a new job of this priority.
+    #[inline]
+    pub(crate) fn next_new(&self, priority: Priority) -> Option<&J> {
+        let next = self.fresh[priority.index()].waiting.front()?;
+        Some(&next.job)
+    }
+
     /// Takes all jobs, the most urgent first.
     pub(crate) fn drain(&mut self) -> Vec<J> {
         let mut all = Vec::with_capacity(self.len());

@@ -30,6 +30,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::context;
 use crate::pool::shared::Shared;
+use crate::raw::prefetch;
 use crate::stack::{Stack, StackCache, StackClass, StackError};
 use crate::strand::Strand;
 use crate::worker::{Found, Settled, TaskName, Worker, WorkerThread, no_strand_is_current};
@@ -49,18 +50,6 @@ const PAUSE_BETWEEN_ENDINGS: Duration = Duration::from_millis(2);
 
 /// What a strand touches first when it goes on: the frames between its switch and the code that waited.
 const LINES_TO_PREFETCH: usize = 8;
-
-#[inline(always)]
-fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint, whatever the address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
 
 /// Strands made at once, each of half a KiB.
 const STRANDS_AT_A_TIME: usize = 8;

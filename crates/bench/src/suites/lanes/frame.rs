@@ -1,7 +1,8 @@
 //! A frame loop: 120 times a second, 10 000 jobs over four lanes that one thread pumps one after the other.
 //!
-//! The thread schedules the frame's jobs itself, then pumps each lane without a limit: a frame has 4 ms for jobs, and what
-//! is told is how long it took. There is no peer that does this.
+//! The thread schedules the frame's jobs itself, then pumps each lane for as long as is left of the frame's 4 ms. Jobs for which
+//! there was no time stay for the next frame. What is told is how long the pumps took, and how many jobs were left behind.
+//! There is no peer that does this.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,10 +22,11 @@ const FRAME: Duration = Duration::from_nanos(1_000_000_000 / 120);
 /// What jobs may take of a frame.
 const BUDGET: Duration = Duration::from_millis(4);
 
-/// How long one frame took, in milliseconds.
+/// How long one frame took, in milliseconds, and how many jobs it left behind.
 struct Frame {
     pumps: f64,
     all: f64,
+    left: usize,
 }
 
 /// Adds what there is to know.
@@ -36,17 +38,22 @@ pub fn run(options: &Options, report: &mut Report) {
     let frames = frames(if options.quick { 60 } else { 600 });
     let all: Vec<f64> = frames.iter().map(|frame| frame.all).collect();
     let pumps: Vec<f64> = frames.iter().map(|frame| frame.pumps).collect();
-    let budget = Some(BUDGET.as_secs_f64() * 1e3);
-    for (what, figures, share, at_most) in [
-        ("scheduled and pumped, typical", &all, 0.5, budget),
-        ("scheduled and pumped, p99", &all, 0.99, None),
-        ("pumped, typical", &pumps, 0.5, budget),
-        ("pumped, p99", &pumps, 0.99, budget),
+    let left: Vec<f64> = frames.iter().map(|frame| frame.left as f64).collect();
+    // The last job of a pump is not cut short.
+    let budget = Some(BUDGET.as_secs_f64() * 1e3 * 1.01);
+    for (what, figures, share, unit, at_most) in [
+        ("pumped, typical", &pumps, 0.5, "ms", budget),
+        ("pumped, p99", &pumps, 0.99, "ms", budget),
+        // A frame that takes its time must be made up for by the next one.
+        ("left behind, typical", &left, 0.5, "jobs", Some(0.0)),
+        ("left behind, p99", &left, 0.99, "jobs", None),
+        ("scheduled and pumped, typical", &all, 0.5, "ms", None),
+        ("scheduled and pumped, p99", &all, 0.99, "ms", None),
     ] {
         report.facts.push(Fact {
             name: format!("{NAME}: {what}"),
             value: quantile(figures, share),
-            unit: "ms",
+            unit,
             at_most,
         });
     }
@@ -65,7 +72,7 @@ fn frames(count: usize) -> Vec<Frame> {
     let runtime = our_runtime(1);
     let manager = JobManager::builder()
         .runtime(&runtime)
-        .queue_limit(2 * JOBS as usize)
+        .queue_limit(0)
         .frame_lane("physics")
         .frame_lane("interface")
         .build()
@@ -76,8 +83,8 @@ fn frames(count: usize) -> Vec<Frame> {
         thread::sleep(next.saturating_duration_since(Instant::now()));
         next += FRAME;
         let frame = frame(&manager, &ran);
-        let expected = (number as u64 + 1) * JOBS;
-        assert_eq!(ran.load(Ordering::Relaxed), expected);
+        let scheduled = (number as u64 + 1) * JOBS;
+        assert_eq!(ran.load(Ordering::Relaxed) + frame.left as u64, scheduled);
         frame
     });
     let frames = frames.collect();
@@ -101,15 +108,17 @@ fn frame(manager: &JobManager, ran: &Arc<AtomicU64>) -> Frame {
         drop(manager.schedule(job));
     }
     let scheduled = Instant::now();
+    let mut left = 0;
     for lane in &lanes {
-        manager
-            .pump(lane, PumpLimit::unlimited())
-            .expect("this thread pumps all");
+        let limit = PumpLimit::time(BUDGET.saturating_sub(scheduled.elapsed()));
+        let report = manager.pump(lane, limit).expect("this thread pumps all");
+        left += report.left;
     }
     let millis = |since: Instant| since.elapsed().as_secs_f64() * 1e3;
     Frame {
         pumps: millis(scheduled),
         all: millis(start),
+        left,
     }
 }
 
@@ -118,7 +127,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_frame_has_run_all_its_jobs() {
+    fn no_job_of_a_frame_is_lost() {
+        // Each frame counts.
         assert_eq!(frames(2).len(), 2);
     }
 }
