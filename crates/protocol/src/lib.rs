@@ -1,0 +1,3 @@
+//! Wire types of the durable queue.
+
+#![forbid(unsafe_code)]
