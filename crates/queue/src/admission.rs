@@ -381,19 +381,19 @@ impl Admission {
                 limit: terms.leases,
             });
         }
-        if usage.addon_units + requested > terms.units {
-            blocks.push(Block::AddonUnits {
-                used: usage.addon_units,
-                requested,
-                limit: terms.units,
-            });
-        }
         let capacity = self.capacity(view, ask.constraints);
         if used + requested > capacity {
             blocks.push(Block::Capacity {
                 used,
                 requested,
                 capacity,
+            });
+        }
+        if usage.addon_units + requested > terms.units {
+            blocks.push(Block::AddonUnits {
+                used: usage.addon_units,
+                requested,
+                limit: terms.units,
             });
         }
         if self.ramp_left(used).is_some_and(|left| requested > left) {

@@ -145,6 +145,8 @@ pub enum Block {
     },
     /// The node takes no more jobs.
     Draining,
+    /// Its addon's workers claim, and none asks for such a job.
+    NoWorker,
     /// These go first, and take what there is.
     Behind {
         /// Those that would have to be gone.
@@ -177,6 +179,7 @@ impl Block {
             Block::KeyTaken { .. } => "key_taken",
             Block::WrongNode { .. } => "wrong_node",
             Block::Draining => "draining",
+            Block::NoWorker => "no_worker",
             Block::Behind { .. } => "behind",
         }
     }
@@ -209,7 +212,8 @@ impl Block {
             | Block::AddonPaused
             | Block::TypePaused
             | Block::WrongNode { .. }
-            | Block::Draining => None,
+            | Block::Draining
+            | Block::NoWorker => None,
         }
     }
 
@@ -234,7 +238,8 @@ impl Block {
             | Block::AddonPaused
             | Block::TypePaused
             | Block::WrongNode { .. }
-            | Block::Draining => None,
+            | Block::Draining
+            | Block::NoWorker => None,
         }
     }
 
@@ -362,6 +367,7 @@ impl fmt::Display for Block {
                 write!(f, "It asks for another node or labels than those of {node}")
             }
             Block::Draining => f.write_str("The node is draining"),
+            Block::NoWorker => f.write_str("No worker asks for jobs of this addon and type"),
             Block::Behind { jobs, more } => {
                 let (count, more) = (jobs.len(), if *more { " or more" } else { "" });
                 write!(f, "Behind {count}{more} jobs that take what there is")
