@@ -375,7 +375,7 @@ impl Admission {
                 limit,
             });
         }
-        if usage.addon_leases >= terms.leases {
+        if terms.leases < limit && usage.addon_leases >= terms.leases {
             blocks.push(Block::AddonLeases {
                 active: usage.addon_leases,
                 limit: terms.leases,
@@ -389,7 +389,7 @@ impl Admission {
                 capacity,
             });
         }
-        if usage.addon_units + requested > terms.units {
+        if terms.units < self.policy.capacity.units && usage.addon_units + requested > terms.units {
             blocks.push(Block::AddonUnits {
                 used: usage.addon_units,
                 requested,

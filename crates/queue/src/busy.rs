@@ -90,7 +90,7 @@ impl Reading {
         let mut parts = Vec::with_capacity(12);
         let mut take = |signal, range: &SignalRange, value: Option<f64>, weighted: bool| -> f64 {
             let Some(value) = value else { return 0.0 };
-            let level = 10.0 * range.place(value);
+            let level = rounded(10.0 * range.place(value));
             let weight = weighted.then_some(range.weight);
             parts.push(Part {
                 signal,
@@ -148,7 +148,7 @@ impl Reading {
             .iter()
             .filter(|part| part.weight.is_none())
             .map(|part| part.level);
-        let busy = vetoes.fold(mean, f64::max).clamp(0.0, 10.0);
+        let busy = rounded(vetoes.fold(mean, f64::max).clamp(0.0, 10.0));
         let pressure = [
             cpu.max(psi_cpu),
             psi_io.max(disk_busy).max(disk_free),
@@ -167,6 +167,11 @@ impl Reading {
     pub fn on(&self, resource: Resource) -> f64 {
         self.pressure[resource as usize]
     }
+}
+
+/// To a millionth: what is exactly at a bound must not be beyond it because decimals are not exact.
+fn rounded(level: f64) -> f64 {
+    (level * 1e6).round() / 1e6
 }
 
 #[cfg(test)]

@@ -406,6 +406,16 @@ pub struct AddonTerms {
     pub mode: Mode,
 }
 
+impl AddonTerms {
+    /// Whether an addon that uses `usage` may add a job of this cost, as far as its own caps go. A cap that is no
+    /// narrower than the node's own is none: who uses the whole machine is not at its cap, the machine is full.
+    pub fn admit(&self, policy: &Policy, addon_units: u32, addon_leases: u32, cost: u32) -> bool {
+        let units = self.units >= policy.capacity.units || addon_units + cost <= self.units;
+        let leases = self.leases >= policy.caps.leases || addon_leases < self.leases;
+        units && leases
+    }
+}
+
 impl Policy {
     /// Reads a policy. Looks up the time zones that it names, and does nothing else outside of the text.
     pub fn from_toml(text: &str) -> Result<Policy, PolicyError> {

@@ -14,6 +14,8 @@ use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::Sample;
 pub use watchdog::Watchdog;
 
+pub mod world;
+
 /// Watches the calling test, which the thread is named after.
 pub fn watch() -> Watchdog {
     Watchdog::watching(std::thread::current().name().unwrap_or("main"))
