@@ -144,7 +144,7 @@ pub struct JobView {
     pub payload: Option<Json>,
     /// It does not wait for QUIET in NORMAL.
     pub time_sensitive: bool,
-    /// When it should have started.
+    /// When it should be done.
     pub deadline_at: Option<Timestamp>,
     /// The deadline will probably be missed.
     #[serde(default)]

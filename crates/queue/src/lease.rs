@@ -220,7 +220,12 @@ impl Deadlines {
         let known = self.timers.get(&Key::Lease(lease.id));
         let same = known.filter(|timer| timer.renewals == lease.renewals);
         let at = same.map_or(now.mono.saturating_add(term), |timer| timer.at);
-        self.arm(Timer { at, term, due, renewals: lease.renewals });
+        self.arm(Timer {
+            at,
+            term,
+            due,
+            renewals: lease.renewals,
+        });
 
         let limited = lease
             .current()

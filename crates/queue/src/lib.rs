@@ -8,9 +8,9 @@
 // What a job is, and how it changes.
 pub mod backoff;
 pub mod lease;
-pub mod now;
+mod now;
 pub mod record;
-
+pub mod replay;
 pub mod transitions;
 
 pub use now::Now;
