@@ -44,7 +44,7 @@ pub enum TransitionError {
         /// The lease.
         lease_id: LeaseId,
     },
-    /// A lease with jobs that have not ended cannot just be released.
+    /// A lease with jobs that have not ended cannot just be released, nor get another one.
     UnfinishedJobs {
         /// The lease.
         lease_id: LeaseId,
