@@ -1,6 +1,6 @@
 //! Admission in virtual time: each rule fires, and only when it should.
 
-mod support;
+mod worlds;
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use jobtree_queue::admission::{Admission, Ask, Usage, Verdict};
 use jobtree_queue::block::Block;
 use jobtree_queue::deadline::Waiver;
 use jobtree_queue::signals::{HostSignals, Sample};
-use support::{busy, feed, noon, policy, secs, watch};
+use worlds::{busy, feed, noon, policy, secs, watch};
 
 fn ask(cost: u32) -> Ask {
     Ask {

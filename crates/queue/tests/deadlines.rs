@@ -1,11 +1,11 @@
 //! Deadlines in virtual time: what they waive, when they warn, and what they never waive.
 
-mod support;
+mod worlds;
 
 use jobtree_protocol::{Constraints, Priority};
 use jobtree_queue::candidate::Candidate;
-use support::world::World;
-use support::{policy, secs, watch};
+use worlds::world::World;
+use worlds::{policy, secs, watch};
 
 const HOUR: u64 = 3600;
 

@@ -1,6 +1,6 @@
 //! The dispatcher's events and effects: proposals that lose, claims, denials, wake-ups.
 
-mod support;
+mod worlds;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use jobtree_queue::dispatch::{ClaimAsk, Dispatcher, Effect, Event, LeaseAsk, Liv
 use jobtree_queue::ledger::Holder;
 use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::Sample;
-use support::world::{World, addon, kind};
-use support::{busy, noon, policy, secs, watch};
+use worlds::world::{World, addon, kind};
+use worlds::{busy, noon, policy, secs, watch};
 
 fn dispatcher(text: &str) -> (Dispatcher, Now) {
     let policy = policy(&format!("[ramp]\nunits_per_sample = 0\n{text}"));

@@ -1,12 +1,12 @@
 //! Holds and backfill in virtual time.
 
-mod support;
+mod worlds;
 
 use jobtree_protocol::{JobId, Priority};
 use jobtree_queue::candidate::Candidate;
 use jobtree_queue::dispatch::Event;
-use support::world::{World, addon, kind};
-use support::{policy, secs, watch};
+use worlds::world::{World, addon, kind};
+use worlds::{policy, secs, watch};
 
 fn world(text: &str) -> World {
     World::new(policy(&format!("[ramp]\nunits_per_sample = 0\n{text}")))

@@ -1,6 +1,6 @@
 //! Order in virtual time: shares, ages, and what is skipped.
 
-mod support;
+mod worlds;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use jobtree_protocol::{JobId, NodeId, Priority};
 use jobtree_queue::candidate::{Candidate, ConcurrencyKey};
 use jobtree_queue::dispatch::Event;
 use jobtree_queue::policy::Policy;
-use support::world::{World, addon, kind};
-use support::{policy, secs, watch};
+use worlds::world::{World, addon, kind};
+use worlds::{policy, secs, watch};
 
 const NO_RAMP: &str = "[ramp]\nunits_per_sample = 0\n";
 

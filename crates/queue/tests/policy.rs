@@ -1,9 +1,9 @@
 //! Policies: what is refused, and how it is said.
 
-mod support;
+mod worlds;
 
 use jobtree_queue::policy::{Mode, Policy, PolicyError};
-use support::watch;
+use worlds::watch;
 
 #[test]
 fn an_empty_file_is_the_default_and_the_default_is_valid() {
