@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use jobtree_protocol::{AddonId, Constraints, JobId, JobType, NodeId, Priority};
 
 use crate::deadline::Urgency;
+use crate::record::JobRecord;
 
 /// At most so many jobs of one addon with the same key run at once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,6 +51,10 @@ pub struct Candidate {
     pub node: Option<NodeId>,
     /// Labels that its node must have, sorted.
     pub labels: Vec<String>,
+    /// It gets a lease of its own, never a place in a batch.
+    pub alone: bool,
+    /// That its deadline is at risk was told.
+    pub warned: bool,
 }
 
 impl Candidate {
@@ -77,6 +82,8 @@ impl Candidate {
             key: None,
             node: None,
             labels: Vec::new(),
+            alone: false,
+            warned: false,
         }
     }
 
@@ -87,6 +94,37 @@ impl Candidate {
             time_sensitive: self.time_sensitive,
             deadline: self.deadline,
             takes: self.expected_duration.or(learnt).unwrap_or_default(),
+        }
+    }
+}
+
+impl JobRecord {
+    /// The job as order and admission look at it. It waits since it could start.
+    pub fn candidate(&self) -> Candidate {
+        let intent = &*self.intent;
+        let key = intent.concurrency_key.as_deref();
+        Candidate {
+            id: self.id,
+            revision: self.revision,
+            addon: intent.addon_id.clone(),
+            job_type: intent.job_type.clone(),
+            priority: intent.priority,
+            cost: intent.cost_units,
+            enqueued_at: self.waiting_since(),
+            not_before: self.not_before,
+            deadline: intent.deadline_at,
+            time_sensitive: intent.time_sensitive,
+            expected_duration: (intent.expected_duration_sec)
+                .map(|seconds| Duration::from_secs(u64::from(seconds))),
+            constraints: intent.constraints,
+            key: key.map(|key| ConcurrencyKey {
+                key: key.into(),
+                limit: intent.concurrency_limit,
+            }),
+            node: intent.required_node.clone(),
+            labels: intent.required_labels.clone(),
+            alone: self.runs_alone(),
+            warned: self.at_risk,
         }
     }
 }

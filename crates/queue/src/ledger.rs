@@ -168,8 +168,4 @@ impl Ledger {
             self.insert(holder, Held { phase, ..held });
         }
     }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Holder, &Held)> {
-        self.held.iter()
-    }
 }

@@ -14,11 +14,13 @@ mod event;
 mod filter;
 mod outcome;
 mod pump;
+mod trial;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use jobtree_protocol::{AddonId, JobId, NodeId};
 
 use crate::admission::{Admission, Ask, Usage, View};
@@ -68,6 +70,8 @@ pub struct Dispatcher {
     /// Jobs with a key that run on other nodes.
     elsewhere: HashMap<KeyId, u32>,
     draining: bool,
+    /// What each job was last denied for, and since when: a denial is written when its kind changes.
+    denied: HashMap<JobId, (Block, Timestamp)>,
     what_if: WhatIf,
 }
 
@@ -117,6 +121,7 @@ impl Dispatcher {
             asks_of: HashMap::new(),
             elsewhere: HashMap::new(),
             draining: false,
+            denied: HashMap::new(),
             what_if: WhatIf::default(),
         }
     }
@@ -225,17 +230,17 @@ impl Dispatcher {
 
     /// Writes a denial if it is for something else than the last one.
     fn note(&mut self, job: JobId, block: Block, ask: &Ask, now: Now, effects: &mut Vec<Effect>) {
-        let Some(waiting) = self.order.jobs.get_mut(&job) else {
+        let Some(waiting) = self.order.jobs.get(&job) else {
             return;
         };
-        let known = waiting
+        let known = self
             .denied
-            .as_ref()
+            .get(&job)
             .is_some_and(|(denied, _)| denied.same_kind(&block));
-        if known {
+        if known || self.what_if.view.is_some() {
             return;
         }
-        waiting.denied = Some((block.clone(), now.wall));
+        self.denied.insert(job, (block.clone(), now.wall));
         let (addon, name) = (waiting.addon, waiting.candidate.addon.clone());
         let terms = self.admission.policy().addon(name.as_str());
         let (view, usage) = (self.view(now), self.usage_of(addon));

@@ -22,13 +22,16 @@ impl Dispatcher {
             Event::Withdrawn(job) => {
                 self.order.remove(job);
                 self.holds.forget(job);
+                self.denied.remove(&job);
             }
             Event::Answered { job, outcome } => self.answered(job, outcome, now),
             Event::TakenUp { job, lease } => self.runs(job, Holder::Lease(lease)),
             Event::Returned { job, revision } => self.put_back(Holder::Job(job), Some(revision)),
             Event::Leased(live) => self.leased(live, now),
             Event::Freed(holder) => {
-                self.free(holder);
+                if let Some(held) = self.free(holder) {
+                    self.forget_denials(&held);
+                }
             }
             Event::Dispatched { candidate, until } => {
                 self.order.remove(candidate.id);
@@ -116,6 +119,7 @@ impl Dispatcher {
             }
             Outcome::Lost => {
                 if let Some(held) = self.free(holder) {
+                    self.forget_denials(&held);
                     self.refund(&held);
                 }
             }
@@ -126,6 +130,7 @@ impl Dispatcher {
     /// A job that was on its way runs, under a lease.
     fn runs(&mut self, job: JobId, lease: Holder) {
         if let Some(held) = self.free(Holder::Job(job)) {
+            self.forget_denials(&held);
             self.enter(
                 lease,
                 Held {
@@ -164,6 +169,12 @@ impl Dispatcher {
         for mut candidate in held.jobs {
             candidate.revision = revision.unwrap_or(candidate.revision);
             self.order.add(candidate);
+        }
+    }
+
+    fn forget_denials(&mut self, held: &Held) {
+        for job in &held.jobs {
+            self.denied.remove(&job.id);
         }
     }
 

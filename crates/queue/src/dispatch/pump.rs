@@ -293,7 +293,7 @@ impl Dispatcher {
             .and_then(|kind| self.ask_for(addon, kind));
         let asked = asked.map(|ask| (ask.id, ask.jobs.clamp(1, policy.dispatch.batch)));
         let mut ids = vec![job];
-        if let Some((_, count)) = asked.filter(|(_, count)| *count > 1) {
+        if let Some((_, count)) = asked.filter(|(_, count)| *count > 1 && !self.order.alone(lane)) {
             let more = self.order.heads(lane, count as usize);
             ids.extend(
                 more.into_iter()

@@ -82,6 +82,8 @@ pub(crate) struct Shape {
     pub(crate) key: Option<ConcurrencyKey>,
     pub(crate) node: Option<NodeId>,
     pub(crate) labels: Vec<String>,
+    /// Each in a lease of its own.
+    pub(crate) alone: bool,
 }
 
 /// Where a lane stands in the classes.

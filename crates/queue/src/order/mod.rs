@@ -139,6 +139,7 @@ impl Order {
         let risk = candidate
             .urgency(learnt)
             .at_risk_from(&self.policy.deadline);
+        let risk = risk.filter(|_| !candidate.warned);
         if let Some(risk) = risk {
             self.risks.insert((risk, id));
         }
@@ -190,6 +191,7 @@ impl Order {
             key: candidate.key.clone(),
             node: candidate.node.clone(),
             labels: candidate.labels.clone(),
+            alone: candidate.alone,
         };
         let place = (candidate.enqueued_at, id);
         let lane = self.lane(shape);
@@ -248,11 +250,7 @@ impl Order {
             self.lanes.push(None);
             LaneId(self.lanes.len() - 1)
         });
-        let elsewhere = shape.node.as_ref().is_some_and(|node| *node != self.node);
-        let lacking = shape
-            .labels
-            .iter()
-            .any(|label| !self.labels.contains(label));
+        let wrong_node = !self.suits(shape.node.as_ref(), &shape.labels);
         self.addons[shape.addon.0].lanes.insert(id);
         self.kinds
             .entry((shape.addon, shape.job_type.clone()))
@@ -264,7 +262,6 @@ impl Order {
             self.keys.entry(key).or_default().lanes.insert(id);
         }
         self.by_shape.insert(shape.clone(), id);
-        let wrong_node = elsewhere || lacking;
         self.lanes[id.0] = Some(Lane {
             shape,
             queue: BTreeSet::new(),
@@ -383,6 +380,27 @@ impl Order {
         Some((Stand { class, gate, head }, rises))
     }
 
+    /// Whose turn it is in each class.
+    pub(crate) fn turns(&self) -> [Turns; 3] {
+        self.classes.each_ref().map(Class::turns)
+    }
+
+    pub(crate) fn set_turns(&mut self, turns: [Turns; 3]) {
+        for (class, turns) in self.classes.iter_mut().zip(turns) {
+            class.set_turns(turns);
+        }
+    }
+
+    /// Lets a job start before its time, or not.
+    pub(crate) fn hurry(&mut self, id: JobId, hurried: bool) {
+        let Some(waiting) = self.jobs.get_mut(&id) else {
+            return;
+        };
+        if std::mem::replace(&mut waiting.hurried, hurried) != hurried {
+            self.replace(id);
+        }
+    }
+
     /// Charges an addon for a start in a class.
     pub(crate) fn charge(&mut self, class: usize, addon: AddonIndex, cost: u32) {
         let quantum = self.addons[addon.0].quantum;
@@ -412,6 +430,13 @@ impl Order {
             .take(count)
             .map(|(_, id)| *id)
             .collect()
+    }
+
+    /// Whether each job of a lane gets a lease of its own.
+    pub(crate) fn alone(&self, lane: LaneId) -> bool {
+        self.lanes[lane.0]
+            .as_ref()
+            .is_some_and(|lane| lane.shape.alone)
     }
 
     /// The type of a lane's jobs.

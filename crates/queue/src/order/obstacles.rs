@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobtree_protocol::{JobId, JobType};
+use jobtree_protocol::{JobId, JobType, NodeId};
 
 use super::lane::{AddonIndex, LaneId, Takes};
 use super::{KeyId, Order};
@@ -86,11 +86,10 @@ impl Order {
         }
     }
 
-    /// Whether a job asks for another node or for labels that this one has not.
-    pub(crate) fn wrong_node(&self, id: JobId) -> bool {
-        let lane = self.jobs.get(&id).and_then(|waiting| waiting.lane);
-        lane.and_then(|lane| self.lanes[lane.0].as_ref())
-            .is_some_and(|lane| lane.wrong_node)
+    /// Whether this is the node that is asked for, with these labels.
+    pub(crate) fn suits(&self, node: Option<&NodeId>, labels: &[String]) -> bool {
+        node.is_none_or(|node| *node == self.node)
+            && labels.iter().all(|label| self.labels.contains(label))
     }
 
     /// Takes the jobs of a lane as those of this node, or not.
@@ -104,21 +103,16 @@ impl Order {
     /// The node has other labels now.
     pub(crate) fn set_labels(&mut self, labels: BTreeSet<String>) {
         self.labels = labels;
+        self.recheck_nodes();
+    }
+
+    /// Looks at every lane's node and labels again.
+    pub(crate) fn recheck_nodes(&mut self) {
         for index in 0..self.lanes.len() {
             let Some(lane) = &self.lanes[index] else {
                 continue;
             };
-            let elsewhere = lane
-                .shape
-                .node
-                .as_ref()
-                .is_some_and(|node| *node != self.node);
-            let lacking = lane
-                .shape
-                .labels
-                .iter()
-                .any(|label| !self.labels.contains(label));
-            let wrong = elsewhere || lacking;
+            let wrong = !self.suits(lane.shape.node.as_ref(), &lane.shape.labels);
             self.set_wrong_node(LaneId(index), wrong);
         }
     }

@@ -30,6 +30,7 @@ impl Order {
             self.risks.remove(&(time, id));
             if let Some(waiting) = self.jobs.get_mut(&id) {
                 waiting.risk = None;
+                waiting.candidate.warned = true;
                 risky.push(id);
             }
         }

@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 
 use super::lane::{AddonIndex, LaneId};
-use crate::block::Block;
 use crate::candidate::Candidate;
 
 #[derive(Clone, Debug)]
@@ -18,8 +17,6 @@ pub(crate) struct Waiting {
     pub(crate) stage: Option<Timestamp>,
     /// In `risks`, at this time.
     pub(crate) risk: Option<Timestamp>,
-    /// What it was last denied for, and since when: a denial is written when its kind changes.
-    pub(crate) denied: Option<(Block, Timestamp)>,
     /// Starts before its time; only while somebody asks what if.
     pub(crate) hurried: bool,
 }
@@ -33,7 +30,6 @@ impl Waiting {
             lane: None,
             stage: None,
             risk,
-            denied: None,
             hurried: false,
         }
     }

@@ -9,9 +9,10 @@ use jobtree_protocol::{AddonId, JobId, JobType, LeaseId, NodeId};
 use jobtree_queue::Now;
 use jobtree_queue::admission::Verdict;
 use jobtree_queue::candidate::Candidate;
-use jobtree_queue::dispatch::{Dispatcher, Effect, Event, Outcome};
+use jobtree_queue::dispatch::{Dispatcher, Effect, Event, LiveLease, Outcome};
 use jobtree_queue::ledger::Holder;
 use jobtree_queue::policy::Policy;
+use jobtree_queue::signals::Sample;
 
 use super::{busy, noon, secs};
 
@@ -25,11 +26,14 @@ pub fn kind(name: &str) -> JobType {
     JobType::new(name).unwrap()
 }
 
+#[derive(Clone)]
 pub struct World {
     pub dispatcher: Dispatcher,
     pub now: Now,
     /// How busy the machine is measured to be.
     pub level: f64,
+    /// IO pressure, percent.
+    pub psi_io: Option<f64>,
     /// How often it is measured.
     pub every: Duration,
     /// What started, in order.
@@ -56,6 +60,7 @@ impl World {
             dispatcher: Dispatcher::new(policy, node, ["ssd".to_owned()], now),
             now,
             level: 0.0,
+            psi_io: None,
             every: secs(2),
             started: Vec::new(),
             denials: Vec::new(),
@@ -173,6 +178,29 @@ impl World {
         lease
     }
 
+    pub fn measure(&mut self) {
+        let sample = Sample {
+            psi_io: self.psi_io,
+            ..busy(self.level)
+        };
+        self.step(Event::Sample(sample));
+    }
+
+    /// Enters a lease that lasts until it is freed.
+    pub fn occupy(&mut self, name: &str, units: u32) -> LeaseId {
+        self.counter += 1;
+        let lease = LeaseId::from_random(u128::from(self.counter).to_be_bytes());
+        let (addon, key, ends_in) = (addon(name), None, None);
+        self.step(Event::Leased(LiveLease {
+            lease,
+            addon,
+            units,
+            key,
+            ends_in,
+        }));
+        lease
+    }
+
     /// Lets time pass.
     pub fn run(&mut self, lasting: Duration) {
         let end = self.now.mono + lasting;
@@ -195,7 +223,7 @@ impl World {
                 self.step(Event::Freed(Holder::Lease(lease)));
             } else if self.sampled + self.every == next {
                 self.sampled = next;
-                self.step(Event::Sample(busy(self.level)));
+                self.measure();
             } else {
                 self.wake = None;
                 self.step(Event::Timer);
