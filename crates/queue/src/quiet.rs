@@ -192,6 +192,12 @@ impl QuietMachine {
         self.since
     }
 
+    /// How long busy has been at or below the bound of a state already; zero when it is not.
+    pub fn calm_for(&self, state: QuietState, now: Now) -> Duration {
+        let since = self.below.get(state as usize).copied().flatten();
+        since.map_or(Duration::ZERO, |since| now.mono.saturating_sub(since))
+    }
+
     /// How long QUIET has lasted without a break; zero when it is not QUIET.
     pub fn streak(&self, now: Now) -> Duration {
         let quiet = self.state == QuietState::Quiet;

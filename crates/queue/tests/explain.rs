@@ -216,7 +216,9 @@ fn the_machines_state() {
     let mut cooling = world("panic_cooldown = \"5m\"\n");
     cooling.level = 9.0;
     cooling.run(secs(2));
-    let mut case = submitted(level(cooling, 0.0), 10);
+    cooling.level = 0.0;
+    cooling.run(secs(120));
+    let mut case = submitted(cooling, 10);
     assert_eq!(case.check(), ["cooling_down"]);
     let mut stale = world("");
     stale.every = secs(100_000);

@@ -170,11 +170,16 @@ impl Dispatcher {
                 Block::StreakTooShort { streak, needed } => {
                     Change::Wait(needed.saturating_sub(*streak))
                 }
-                _ => Change::BusyAtMost {
-                    busy: bound,
-                    state: needs,
-                    lasting,
-                },
+                _ => {
+                    // Part of it may have passed.
+                    let calm = admission.quiet().calm_for(needs, view.now);
+                    let lasting = lasting.saturating_sub(calm);
+                    Change::BusyAtMost {
+                        busy: bound,
+                        state: needs,
+                        lasting,
+                    }
+                }
             };
             suppose(&mut calmer, block, change);
         }
