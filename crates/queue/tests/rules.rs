@@ -878,3 +878,130 @@ fn changes_of_one_transaction_are_written_as_the_last_one_has_them() {
     );
     assert_eq!(all.leases[0].end, Some(LeaseEnd::Completed));
 }
+
+#[test]
+fn a_wait_for_a_time_can_be_ended_by_hand() {
+    let _watch = watch();
+    let mut world = World::new();
+    let start = world.now.after(std::time::Duration::from_secs(3600)).wall;
+    let job = world.submit(SubmitRequest {
+        earliest_start_at: Some(start),
+        ..simple()
+    });
+    assert!(!world.job(job).is_dispatchable(world.now.wall));
+    assert_eq!(world.job(job).waiting_since(), start);
+    assert_eq!(
+        world.apply(|w| t::hasten(&w.cx(), w.job(job))),
+        Ok(((), false))
+    );
+    assert!(world.job(job).is_dispatchable(world.now.wall));
+    assert_eq!(
+        world.apply(|w| t::hasten(&w.cx(), w.job(job))),
+        Ok(((), true))
+    );
+}
+
+#[test]
+fn a_late_job_fails_only_if_its_submitter_wants_that() {
+    let _watch = watch();
+    let mut world = World::new();
+    let deadline_at = Some(world.now.after(std::time::Duration::from_secs(60)).wall);
+    let fails = world.submit(SubmitRequest {
+        deadline_at,
+        late: jobtree_protocol::Late::Fail,
+        ..simple()
+    });
+    let runs = world.submit(SubmitRequest {
+        deadline_at,
+        ..simple()
+    });
+    world.pass(59);
+    assert!(
+        world
+            .apply(|w| t::miss_deadline(&w.cx(), w.job(fails)))
+            .is_err()
+    );
+    world.pass(1);
+    assert_eq!(
+        world.apply(|w| t::miss_deadline(&w.cx(), w.job(fails))),
+        Ok((JobState::Failed, false))
+    );
+    assert_eq!(world.kinds(fails), ["SUBMITTED", "TIMEOUT", "FAILED"]);
+    assert!(
+        world
+            .apply(|w| t::miss_deadline(&w.cx(), w.job(runs)))
+            .is_err()
+    );
+    world.claim(&[runs]);
+}
+
+#[test]
+fn a_job_that_belongs_to_a_node_runs_nowhere_else() {
+    let _watch = watch();
+    let mut world = World::new();
+    let job = world.submit(SubmitRequest {
+        required_node: Some("there".into()),
+        ..simple()
+    });
+    let TransitionError::NothingToClaim { skipped } = world.try_claim(&[job]).unwrap_err() else {
+        panic!()
+    };
+    assert!(matches!(*skipped[0].1, TransitionError::WrongNode { .. }));
+}
+
+#[test]
+fn a_long_error_is_cut_and_not_refused() {
+    let _watch = watch();
+    let mut world = World::new();
+    world.rules.error_bytes = 5;
+    let job = world.submit(simple());
+    let lease = world.claim(&[job]);
+    world
+        .complete(job, &CompleteRequest::failed(lease, "zu groß"))
+        .unwrap();
+    assert_eq!(world.job(job).last_error.as_deref(), Some("zu gr"));
+    let job = world.submit(simple());
+    let lease = world.claim(&[job]);
+    world
+        .complete(job, &CompleteRequest::failed(lease, "größe"))
+        .unwrap();
+    assert_eq!(
+        world.job(job).last_error.as_deref(),
+        Some("grö"),
+        "no half of a letter"
+    );
+}
+
+#[test]
+fn records_are_read_as_they_were_written() {
+    let _watch = watch();
+    let mut world = World::new();
+    let request = SubmitRequest {
+        payload: Some(Json::of(&["a", "b"]).unwrap()),
+        idempotency_key: Some("k".into()),
+        max_attempts: Some(3),
+        ..simple()
+    };
+    let job = world.submit(request);
+    let lease = world.claim(&[job]);
+    world
+        .complete(job, &CompleteRequest::failed(lease, "broken"))
+        .unwrap();
+    let record = world.job(job);
+    let text = serde_json::to_string(record).unwrap();
+    assert_eq!(
+        &serde_json::from_str::<jobtree_queue::JobRecord>(&text).unwrap(),
+        record
+    );
+    let text = serde_json::to_string(world.lease(lease)).unwrap();
+    assert_eq!(
+        &serde_json::from_str::<jobtree_queue::LeaseRecord>(&text).unwrap(),
+        world.lease(lease)
+    );
+    let key = world.keys.values().next().unwrap();
+    let text = serde_json::to_string(key).unwrap();
+    assert_eq!(
+        &serde_json::from_str::<jobtree_queue::KeyRecord>(&text).unwrap(),
+        key
+    );
+}
