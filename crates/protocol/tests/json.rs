@@ -6,11 +6,11 @@ mod watchdog;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jobtree_protocol::{
-    AckRequest, AddonId, Advice, ApiError, ClaimRequest, CompleteAnswer, CompleteRequest,
-    CompleteStatus, Constraints, ErrorCode, Event, EventKind, FieldError, Heartbeat,
-    HeartbeatAnswer, JobId, JobList, JobQuery, JobState, JobType, JobView, Json, LeaseAnswer,
-    LeaseId, LeaseRequest, LeaseState, Limits, Priority, ReleaseRequest, ScheduleSpec, StatusView,
-    SubmitAnswer, SubmitRequest,
+    AckRequest, AddonId, Advice, ApiError, ClaimRequest, CompleteAnswer, CompleteManyRequest,
+    CompleteRequest, CompleteStatus, Constraints, Each, ErrorCode, Event, EventKind, FieldError,
+    Heartbeat, HeartbeatAnswer, JobId, JobList, JobQuery, JobState, JobType, JobView, Json,
+    LeaseAnswer, LeaseId, LeaseRequest, LeaseState, Limits, Priority, ReleaseRequest, ScheduleSpec,
+    StatusView, SubmitAnswer, SubmitManyAnswer, SubmitRequest,
 };
 use serde_json::{Value, json};
 use watchdog::Watchdog;
@@ -388,5 +388,42 @@ fn job_ids_sort_by_their_time() {
             JobId::generate().0.get_version_num()
         ),
         (7, 7)
+    );
+}
+
+#[test]
+fn each_of_many_has_the_answer_it_would_have_had_alone() {
+    let _watch = watch();
+    let done = SubmitAnswer {
+        job_id: job_id(),
+        state: JobState::Queued,
+        duplicate: false,
+    };
+    let refused = Each::Refused {
+        error: ApiError::new(ErrorCode::Conflict, "used"),
+    };
+    let answer = SubmitManyAnswer {
+        jobs: vec![Each::Done(done), refused],
+    };
+    let expected = json!({"jobs": [
+        {"job_id": JOB, "state": "QUEUED"},
+        {"error": {"code": "conflict", "message": "used"}},
+    ]});
+    let written = serde_json::to_string(&answer).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), expected);
+    assert_eq!(
+        serde_json::from_str::<SubmitManyAnswer>(&written).unwrap(),
+        answer
+    );
+
+    let text = format!(
+        r#"{{"lease_id": "{LEASE}", "jobs": [{{"job_id": "{JOB}", "status": "DONE", "result": [1]}}]}}"#
+    );
+    let many: CompleteManyRequest = serde_json::from_str(&text).unwrap();
+    let each: Vec<_> = many.each().collect();
+    let result = Some(Json::from_text("[1]".into()).unwrap());
+    assert_eq!(
+        each,
+        [(job_id(), CompleteRequest::done(lease_id(), result))]
     );
 }

@@ -1005,3 +1005,72 @@ fn records_are_read_as_they_were_written() {
         key
     );
 }
+
+#[test]
+fn a_key_stands_for_the_unique_job_that_it_was_answered_with() {
+    let _watch = watch();
+    let mut world = World::new();
+    let unique = |key: Option<&str>| SubmitRequest {
+        unique_key: Some("nightly".into()),
+        idempotency_key: key.map(Into::into),
+        ..simple()
+    };
+    let first = world.submit(unique(None));
+    assert_eq!(world.submit(unique(Some("k"))), first);
+    world
+        .apply(|w| t::cancel(&w.cx(), w.job(first), None, &CancelRequest::default()))
+        .unwrap();
+    let (again, repeated) = world.try_submit(unique(Some("k"))).unwrap();
+    assert!(
+        repeated && again.job_id == first,
+        "the same answer as before, not a second job"
+    );
+}
+
+#[test]
+fn a_late_job_that_is_brought_back_runs() {
+    let _watch = watch();
+    let mut world = World::new();
+    let deadline_at = Some(world.now.after(std::time::Duration::from_secs(60)).wall);
+    let job = world.submit(SubmitRequest {
+        deadline_at,
+        late: jobtree_protocol::Late::Fail,
+        ..simple()
+    });
+    world.pass(60);
+    world
+        .apply(|w| t::miss_deadline(&w.cx(), w.job(job)))
+        .unwrap();
+    let command = Redrive {
+        dependencies: &[],
+        same_unique: None,
+        reason: Some("still wanted"),
+    };
+    world
+        .apply(|w| t::redrive(&w.cx(), w.job(job), command))
+        .unwrap();
+    assert!(
+        world
+            .apply(|w| t::miss_deadline(&w.cx(), w.job(job)))
+            .is_err()
+    );
+    world.claim(&[job]);
+}
+
+#[test]
+fn a_call_is_compared_with_the_lease_it_names() {
+    let _watch = watch();
+    let mut world = World::new();
+    let (_, lease) = batch(&mut world, &[10]);
+    let given = world.lease_id();
+    let beat = Heartbeat::of(given);
+    let refused =
+        world.apply(|w| t::heartbeat(&w.cx(), w.lease(lease), None, beat, LoadAdvice::default()));
+    assert_eq!(
+        refused,
+        Err(TransitionError::OtherLease {
+            given,
+            found: lease
+        })
+    );
+}
