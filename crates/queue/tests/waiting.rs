@@ -328,3 +328,30 @@ fn a_canceled_dispatch_cannot_be_taken_up() {
         .unwrap_err();
     assert_eq!(error.state(), Some(JobState::Canceled));
 }
+
+#[test]
+fn a_job_has_waited_since_it_could_start() {
+    let _watch = watch();
+    let mut world = World::new();
+    let start = world.now.after(std::time::Duration::from_secs(3600)).wall;
+    let scheduled = world.submit(SubmitRequest {
+        earliest_start_at: Some(start),
+        ..simple()
+    });
+    let first = world.submit(simple());
+    let second = world.submit(SubmitRequest {
+        depends_on: vec![first],
+        ..simple()
+    });
+    world.pass(4000);
+    assert_eq!(world.job(scheduled).waiting_since(), start);
+    // Its worker crashes: it keeps its place, which is not that of an hour before its time.
+    let lease = world.claim(&[scheduled]);
+    world.expire(lease);
+    assert_eq!(world.job(scheduled).waiting_since(), start);
+    let lease = world.claim(&[first]);
+    world
+        .complete(first, &CompleteRequest::done(lease, None))
+        .unwrap();
+    assert_eq!(world.job(second).waiting_since(), world.now.wall);
+}

@@ -124,6 +124,9 @@ pub fn dependency_ended(
     } else {
         let mut next = touched(job);
         next.waiting_for.retain(|id| *id != ended);
+        if next.waiting_for.is_empty() {
+            next.enqueued_at = cx.wall();
+        }
         let mut event = job_event(cx, &next, EventKind::DependencyEnded);
         event.reason = Some(format!(
             "job {ended} is {how}; {} more to wait for",
