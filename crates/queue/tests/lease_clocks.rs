@@ -61,7 +61,7 @@ impl Watched {
     }
 
     fn jump_wall(&mut self, seconds: i64) {
-        self.world.now.wall = self.world.now.wall + jiff::SignedDuration::from_secs(seconds);
+        self.world.now.wall += jiff::SignedDuration::from_secs(seconds);
     }
 }
 

@@ -45,6 +45,8 @@ pub(super) fn running(
     next.lease_position = position;
     next.node_id = Some(lease.node_id.clone());
     next.started_at = Some(cx.wall());
+    // If it comes back through no fault of its own, it has waited since it could start, not since it was written.
+    next.enqueued_at = job.waiting_since();
     next.not_before = None;
     next.metrics.clear();
     next

@@ -143,11 +143,16 @@ impl Changes {
             && self.events.is_empty()
     }
 
-    /// Adds what another transition of the same transaction writes. A record that both changed is written as the later
-    /// one has it.
+    /// Adds what a later transition of the same transaction writes. A record that both changed is written as the later
+    /// one has it, some revisions further on.
     pub fn absorb(&mut self, later: Self) {
         for job in later.jobs {
-            match self.jobs.iter_mut().find(|known| known.id == job.id) {
+            let known = if job.revision == 1 {
+                None
+            } else {
+                self.jobs.iter_mut().find(|known| known.id == job.id)
+            };
+            match known {
                 Some(known) => *known = job,
                 None => self.jobs.push(job),
             }

@@ -83,6 +83,7 @@ pub fn hasten(cx: &Context<'_>, job: &JobRecord) -> Outcome<()> {
     }
     let mut next = touched(job);
     next.not_before = None;
+    next.enqueued_at = cx.wall();
     let mut changes = Changes {
         events: vec![job_event(cx, &next, EventKind::Hastened)],
         ..Changes::default()
