@@ -150,13 +150,15 @@ pub struct WaitBound {
 impl WaitBound {
     /// The bound.
     pub fn wait(&self) -> Duration {
-        let turns = self.own_ahead.div_ceil(self.own_quantum.max(1)) + 1;
+        let (most, ahead) = (u64::from(self.largest_ahead), u64::from(self.own_ahead));
+        let turns = ahead.div_ceil(u64::from(self.own_quantum.max(1))) + 1;
         let others = self
             .other_quanta
             .iter()
-            .map(|quantum| turns * quantum + self.largest_ahead);
-        let ahead = self.own_ahead + others.sum::<u32>();
-        let runs = ahead.div_ceil(self.capacity.saturating_sub(self.largest_ahead) + 1) + 1;
-        2 * self.age_step + runs * self.longest_run
+            .map(|quantum| turns * u64::from(*quantum) + most);
+        let units = ahead + others.sum::<u64>();
+        let runs = units.div_ceil(u64::from(self.capacity).saturating_sub(most) + 1) + 1;
+        let runs = u32::try_from(runs).unwrap_or(u32::MAX);
+        (2 * self.age_step).saturating_add(self.longest_run.saturating_mul(runs))
     }
 }

@@ -441,3 +441,49 @@ fn a_lease_without_a_job_is_admitted_by_the_same_rules() {
     let denied = dispatcher.lease(lease(4), &ask(10, Priority::High), now);
     assert!(!denied.approved());
 }
+
+#[test]
+fn an_addon_is_charged_for_what_starts_and_gets_it_back_for_what_does_not() {
+    let _watchdog = watch();
+    let charged = |outcome: Option<Outcome>| {
+        let (mut dispatcher, now) = dispatcher("[order]\nhold = \"0\"");
+        let (mine, mut other) = (job(1, 100, now), job(2, 100, now));
+        other.addon = addon("b");
+        let next = job(3, 100, now);
+        dispatcher.step(Event::Submitted(vec![mine.clone(), other, next]), now);
+        let effects = match outcome {
+            Some(outcome) => dispatcher.step(
+                Event::Answered {
+                    job: mine.id,
+                    outcome,
+                },
+                now,
+            ),
+            None => {
+                let accepted = Event::Answered {
+                    job: mine.id,
+                    outcome: Outcome::Accepted(None),
+                };
+                dispatcher.step(accepted, now);
+                dispatcher.step(Event::Freed(Holder::Job(mine.id)), now)
+            }
+        };
+        reserved(&effects)
+    };
+    let now = dispatcher("").1;
+    assert_eq!(
+        charged(None),
+        [job(2, 100, now).id],
+        "it had its turn: the other is next"
+    );
+    assert_eq!(
+        charged(Some(Outcome::Failed)),
+        [job(1, 100, now).id],
+        "it did not have its turn"
+    );
+    assert_eq!(
+        charged(Some(Outcome::Lost)),
+        [job(3, 100, now).id],
+        "nor with this one"
+    );
+}

@@ -86,7 +86,7 @@ fn units_are_shared_not_jobs() {
 }
 
 #[test]
-fn a_charge_is_given_back_when_a_dispatch_is_not_taken_up() {
+fn a_dispatch_that_is_not_taken_up_goes_back_and_is_tried_again() {
     let _watchdog = watch();
     let mut world = world("");
     world.workers = false;
@@ -95,7 +95,6 @@ fn a_charge_is_given_back_when_a_dispatch_is_not_taken_up() {
     world.run(secs(31));
     assert_eq!(world.returned, [job], "after 30 s it goes back");
     assert_eq!(world.dispatcher.used(), 30, "and is dispatched again");
-    // Two addons: the dead one is not favoured, nor punished, for its dispatches that came to nothing.
     world.workers = true;
     world.run(secs(60));
     assert!(world.started_at(job).is_some());
