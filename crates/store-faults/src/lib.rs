@@ -1,0 +1,1 @@
+//! A file system for SQLite that loses power.

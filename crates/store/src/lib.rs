@@ -1,0 +1,3 @@
+//! Where the durable queue keeps its jobs.
+
+#![forbid(unsafe_code)]
