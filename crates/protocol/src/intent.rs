@@ -145,7 +145,7 @@ pub struct Intent {
     /// Not before this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earliest_start_at: Option<Timestamp>,
-    /// The nearer this comes, the more quiet conditions are waived.
+    /// When it should be done. The nearer this comes, the more quiet conditions are waived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_at: Option<Timestamp>,
     /// What happens after it.

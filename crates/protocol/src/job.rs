@@ -1,5 +1,6 @@
 //! A job as it is told: its state, and what a list or a query gives.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -95,9 +96,9 @@ pub struct Progress {
 pub struct SubmitAnswer {
     /// The job.
     pub job_id: JobId,
-    /// Its state when it was submitted.
+    /// Its state. A repeated idempotency key gets the first answer's.
     pub state: JobState,
-    /// The job was there before: the key was used with the same body, or a unique job has not ended.
+    /// The job was there before: its key or id was used with the same body, or a unique job has not ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub duplicate: bool,
 }
@@ -143,7 +144,7 @@ pub struct JobView {
     pub payload: Option<Json>,
     /// It does not wait for QUIET in NORMAL.
     pub time_sensitive: bool,
-    /// When it should have started.
+    /// When it should be done.
     pub deadline_at: Option<Timestamp>,
     /// The deadline will probably be missed.
     #[serde(default)]
@@ -162,6 +163,9 @@ pub struct JobView {
     /// How far it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
+    /// What its worker measured, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, f64>,
     /// What it gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Json>,

@@ -101,6 +101,10 @@ pub struct LeaseAnswer {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimRequest {
+    /// A random id that the worker draws for the lease, new for each claim: asking again with it after a lost answer
+    /// gives the same lease. Not with `max_leases` above 1.
+    #[serde(default)]
+    pub lease_id: Option<LeaseId>,
     /// Whose jobs.
     pub addon_id: AddonId,
     /// Of which types; none means all.

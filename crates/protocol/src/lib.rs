@@ -31,6 +31,7 @@ mod job;
 mod json;
 mod lease;
 mod limits;
+mod requests;
 mod schedule;
 mod status;
 mod submit;
@@ -53,6 +54,7 @@ pub use lease::{
     RevokeRequest,
 };
 pub use limits::Limits;
+pub use requests::LeaseAsk;
 pub use schedule::{Missed, Overlap, ScheduleSpec, ScheduleView};
 pub use status::{AddonStatus, NodeStatus, QuietState, StatusView};
 pub use submit::SubmitRequest;

@@ -29,6 +29,12 @@ pub struct Limits {
     pub attempts: u32,
     /// Processes of one lease: 64.
     pub pids: usize,
+    /// Bytes of a progress message: 1 KiB.
+    pub message_bytes: usize,
+    /// Metrics of one report: 32.
+    pub metrics: usize,
+    /// Jobs of one lease, and leases of one claim: 1000.
+    pub batch: u32,
     /// The largest cost that can ever fit: 100, or what the policy's caps leave.
     pub cost_units: u32,
 }
@@ -47,6 +53,9 @@ impl Default for Limits {
             dependencies: 1024,
             attempts: 1000,
             pids: 64,
+            message_bytes: 1 << 10,
+            metrics: 32,
+            batch: 1000,
             cost_units: 100,
         }
     }

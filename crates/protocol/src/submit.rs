@@ -54,7 +54,7 @@ pub struct SubmitRequest {
     /// Not before this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub earliest_start_at: Option<Timestamp>,
-    /// The nearer this comes, the more quiet conditions are waived.
+    /// When it should be done. The nearer this comes, the more quiet conditions are waived.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_at: Option<Timestamp>,
     /// What happens after it: `run` (the default) or `fail`.

@@ -1,3 +1,19 @@
 //! What the durable queue decides, and never does: admission, order, dispatch, transitions.
+//!
+//! Nothing in here reads a clock, draws a number, or writes anything: times and random numbers come in as values, and
+//! what is to be written goes out as values. So all of it runs under a simulator as it runs in earnest.
 
 #![forbid(unsafe_code)]
+
+// What a job is, and how it changes.
+pub mod backoff;
+pub mod lease;
+mod now;
+pub mod record;
+pub mod replay;
+pub mod transitions;
+
+pub use now::Now;
+pub use record::{
+    Completion, Denial, JobRecord, KeyRecord, LeaseEnd, LeaseRecord, LeasedJob, Reservation,
+};
