@@ -197,6 +197,9 @@ mod tests {
         let (promise, answer) = promise::<u32>();
         let waiting = std::thread::spawn(move || answer.wait());
         drop(promise);
-        assert!(matches!(waiting.join().unwrap(), Err(StoreError::Stopped { .. })));
+        assert!(matches!(
+            waiting.join().unwrap(),
+            Err(StoreError::Stopped { .. })
+        ));
     }
 }

@@ -4,10 +4,26 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use jobtree_protocol::{JobId, LeaseId, ScheduleId};
+use jobtree_queue::transitions::TransitionError;
+
 /// Why a call did not take effect, or may not have.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum StoreError {
+    /// The rules do not allow it. Nothing took effect.
+    Refused(Box<TransitionError>),
+    /// There is no such job.
+    NoJob(JobId),
+    /// There is no such lease, or it ended so long ago that it was forgotten.
+    NoLease(LeaseId),
+    /// There is no such schedule.
+    NoSchedule(ScheduleId),
+    /// Another schedule has this name.
+    NameTaken {
+        /// The name.
+        name: String,
+    },
     /// Too many calls wait for the writer already. Nothing took effect: try again later.
     Overloaded {
         /// How many are waiting.
@@ -49,13 +65,30 @@ impl StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Refused(error) => error.fmt(f),
+            Self::NoJob(id) => write!(
+                f,
+                "there is no job {id}: check the id; its history may have been pruned"
+            ),
+            Self::NoLease(id) => write!(
+                f,
+                "there is no lease {id}: stop what ran under it, and ask for a new one"
+            ),
+            Self::NoSchedule(id) => write!(f, "there is no schedule {id}: check the id"),
+            Self::NameTaken { name } => write!(
+                f,
+                "another schedule is called {name:?}: choose another name"
+            ),
             Self::Overloaded { waiting } => write!(
                 f,
                 "{waiting} calls wait for the store already; try again later"
             ),
             Self::NoSpace => write!(f, "the store's disk is full; make room and try again"),
             Self::CommitFailed { why } => {
-                write!(f, "the commit failed and nothing took effect, try again: {why}")
+                write!(
+                    f,
+                    "the commit failed and nothing took effect, try again: {why}"
+                )
             }
             Self::Stopped { why } => write!(f, "the store has stopped, open it again: {why}"),
             Self::Database { message } => write!(f, "the database refused: {message}"),
@@ -64,6 +97,12 @@ impl fmt::Display for StoreError {
 }
 
 impl std::error::Error for StoreError {}
+
+impl From<TransitionError> for StoreError {
+    fn from(error: TransitionError) -> Self {
+        Self::Refused(Box::new(error))
+    }
+}
 
 /// Why a store could not be opened.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use jobtree_protocol::{
     AddonId, Event, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId, ScheduleSpec,
 };
 use jobtree_queue::transitions::Changes;
-use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord};
+use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
@@ -166,8 +166,8 @@ pub trait Reading {
         key: &str,
     ) -> Result<Option<(JobId, JobState)>>;
 
-    /// How many jobs with this concurrency key are dispatched or run. In a transaction that writes, nobody else can
-    /// take one until its end.
+    /// How many leases and reservations hold this concurrency key: the jobs of one lease run one after the other, so they
+    /// count once. In a transaction that writes, nobody else can take one until its end.
     fn key_holders(&mut self, addon: &AddonId, key: &str) -> Result<u32>;
 
     /// Jobs that wait for this one.
@@ -199,7 +199,8 @@ pub trait Reading {
 pub trait Tables: Reading {
     /// Writes all of it. A job of revision 1 is new; each other one was read in this transaction. Jobs that have ended
     /// go to the history, and those that came back leave it.
-    fn write(&mut self, changes: &Changes) -> Result<()>;
+    /// `now` is the time that the command was given, for listeners.
+    fn write(&mut self, changes: Changes, now: Now) -> Result<()>;
 
     /// Writes a schedule: new if its revision is 1.
     fn put_schedule(&mut self, schedule: &ScheduleRecord) -> Result<()>;

@@ -4,6 +4,7 @@
 //! changes) and `live` (of the record), NULL if there is nothing of the kind. So no JSON is read or written for an
 //! ordinary job, and a payload is the text that came. Yes-and-no fields are bits of `flags`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -93,12 +94,13 @@ pub(crate) fn optional_uuid_at(row: &Row<'_>, column: usize) -> Result<Option<Uu
 }
 
 pub(crate) fn text_at<'row>(row: &'row Row<'_>, column: usize) -> Result<&'row str> {
-    row.get_ref(column)?
-        .as_str()
-        .map_err(|_| damaged("a text"))
+    row.get_ref(column)?.as_str().map_err(|_| damaged("a text"))
 }
 
-pub(crate) fn optional_text_at<'row>(row: &'row Row<'_>, column: usize) -> Result<Option<&'row str>> {
+pub(crate) fn optional_text_at<'row>(
+    row: &'row Row<'_>,
+    column: usize,
+) -> Result<Option<&'row str>> {
     match row.get_ref(column)? {
         ValueRef::Null => Ok(None),
         value => value.as_str().map(Some).map_err(|_| damaged("a text")),
@@ -249,8 +251,8 @@ struct Live {
     denial: Option<Denial>,
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<Progress>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pids: Vec<u32>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    metrics: BTreeMap<String, f64>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
@@ -265,7 +267,7 @@ impl Live {
             && job.reservation.is_none()
             && job.denial.is_none()
             && job.progress.is_none()
-            && job.pids.is_empty();
+            && job.metrics.is_empty();
         (!ordinary).then(|| {
             json_text(&Self {
                 redrives: job.redrives,
@@ -273,7 +275,7 @@ impl Live {
                 reservation: job.reservation.clone(),
                 denial: job.denial.clone(),
                 progress: job.progress.clone(),
-                pids: job.pids.clone(),
+                metrics: job.metrics.clone(),
             })
         })
     }
@@ -468,7 +470,7 @@ pub(crate) fn job_of(
         at_risk: flags & AT_RISK != 0,
         denial: live.denial,
         progress: live.progress,
-        pids: live.pids,
+        metrics: live.metrics,
         result: optional_text_at(row, 30)?.map(json_of).transpose()?,
         last_error: row.get(29)?,
         completions: match row.get_ref(27)? {

@@ -13,7 +13,7 @@ use crate::tables::Result;
 
 pub(crate) const LEASE_COLUMNS: &str = "id, revision, addon_id, job_type, node_id, instance_id, priority, flags, \
      expected_duration_sec, own_cost, ttl_sec, granted_at, renewed_at, expires_at, named_current, current_since, pids, \
-     lease_end, ended_at, end_reason";
+     lease_end, ended_at, end_reason, renewals";
 
 const ENDS: [LeaseEnd; 4] = [
     LeaseEnd::Completed,
@@ -34,7 +34,7 @@ fn end_number(end: LeaseEnd) -> i64 {
 pub(crate) fn write_lease(db: &Connection, lease: &LeaseRecord) -> Result<()> {
     let mut statement = db.prepare_cached(
         "INSERT OR REPLACE INTO scheduler_leases VALUES \
-         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
+         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
     )?;
     statement.execute(params![
         Id(&lease.id.0),
@@ -57,6 +57,7 @@ pub(crate) fn write_lease(db: &Connection, lease: &LeaseRecord) -> Result<()> {
         lease.end.map(end_number),
         micros(lease.ended_at),
         lease.end_reason,
+        lease.renewals as i64,
     ])?;
     Ok(())
 }
@@ -99,5 +100,6 @@ pub(crate) fn lease_of(row: &Row<'_>, jobs: Vec<LeasedJob>) -> Result<LeaseRecor
         end,
         ended_at: time(row.get(18)?),
         end_reason: row.get(19)?,
+        renewals: number(row.get(20)?)?,
     })
 }

@@ -54,7 +54,8 @@ const COLUMNS: &str = "id, state, addon_id, job_type, flags";
 /// One statement for each place where jobs of the query can be. Parameters: after which id, and the budget.
 #[doc(hidden)]
 pub fn statements(query: &JobQuery) -> Vec<String> {
-    let by_id = |from: &str| format!("SELECT {COLUMNS} FROM {from} AND id > ?1 ORDER BY id LIMIT ?2");
+    let by_id =
+        |from: &str| format!("SELECT {COLUMNS} FROM {from} AND id > ?1 ORDER BY id LIMIT ?2");
     if query.tag.is_some() {
         let tagged = |table: &str| {
             format!(
@@ -77,7 +78,9 @@ pub fn statements(query: &JobQuery) -> Vec<String> {
     let place = |state: &JobState| match state {
         JobState::Queued => by_id("scheduler_jobs WHERE TRUE"),
         JobState::Dispatching => by_id("scheduler_jobs WHERE state = 1"),
-        JobState::Running => by_id("scheduler_jobs INDEXED BY scheduler_jobs_leased WHERE lease_id IS NOT NULL"),
+        JobState::Running => {
+            by_id("scheduler_jobs INDEXED BY scheduler_jobs_leased WHERE lease_id IS NOT NULL")
+        }
         JobState::Done => by_id("scheduler_jobs_history WHERE TRUE"),
         JobState::Failed | JobState::Canceled => {
             let state = state_number(*state);
@@ -87,7 +90,13 @@ pub fn statements(query: &JobQuery) -> Vec<String> {
     query.state.iter().map(place).collect()
 }
 
-fn search(db: &Connection, sql: &str, query: &JobQuery, limit: usize, budget: usize) -> Result<Found> {
+fn search(
+    db: &Connection,
+    sql: &str,
+    query: &JobQuery,
+    limit: usize,
+    budget: usize,
+) -> Result<Found> {
     let mut statement = db.prepare_cached(sql)?;
     let after = after_bytes(query.after);
     let budget_parameter = budget as i64;

@@ -25,9 +25,19 @@ pub(crate) fn next_event(db: &Connection) -> Result<i64> {
     Ok(queries::last_event(db)?.max(pruned.unwrap_or(0)) + 1)
 }
 
-pub(crate) fn step(tables: &mut SqliteTables, retention: &Retention, limit: usize) -> Result<Pruned> {
+pub(crate) fn step(
+    tables: &mut SqliteTables,
+    retention: &Retention,
+    limit: usize,
+) -> Result<Pruned> {
     let mut pruned = Pruned::default();
-    tables.prune_from = jobs(tables.db(), tables.prune_from, retention, limit, &mut pruned)?;
+    tables.prune_from = jobs(
+        tables.db(),
+        tables.prune_from,
+        retention,
+        limit,
+        &mut pruned,
+    )?;
     let db = tables.db();
     events(db, retention, limit, &mut pruned)?;
     let delete = |sql: &str, before| -> Result<u64> {
@@ -77,7 +87,15 @@ fn jobs(
         let before = retention.of(state_of(row.get(1)?)?).map(to_micros);
         if before.is_some_and(|before| row.get::<_, i64>(2).is_ok_and(|ended| ended < before)) {
             let apart = has_rows_apart(row.get(3)?);
-            old.push((id, apart, if apart { tags_of(optional_text_at(row, 5)?)? } else { Vec::new() }));
+            old.push((
+                id,
+                apart,
+                if apart {
+                    tags_of(optional_text_at(row, 5)?)?
+                } else {
+                    Vec::new()
+                },
+            ));
         }
     }
     drop(rows);
@@ -89,7 +107,8 @@ fn jobs(
         }
     }
     pruned.jobs = old.len() as u64;
-    let all_old_behind = looked_at < limit || last_created >= to_micros(retention.newest_for_jobs());
+    let all_old_behind =
+        looked_at < limit || last_created >= to_micros(retention.newest_for_jobs());
     pruned.more |= !all_old_behind;
     Ok(Position(last.filter(|_| !all_old_behind)))
 }

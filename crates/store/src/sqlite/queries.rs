@@ -52,7 +52,8 @@ pub const HOT_STATEMENTS: &[&str] = &[
 ];
 
 fn payload(db: &Connection, id: JobId) -> Result<Json> {
-    let mut statement = db.prepare_cached("SELECT payload FROM scheduler_payloads WHERE id = ?1")?;
+    let mut statement =
+        db.prepare_cached("SELECT payload FROM scheduler_payloads WHERE id = ?1")?;
     let mut rows = statement.query([Id(&id.0)])?;
     match rows.next()? {
         Some(row) => json_of(text_at(row, 0)?),
@@ -98,10 +99,19 @@ pub(crate) fn dispatching(db: &Connection) -> Result<Vec<JobRecord>> {
     collect_jobs(db, db.prepare_cached(DISPATCHING)?, [])
 }
 
-const QUEUED: &str = "SELECT * FROM scheduler_jobs WHERE id > ?1 AND state = 0 ORDER BY id LIMIT ?2";
+const QUEUED: &str =
+    "SELECT * FROM scheduler_jobs WHERE id > ?1 AND state = 0 ORDER BY id LIMIT ?2";
 
-pub(crate) fn queued(db: &Connection, after: Option<JobId>, limit: usize) -> Result<Vec<JobRecord>> {
-    collect_jobs(db, db.prepare_cached(QUEUED)?, params![after_bytes(after), limit as i64])
+pub(crate) fn queued(
+    db: &Connection,
+    after: Option<JobId>,
+    limit: usize,
+) -> Result<Vec<JobRecord>> {
+    collect_jobs(
+        db,
+        db.prepare_cached(QUEUED)?,
+        params![after_bytes(after), limit as i64],
+    )
 }
 
 /// What every id is greater than, if none is given.
@@ -109,8 +119,7 @@ pub(crate) fn after_bytes(after: Option<JobId>) -> Vec<u8> {
     after.map_or(Vec::new(), |id| id.0.as_bytes().to_vec())
 }
 
-const JOBS_OF_LEASE: &str =
-    "SELECT * FROM scheduler_jobs WHERE lease_id = ?1 AND lease_id IS NOT NULL ORDER BY lease_position";
+const JOBS_OF_LEASE: &str = "SELECT * FROM scheduler_jobs WHERE lease_id = ?1 AND lease_id IS NOT NULL ORDER BY lease_position";
 
 fn leased_jobs(db: &Connection, lease: LeaseId) -> Result<Vec<LeasedJob>> {
     let jobs = collect_jobs(db, db.prepare_cached(JOBS_OF_LEASE)?, [Id(&lease.0)])?;
@@ -177,7 +186,7 @@ pub(crate) fn unique_holder(
     }
 }
 
-const KEY_HOLDERS: &str = "SELECT count(*) FROM scheduler_jobs \
+const KEY_HOLDERS: &str = "SELECT count(DISTINCT coalesce(lease_id, id)) FROM scheduler_jobs \
      WHERE addon_id = ?1 AND concurrency_key = ?2 AND concurrency_key IS NOT NULL AND state <> 0";
 
 pub(crate) fn key_holders(db: &Connection, addon: &AddonId, key: &str) -> Result<u32> {
@@ -267,7 +276,9 @@ pub(crate) fn last_event(db: &Connection) -> Result<i64> {
 }
 
 pub(crate) fn counts(db: &Connection, ended: bool) -> Result<Vec<Count>> {
-    let sql = |table: &str| format!("SELECT addon_id, state, count(*) FROM {table} GROUP BY addon_id, state");
+    let sql = |table: &str| {
+        format!("SELECT addon_id, state, count(*) FROM {table} GROUP BY addon_id, state")
+    };
     let mut found = Vec::new();
     let tables: &[&str] = if ended {
         &["scheduler_jobs", "scheduler_jobs_history"]
@@ -338,8 +349,8 @@ pub(crate) fn note(db: &Connection, name: &str) -> Result<Option<Json>> {
 }
 
 pub(crate) fn notes(db: &Connection, prefix: &str) -> Result<Vec<(String, Json)>> {
-    let mut statement =
-        db.prepare_cached("SELECT name, value FROM scheduler_notes WHERE name >= ?1 ORDER BY name")?;
+    let mut statement = db
+        .prepare_cached("SELECT name, value FROM scheduler_notes WHERE name >= ?1 ORDER BY name")?;
     let mut rows = statement.query([prefix])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
@@ -361,10 +372,9 @@ pub(crate) fn check_columns(db: &Connection) -> Result<()> {
         ("scheduler_job_events", EVENT_COLUMNS),
     ] {
         let statement = db.prepare(&format!("SELECT * FROM {table}"))?;
-        if statement.column_names().join(", ") != columns {
+        if !statement.column_names().eq(columns.split(", ")) {
             return Err(codec::damaged(table));
         }
     }
     Ok(())
 }
-

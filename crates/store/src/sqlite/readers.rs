@@ -8,13 +8,12 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 
 use super::open::{self, SqliteOptions};
-use crate::answer::{Answer, promise};
+use super::snapshot::Snapshot;
+use crate::backend::Query;
 use crate::error::{OpenError, StoreError};
 
-type Query = Box<dyn FnOnce(&Connection) + Send>;
-
 pub(crate) struct Readers {
-    queries: Option<SyncSender<Query>>,
+    queries: Option<SyncSender<Box<dyn Query>>>,
     max_waiting: usize,
     threads: Vec<JoinHandle<()>>,
 }
@@ -40,20 +39,14 @@ impl Readers {
         })
     }
 
-    pub(crate) fn query<T, F>(&self, query: F) -> Answer<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
-    {
-        let (promise, answer) = promise();
-        let run: Query = Box::new(move |db| promise.keep(in_snapshot(db, query)));
+    pub(crate) fn ask(&self, query: Box<dyn Query>) {
         let sender = self.queries.as_ref().expect("only taken by drop");
-        match sender.try_send(run) {
-            Ok(()) => answer,
-            Err(TrySendError::Full(_)) => Answer::ready(Err(StoreError::Overloaded {
+        match sender.try_send(query) {
+            Ok(()) => {}
+            Err(TrySendError::Full(query)) => query.refuse(StoreError::Overloaded {
                 waiting: self.max_waiting,
-            })),
-            Err(TrySendError::Disconnected(_)) => Answer::ready(Err(StoreError::closed())),
+            }),
+            Err(TrySendError::Disconnected(query)) => query.refuse(StoreError::closed()),
         }
     }
 }
@@ -68,7 +61,7 @@ impl Drop for Readers {
     }
 }
 
-fn answer_all(db: &Connection, queries: &Mutex<Receiver<Query>>) {
+fn answer_all(db: &Connection, queries: &Mutex<Receiver<Box<dyn Query>>>) {
     loop {
         // The lock is held while waiting for a query, not while it runs.
         let next = queries
@@ -76,21 +69,23 @@ fn answer_all(db: &Connection, queries: &Mutex<Receiver<Query>>) {
             .unwrap_or_else(PoisonError::into_inner)
             .recv();
         let Ok(query) = next else { return };
-        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| query(db)));
+        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| in_snapshot(db, query)));
         if ran.is_err() && !db.is_autocommit() {
             let _ = db.execute_batch("ROLLBACK");
         }
     }
 }
 
-fn in_snapshot<T>(
-    db: &Connection,
-    query: impl FnOnce(&Connection) -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
-    db.prepare_cached("BEGIN")?.execute([])?;
-    let result = query(db);
-    if !db.is_autocommit() {
-        db.prepare_cached("ROLLBACK")?.execute([])?;
+fn in_snapshot(db: &Connection, query: Box<dyn Query>) {
+    let begun = db
+        .prepare_cached("BEGIN")
+        .and_then(|mut begin| begin.execute([]));
+    match begun {
+        Err(error) => query.refuse(error.into()),
+        Ok(_) => query.ask(&mut Snapshot(db)),
     }
-    result
+    if !db.is_autocommit() {
+        // A transaction that only read leaves nothing behind either way.
+        let _ = db.execute_batch("ROLLBACK");
+    }
 }

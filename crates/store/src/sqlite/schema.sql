@@ -121,7 +121,8 @@ CREATE TABLE scheduler_leases (
   pids TEXT,
   lease_end INTEGER,
   ended_at INTEGER,
-  end_reason TEXT
+  end_reason TEXT,
+  renewals INTEGER NOT NULL
 ) WITHOUT ROWID;
 
 CREATE INDEX scheduler_leases_live ON scheduler_leases (id) WHERE lease_end IS NULL;

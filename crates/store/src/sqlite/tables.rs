@@ -5,15 +5,14 @@ use jobtree_protocol::{
     AddonId, Event, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId, to_micros,
 };
 use jobtree_queue::transitions::Changes;
-use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord};
+use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
 use rusqlite::{Connection, params};
 
 use super::cache::Cache;
-use super::codec::{
-    Id, Maybe, json_text, micros, payload_is_apart, state_number, with_job_values,
-};
+use super::codec::{Id, Maybe, json_text, micros, payload_is_apart, state_number, with_job_values};
 use super::queries::{self, Place, Stored};
 use super::{leases, list, prune};
+use crate::backend::Written;
 use crate::error::StoreError;
 use crate::tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
@@ -24,7 +23,9 @@ const REMEMBERED_JOBS: usize = 16_384;
 const REMEMBERED_LEASES: usize = 1024;
 
 /// Which columns can change, by their place among all.
-const MUTABLE: [usize; 18] = [1, 2, 7, 9, 10, 11, 13, 17, 18, 19, 20, 21, 22, 27, 28, 29, 30, 32];
+const MUTABLE: [usize; 18] = [
+    1, 2, 7, 9, 10, 11, 13, 17, 18, 19, 20, 21, 22, 27, 28, 29, 30, 32,
+];
 
 macro_rules! update {
     ($table:literal) => {
@@ -65,6 +66,10 @@ pub(crate) struct SqliteTables {
     next_event: i64,
     /// Something was written since the savepoint.
     touched: bool,
+    /// For listeners, once it is committed.
+    written: Vec<Written>,
+    /// How many of them were there at the savepoint.
+    written_before: usize,
     pub(crate) prune_from: prune::Position,
 }
 
@@ -78,6 +83,8 @@ impl SqliteTables {
             leases: Cache::new(REMEMBERED_LEASES),
             next_event,
             touched: false,
+            written: Vec::new(),
+            written_before: 0,
             prune_from: prune::Position::default(),
         })
     }
@@ -89,19 +96,31 @@ impl SqliteTables {
     /// A savepoint begins.
     pub(crate) fn begin(&mut self) {
         self.touched = false;
+        self.written_before = self.written.len();
         self.jobs.settle();
         self.leases.settle();
     }
 
     /// What was written since the savepoint was undone.
     pub(crate) fn undone(&mut self) {
+        self.written.truncate(self.written_before);
         if self.touched {
-            self.forget();
+            self.forget_records();
         }
     }
 
     /// The whole transaction was undone, or nobody knows: read everything again.
     pub(crate) fn forget(&mut self) {
+        self.written.clear();
+        self.forget_records();
+    }
+
+    /// What the transaction wrote, once it is committed.
+    pub(crate) fn committed(&mut self) -> Vec<Written> {
+        std::mem::take(&mut self.written)
+    }
+
+    fn forget_records(&mut self) {
         self.jobs.clear();
         self.leases.clear();
         self.prune_from = prune::Position::default();
@@ -140,16 +159,23 @@ impl SqliteTables {
         Ok(id)
     }
 
-    fn write_job(&mut self, job: &JobRecord, before: Option<&Stored>, last_event: Option<i64>) -> Result<()> {
+    fn write_job(
+        &mut self,
+        job: &JobRecord,
+        before: Option<&Stored>,
+        last_event: Option<i64>,
+    ) -> Result<()> {
         let to = if job.state.is_ended() {
             Place::History
         } else {
             Place::Hot
         };
         match before {
-            Some(stored) if stored.place == to => self.update(job, to, last_event)?,
+            Some(stored) if stored.place == to => {
+                self.update(job, stored.job.revision, to, last_event)?
+            }
             Some(stored) => {
-                self.delete(job, stored.place)?;
+                self.delete(job, stored.job.revision, stored.place)?;
                 self.insert(job, to, last_event)?;
             }
             None => {
@@ -173,7 +199,13 @@ impl SqliteTables {
         Ok(())
     }
 
-    fn update(&self, job: &JobRecord, place: Place, last_event: Option<i64>) -> Result<()> {
+    fn update(
+        &self,
+        job: &JobRecord,
+        revision: u64,
+        place: Place,
+        last_event: Option<i64>,
+    ) -> Result<()> {
         let mut statement = self.db.prepare_cached(match place {
             Place::Hot => UPDATE_HOT,
             Place::History => UPDATE_HISTORY,
@@ -183,18 +215,18 @@ impl SqliteTables {
                 statement.raw_bind_parameter(index + 1, values[*column])?;
             }
             statement.raw_bind_parameter(MUTABLE.len() + 1, values[0])?;
-            statement.raw_bind_parameter(MUTABLE.len() + 2, job.revision as i64 - 1)?;
+            statement.raw_bind_parameter(MUTABLE.len() + 2, revision as i64)?;
             statement.raw_execute()
         })?;
         one_row(rows, job.id)
     }
 
-    fn delete(&self, job: &JobRecord, place: Place) -> Result<()> {
+    fn delete(&self, job: &JobRecord, revision: u64, place: Place) -> Result<()> {
         let mut statement = self.db.prepare_cached(match place {
             Place::Hot => "DELETE FROM scheduler_jobs WHERE id = ?1 AND revision = ?2",
             Place::History => "DELETE FROM scheduler_jobs_history WHERE id = ?1 AND revision = ?2",
         })?;
-        let rows = statement.execute(params![Id(&job.id.0), job.revision as i64 - 1])?;
+        let rows = statement.execute(params![Id(&job.id.0), revision as i64])?;
         one_row(rows, job.id)
     }
 
@@ -250,7 +282,9 @@ impl SqliteTables {
     fn write_keys(&self, keys: &[KeyRecord]) -> Result<()> {
         for key in keys {
             self.db
-                .prepare_cached("INSERT OR REPLACE INTO scheduler_keys VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO scheduler_keys VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                )?
                 .execute(params![
                     key.addon_id.as_str(),
                     key.key,
@@ -269,7 +303,9 @@ fn one_row(rows: usize, job: JobId) -> Result<()> {
         return Ok(());
     }
     Err(StoreError::Database {
-        message: format!("job {job} was changed by somebody else: only one program may use the file"),
+        message: format!(
+            "job {job} was changed by somebody else: only one program may use the file"
+        ),
     })
 }
 
@@ -365,7 +401,7 @@ impl Reading for SqliteTables {
 }
 
 impl Tables for SqliteTables {
-    fn write(&mut self, changes: &Changes) -> Result<()> {
+    fn write(&mut self, changes: Changes, now: Now) -> Result<()> {
         self.touched = true;
         // The new records go into memory first, so that events find where their job's trail ends, and add to it.
         let mut before = Vec::with_capacity(changes.jobs.len());
@@ -380,6 +416,7 @@ impl Tables for SqliteTables {
                 job.id,
                 Stored {
                     job: job.clone(),
+                    // Those that ended are not remembered.
                     place: Place::Hot,
                     last_event: stored.as_ref().and_then(|stored| stored.last_event),
                 },
@@ -406,8 +443,10 @@ impl Tables for SqliteTables {
                 self.jobs.remove(job.id);
             }
         }
-        self.write_leases(changes)?;
-        self.write_keys(&changes.keys)
+        self.write_leases(&changes)?;
+        self.write_keys(&changes.keys)?;
+        self.written.push(Written { changes, now });
+        Ok(())
     }
 
     fn put_schedule(&mut self, schedule: &ScheduleRecord) -> Result<()> {

@@ -12,68 +12,18 @@
 //!   as many as were there the last time. A lone caller is never delayed.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
-
 use super::failure;
 use super::open::SqliteOptions;
-use crate::answer::{Answer, Promise, promise};
+use super::tables::SqliteTables;
+use crate::backend::{Listeners, Work};
 use crate::error::StoreError;
 
-/// Something that is told of each commit that changed something, after it.
-pub(crate) type AfterCommit = Box<dyn Fn() + Send + Sync>;
-
-/// A call that waits for its turn.
-trait Operation: Send {
-    /// Runs inside of the savepoint. Whether it succeeded; the result stays inside until the commit.
-    fn run(&mut self, db: &Connection) -> Result<(), StoreError>;
-    /// Gives the result to the caller: the operation's own if the commit succeeded.
-    fn answer(self: Box<Self>, committed: Result<(), StoreError>);
-}
-
-struct Call<T, F> {
-    work: Option<F>,
-    result: Option<Result<T, StoreError>>,
-    promise: Promise<T>,
-}
-
-impl<T, F> Operation for Call<T, F>
-where
-    T: Send,
-    F: FnOnce(&Connection) -> Result<T, StoreError> + Send,
-{
-    fn run(&mut self, db: &Connection) -> Result<(), StoreError> {
-        let work = self.work.take().expect("an operation runs once");
-        let result = catch_unwind(AssertUnwindSafe(|| work(db))).unwrap_or_else(|_| {
-            Err(StoreError::Database {
-                message: "an operation panicked".to_owned(),
-            })
-        });
-        let outcome = result.as_ref().map(drop).map_err(Clone::clone);
-        self.result = Some(result);
-        outcome
-    }
-
-    fn answer(self: Box<Self>, committed: Result<(), StoreError>) {
-        let Self {
-            result, promise, ..
-        } = *self;
-        promise.keep(match (committed, result) {
-            (Ok(()), Some(result)) => result,
-            // It failed by itself; that the others' commit failed as well says nothing new.
-            (Err(_), Some(Err(own))) => Err(own),
-            (Err(error), _) => Err(error),
-            (Ok(()), None) => unreachable!("an operation runs before its group commits"),
-        });
-    }
-}
-
 struct Waiting {
-    operations: VecDeque<Box<dyn Operation>>,
+    operations: VecDeque<Box<dyn Work>>,
     /// Set when no more calls are taken: the writer finishes what waits and ends.
     closing: bool,
     /// Set when the disk failed.
@@ -93,29 +43,39 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, operation: Box<dyn Operation>) {
-        let refusal = {
-            let mut waiting = self.waiting();
-            let count = waiting.operations.len();
-            if let Some(error) = &waiting.stopped {
-                Some(error.clone())
-            } else if waiting.closing {
-                Some(StoreError::closed())
-            } else if count >= self.max_waiting {
-                Some(StoreError::Overloaded { waiting: count })
-            } else {
-                waiting.operations.push_back(operation);
-                if count + 1 >= waiting.awaited {
-                    self.arrived.notify_one();
-                }
-                return;
-            }
-        };
-        operation_refused(operation, refusal);
+    /// Takes the work, or finishes it at once with the reason why not.
+    fn push(&self, work: Box<dyn Work>) {
+        if let Err((work, refusal)) = self.try_push(work) {
+            work.finish(Err(refusal));
+        }
+    }
+
+    fn try_push(&self, work: Box<dyn Work>) -> Result<(), (Box<dyn Work>, StoreError)> {
+        let mut waiting = self.waiting();
+        let count = waiting.operations.len();
+        if let Some(error) = &waiting.stopped {
+            return Err((work, error.clone()));
+        }
+        if waiting.closing {
+            return Err((work, StoreError::closed()));
+        }
+        if count >= self.max_waiting {
+            return Err((work, StoreError::Overloaded { waiting: count }));
+        }
+        waiting.operations.push_back(work);
+        if count + 1 >= waiting.awaited {
+            self.arrived.notify_one();
+        }
+        Ok(())
     }
 
     /// Waits for a group; `None` when the store closes and nothing is left.
-    fn next_group(&self, hoped: usize, patience: Duration, most: usize) -> Option<Vec<Box<dyn Operation>>> {
+    fn next_group(
+        &self,
+        hoped: usize,
+        patience: Duration,
+        most: usize,
+    ) -> Option<Vec<Box<dyn Work>>> {
         let mut waiting = self.waiting();
         waiting.awaited = 1;
         while waiting.operations.is_empty() {
@@ -153,13 +113,9 @@ impl Queue {
             std::mem::take(&mut waiting.operations)
         };
         for operation in left {
-            operation.answer(Err(error.clone()));
+            operation.finish(Err(error.clone()));
         }
     }
-}
-
-fn operation_refused(operation: Box<dyn Operation>, refusal: Option<StoreError>) {
-    operation.answer(Err(refusal.unwrap_or_else(StoreError::closed)));
 }
 
 /// The writer's end for callers. Dropping it finishes what waits, and closes the file.
@@ -169,7 +125,11 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn start(db: Connection, options: &SqliteOptions, after_commit: AfterCommit) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        tables: SqliteTables,
+        options: &SqliteOptions,
+        listeners: Arc<Listeners>,
+    ) -> std::io::Result<Self> {
         let queue = Arc::new(Queue {
             waiting: Mutex::new(Waiting {
                 operations: VecDeque::new(),
@@ -181,11 +141,11 @@ impl Writer {
             max_waiting: options.max_waiting,
         });
         let desk = Desk {
-            db,
+            tables,
             queue: Arc::clone(&queue),
             max_group: options.max_group,
             checkpoint_pages: options.checkpoint_pages,
-            after_commit,
+            listeners,
         };
         let thread = std::thread::Builder::new()
             .name("jobtree-store".to_owned())
@@ -196,19 +156,9 @@ impl Writer {
         })
     }
 
-    /// Runs `work` in a savepoint of the next commit.
-    pub(crate) fn call<T, F>(&self, work: F) -> Answer<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
-    {
-        let (promise, answer) = promise();
-        self.queue.push(Box::new(Call {
-            work: Some(work),
-            result: None,
-            promise,
-        }));
-        answer
+    /// Runs the work in a savepoint of the next commit.
+    pub(crate) fn transact(&self, work: Box<dyn Work>) {
+        self.queue.push(work);
     }
 
     /// Why the store has stopped, if it has.
@@ -230,11 +180,11 @@ impl Drop for Writer {
 
 /// What the thread works with.
 struct Desk {
-    db: Connection,
+    tables: SqliteTables,
     queue: Arc<Queue>,
     max_group: usize,
     checkpoint_pages: i64,
-    after_commit: AfterCommit,
+    listeners: Arc<Listeners>,
 }
 
 impl Desk {
@@ -261,30 +211,36 @@ impl Desk {
             patience = (begun.elapsed() / 4).min(Duration::from_millis(2));
         }
         // The owner closes in peace: leave a file without a log. If it fails, the log is read the next time.
-        let _ = self.db.execute_batch("PRAGMA optimize");
+        let _ = self.tables.db().execute_batch("PRAGMA optimize");
     }
 
     /// Runs and answers a group. An error is one after which the store must stop.
-    fn run_group(&mut self, group: Vec<Box<dyn Operation>>) -> Result<(), StoreError> {
+    fn run_group(&mut self, group: Vec<Box<dyn Work>>) -> Result<(), StoreError> {
         let mut group = VecDeque::from(group);
         while !group.is_empty() {
             let mut ran = Vec::with_capacity(group.len());
             let outcome = self.run_in_transaction(&mut group, &mut ran);
-            let fatal = outcome.as_ref().err().filter(|error| is_stop(error)).cloned();
-            let changed = matches!(outcome, Ok(true));
+            let fatal = outcome
+                .as_ref()
+                .err()
+                .filter(|error| is_stop(error))
+                .cloned();
+            match &outcome {
+                Ok(_) => self.listeners.tell(&self.tables.committed()),
+                Err(_) => self.tables.forget(),
+            }
             if let Some(error) = &fatal {
                 ran.extend(group.drain(..));
                 // Before anybody hears of it, so that none of them finds the store open.
                 self.queue.stop(error);
             }
             for operation in ran {
-                operation.answer(outcome.as_ref().map(drop).map_err(Clone::clone));
+                operation.finish(outcome.as_ref().map(drop).map_err(Clone::clone));
             }
             if let Some(error) = fatal {
                 return Err(error);
             }
-            if changed {
-                (self.after_commit)();
+            if matches!(outcome, Ok(true)) {
                 self.checkpoint_if_long()?;
             }
         }
@@ -295,8 +251,8 @@ impl Desk {
     /// that ran are moved to `ran`: the outcome is theirs. Says whether anything was changed.
     fn run_in_transaction(
         &mut self,
-        group: &mut VecDeque<Box<dyn Operation>>,
-        ran: &mut Vec<Box<dyn Operation>>,
+        group: &mut VecDeque<Box<dyn Work>>,
+        ran: &mut Vec<Box<dyn Work>>,
     ) -> Result<bool, StoreError> {
         let begin = self.execute("BEGIN IMMEDIATE");
         if begin.is_err() {
@@ -304,7 +260,7 @@ impl Desk {
             ran.extend(group.drain(..));
             return begin.map(|()| false).map_err(as_commit_failure);
         }
-        let before = self.db.total_changes();
+        let before = self.tables.db().total_changes();
         while let Some(mut operation) = group.pop_front() {
             let outcome = self.run_in_savepoint(operation.as_mut());
             ran.push(operation);
@@ -317,24 +273,25 @@ impl Desk {
             let _ = self.execute("ROLLBACK");
             return Err(as_commit_failure(error));
         }
-        Ok(self.db.total_changes() != before)
+        Ok(self.tables.db().total_changes() != before)
     }
 
     /// An error is one that concerns the whole transaction.
-    fn run_in_savepoint(&mut self, operation: &mut dyn Operation) -> Result<(), StoreError> {
+    fn run_in_savepoint(&mut self, operation: &mut dyn Work) -> Result<(), StoreError> {
         self.execute("SAVEPOINT operation")
             .map_err(as_commit_failure)?;
-        match operation.run(&self.db) {
-            Ok(()) => self
-                .execute("RELEASE operation")
-                .map_err(as_commit_failure),
+        self.tables.begin();
+        match operation.run(&mut self.tables) {
+            Ok(()) => self.execute("RELEASE operation").map_err(as_commit_failure),
             Err(error) if is_stop(&error) => Err(error),
             // Some errors end the transaction, savepoints and all.
-            Err(error) if self.db.is_autocommit() => Err(as_commit_failure(error)),
-            Err(_) => self
-                .execute("ROLLBACK TO operation")
-                .and_then(|()| self.execute("RELEASE operation"))
-                .map_err(as_commit_failure),
+            Err(error) if self.tables.db().is_autocommit() => Err(as_commit_failure(error)),
+            Err(_) => {
+                self.tables.undone();
+                self.execute("ROLLBACK TO operation")
+                    .and_then(|()| self.execute("RELEASE operation"))
+                    .map_err(as_commit_failure)
+            }
         }
     }
 
@@ -342,14 +299,16 @@ impl Desk {
     /// been answered before.
     fn checkpoint_if_long(&mut self) -> Result<(), StoreError> {
         let pages: i64 = self
-            .db
+            .tables
+            .db()
             .prepare_cached("PRAGMA wal_checkpoint(NOOP)")?
             .query_row([], |row| row.get(1))?;
         if pages < self.checkpoint_pages {
             return Ok(());
         }
         let checkpoint = self
-            .db
+            .tables
+            .db()
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         match checkpoint {
             Err(error) if failure::is_fatal(&error) => Err(error.into()),
@@ -359,7 +318,7 @@ impl Desk {
     }
 
     fn execute(&self, sql: &str) -> Result<(), StoreError> {
-        self.db.prepare_cached(sql)?.execute([])?;
+        self.tables.db().prepare_cached(sql)?.execute([])?;
         Ok(())
     }
 }
