@@ -49,7 +49,9 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
 
     /// Between operations: makes room.
     pub(crate) fn settle(&mut self) {
-        if self.young.len() >= self.half {
+        if self.half == 0 {
+            self.clear();
+        } else if self.young.len() >= self.half {
             self.old = std::mem::take(&mut self.young);
         }
     }

@@ -41,7 +41,7 @@ impl Sqlite {
     pub(crate) fn open(options: &SqliteOptions) -> Result<Self, OpenError> {
         let lock = open::ProcessLock::take(options)?;
         let db = open::writer(options)?;
-        let tables = tables::SqliteTables::new(db)
+        let tables = tables::SqliteTables::new(db, options.remembered)
             .map_err(|error| OpenError::Database(error.to_string()))?;
         let readers = readers::Readers::start(options)?;
         let listeners = Arc::new(Listeners::default());

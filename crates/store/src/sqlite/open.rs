@@ -39,6 +39,7 @@ pub struct SqliteOptions {
     pub(crate) max_group: usize,
     pub(crate) readers: usize,
     pub(crate) checkpoint_pages: i64,
+    pub(crate) remembered: usize,
 }
 
 impl SqliteOptions {
@@ -52,6 +53,7 @@ impl SqliteOptions {
             max_group: 2048,
             readers: 2,
             checkpoint_pages: 4000,
+            remembered: 16_384,
         }
     }
 
@@ -76,6 +78,13 @@ impl SqliteOptions {
     /// How long the log may grow, in pages, before it is copied into the file.
     pub fn checkpoint_pages(mut self, pages: u32) -> Self {
         self.checkpoint_pages = pages.max(1).into();
+        self
+    }
+
+    /// How many jobs the writer keeps in memory, so that it need not read them again: some hundred bytes each, and
+    /// short payloads. With 0, each command reads what it needs.
+    pub fn remembered(mut self, jobs: usize) -> Self {
+        self.remembered = jobs;
         self
     }
 

@@ -18,10 +18,6 @@ use crate::tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
 };
 
-/// How many jobs are remembered: some ten megabytes.
-const REMEMBERED_JOBS: usize = 16_384;
-const REMEMBERED_LEASES: usize = 1024;
-
 /// Which columns can change, by their place among all.
 const MUTABLE: [usize; 18] = [
     1, 2, 7, 9, 10, 11, 13, 17, 18, 19, 20, 21, 22, 27, 28, 29, 30, 32,
@@ -74,13 +70,13 @@ pub(crate) struct SqliteTables {
 }
 
 impl SqliteTables {
-    pub(crate) fn new(db: Connection) -> Result<Self> {
+    pub(crate) fn new(db: Connection, remembered: usize) -> Result<Self> {
         queries::check_columns(&db)?;
         let next_event = prune::next_event(&db)?;
         Ok(Self {
             db,
-            jobs: Cache::new(REMEMBERED_JOBS),
-            leases: Cache::new(REMEMBERED_LEASES),
+            jobs: Cache::new(remembered),
+            leases: Cache::new(remembered / 16),
             next_event,
             touched: false,
             written: Vec::new(),
