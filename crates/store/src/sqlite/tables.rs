@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use jobtree_protocol::{
-    AddonId, Event, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId, to_micros,
+    AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId, to_micros,
 };
 use jobtree_queue::transitions::Changes;
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
@@ -132,27 +132,54 @@ impl SqliteTables {
         Ok(self.jobs.get_mut(id))
     }
 
-    /// Writes the event, and says where it is.
-    fn write_event(&mut self, event: &Event, previous: Option<i64>) -> Result<i64> {
-        let id = self.next_event;
-        self.next_event += 1;
+    /// Writes the events, each with the place of the one before it of the same job, and adds them to the jobs' trails.
+    fn write_events(&mut self, changes: &Changes, before: &mut [Before]) -> Result<()> {
         let mut statement = self.db.prepare_cached(
             "INSERT INTO scheduler_job_events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         )?;
-        statement.execute(params![
-            id,
-            previous,
-            Maybe(event.job_id.as_ref().map(|id| Id(&id.0))),
-            to_micros(event.at),
-            event.kind as i64,
-            event.state.map(state_number),
-            Maybe(event.lease_id.as_ref().map(|id| Id(&id.0))),
-            Maybe(event.node_id.as_ref().map(AsRef::<str>::as_ref)),
-            event.attempt,
-            event.revision.map(|revision| revision as i64),
-            event.reason,
-        ])?;
-        Ok(id)
+        // Events mostly come in the order of their jobs, so the next one's job is near.
+        let mut near = 0;
+        for event in changes.events.iter().filter(|event| event.kind.is_kept()) {
+            let id = self.next_event;
+            self.next_event += 1;
+            let place = event
+                .job_id
+                .and_then(|id| place_of(&changes.jobs, id, near));
+            near = place.unwrap_or(near);
+            let previous = place.and_then(|place| before[place].last_event);
+            statement.execute(params![
+                id,
+                previous,
+                Maybe(event.job_id.as_ref().map(|id| Id(&id.0))),
+                to_micros(event.at),
+                event.kind as i64,
+                event.state.map(state_number),
+                Maybe(event.lease_id.as_ref().map(|id| Id(&id.0))),
+                Maybe(event.node_id.as_ref().map(AsRef::<str>::as_ref)),
+                event.attempt,
+                event.revision.map(|revision| revision as i64),
+                event.reason,
+            ])?;
+            if let Some(place) = place {
+                before[place].last_event = Some(id);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_jobs(&mut self, jobs: &[JobRecord], before: Vec<Before>) -> Result<()> {
+        for (job, before) in jobs.iter().zip(before) {
+            self.write_job(job, before.stored.as_ref(), before.last_event)?;
+            if !job.state.is_ended() {
+                let stored = Stored {
+                    job: job.clone(),
+                    place: Place::Hot,
+                    last_event: before.last_event,
+                };
+                self.jobs.insert(job.id, stored);
+            }
+        }
+        Ok(())
     }
 
     fn write_job(
@@ -294,6 +321,20 @@ impl SqliteTables {
     }
 }
 
+/// A job before a write, and where its trail ends after the events that were written so far.
+struct Before {
+    stored: Option<Stored>,
+    last_event: Option<i64>,
+}
+
+/// Where a job stands in a list, looked for from a place on.
+fn place_of(jobs: &[JobRecord], id: JobId, from: usize) -> Option<usize> {
+    let (behind, ahead) = jobs.split_at(from.min(jobs.len()));
+    let is = |job: &JobRecord| job.id == id;
+    let place = ahead.iter().position(is).map(|place| from + place);
+    place.or_else(|| behind.iter().position(is))
+}
+
 fn one_row(rows: usize, job: JobId) -> Result<()> {
     if rows == 1 {
         return Ok(());
@@ -399,46 +440,20 @@ impl Reading for SqliteTables {
 impl Tables for SqliteTables {
     fn write(&mut self, changes: Changes, now: Now) -> Result<()> {
         self.touched = true;
-        // The new records go into memory first, so that events find where their job's trail ends, and add to it.
         let mut before = Vec::with_capacity(changes.jobs.len());
         for job in &changes.jobs {
-            let stored = if job.revision == 1 {
-                None
-            } else {
+            let mut stored = None;
+            if job.revision > 1 {
                 self.stored(job.id)?;
-                self.jobs.remove(job.id)
-            };
-            self.jobs.insert(
-                job.id,
-                Stored {
-                    job: job.clone(),
-                    // Those that ended are not remembered.
-                    place: Place::Hot,
-                    last_event: stored.as_ref().and_then(|stored| stored.last_event),
-                },
-            );
-            before.push(stored);
-        }
-        for event in changes.events.iter().filter(|event| event.kind.is_kept()) {
-            let known = match event.job_id {
-                None => None,
-                Some(id) => self.jobs.get_mut(id).map(|stored| stored.last_event),
-            };
-            let place = self.write_event(event, known.flatten())?;
-            if let (Some(id), Some(_)) = (event.job_id, known)
-                && let Some(stored) = self.jobs.get_mut(id)
-            {
-                stored.last_event = Some(place);
+                stored = self.jobs.remove(job.id);
             }
+            before.push(Before {
+                last_event: stored.as_ref().and_then(|stored| stored.last_event),
+                stored,
+            });
         }
-        for (job, before) in changes.jobs.iter().zip(&before) {
-            let stored = self.jobs.get_mut(job.id).expect("it was put there above");
-            let last_event = stored.last_event;
-            self.write_job(job, before.as_ref(), last_event)?;
-            if job.state.is_ended() {
-                self.jobs.remove(job.id);
-            }
-        }
+        self.write_events(&changes, &mut before)?;
+        self.write_jobs(&changes.jobs, before)?;
         self.write_leases(&changes)?;
         self.write_keys(&changes.keys)?;
         self.written.push(Written { changes, now });
