@@ -76,7 +76,9 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
         if self.half == 0 {
             self.clear();
         } else if self.young.len() >= self.half {
-            self.old = std::mem::take(&mut self.young);
+            // The old half's memory is used again.
+            std::mem::swap(&mut self.young, &mut self.old);
+            self.young.clear();
         }
     }
 }

@@ -10,6 +10,7 @@ mod open;
 mod prune;
 mod queries;
 mod readers;
+mod rows;
 mod snapshot;
 mod tables;
 mod writer;

@@ -9,49 +9,14 @@ use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
 use rusqlite::{Connection, params};
 
 use super::cache::Cache;
-use super::codec::{Id, Maybe, json_text, micros, payload_is_apart, state_number, with_job_values};
+use super::codec::{Id, Maybe, json_text, micros, payload_is_apart, state_number};
 use super::queries::{self, Place, Stored};
+use super::rows::JobRows;
 use super::{leases, list, prune};
 use crate::backend::Written;
-use crate::error::StoreError;
 use crate::tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
 };
-
-/// Which columns can change, by their place among all.
-const MUTABLE: [usize; 18] = [
-    1, 2, 7, 9, 10, 11, 13, 17, 18, 19, 20, 21, 22, 27, 28, 29, 30, 32,
-];
-
-macro_rules! update {
-    ($table:literal) => {
-        concat!(
-            "UPDATE ",
-            $table,
-            " SET revision = ?1, state = ?2, flags = ?3, enqueued_at = ?4, attempts = ?5, rescues = ?6, not_before = \
-              ?7, lease_id = ?8, lease_position = ?9, node_id = ?10, started_at = ?11, ended_at = ?12, \
-              cancel_requested_at = ?13, completions = ?14, last_event = ?15, last_error = ?16, result = ?17, live \
-              = ?18 \
-              WHERE id = ?19 AND revision = ?20"
-        )
-    };
-}
-
-macro_rules! insert {
-    ($table:literal) => {
-        concat!(
-            "INSERT INTO ",
-            $table,
-            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, \
-              ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)"
-        )
-    };
-}
-
-const INSERT_HOT: &str = insert!("scheduler_jobs");
-const INSERT_HISTORY: &str = insert!("scheduler_jobs_history");
-const UPDATE_HOT: &str = update!("scheduler_jobs");
-const UPDATE_HISTORY: &str = update!("scheduler_jobs_history");
 
 /// The connection that writes, and what it remembers.
 pub(crate) struct SqliteTables {
@@ -60,8 +25,10 @@ pub(crate) struct SqliteTables {
     leases: Cache<LeaseId, LeaseRecord>,
     /// The place of the next event. Counted here and not by SQLite, which would use the place of a pruned one again.
     next_event: i64,
-    /// Something was written since the savepoint.
+    /// The operation has written something.
     touched: bool,
+    /// It has a savepoint from then on.
+    with_savepoint: bool,
     /// For listeners, once it is committed.
     written: Vec<Written>,
     /// How many of them were there at the savepoint.
@@ -79,6 +46,7 @@ impl SqliteTables {
             leases: Cache::new(remembered / 16),
             next_event,
             touched: false,
+            with_savepoint: false,
             written: Vec::new(),
             written_before: 0,
             prune_from: prune::Position::default(),
@@ -89,12 +57,32 @@ impl SqliteTables {
         &self.db
     }
 
-    /// A savepoint begins.
-    pub(crate) fn begin(&mut self) {
+    /// An operation begins; with its first write a savepoint, if it is to have one.
+    pub(crate) fn begin(&mut self, with_savepoint: bool) {
         self.touched = false;
+        self.with_savepoint = with_savepoint;
         self.written_before = self.written.len();
         self.jobs.settle();
         self.leases.settle();
+    }
+
+    /// Whether the operation has written something.
+    pub(crate) fn touched(&self) -> bool {
+        self.touched
+    }
+
+    /// Whether its savepoint has begun.
+    pub(crate) fn in_savepoint(&self) -> bool {
+        self.touched && self.with_savepoint
+    }
+
+    /// The operation is about to write.
+    fn touch(&mut self) -> Result<()> {
+        if !self.touched && self.with_savepoint {
+            self.db.prepare_cached("SAVEPOINT operation")?.execute([])?;
+        }
+        self.touched = true;
+        Ok(())
     }
 
     /// What was written since the savepoint was undone.
@@ -168,89 +156,37 @@ impl SqliteTables {
     }
 
     fn write_jobs(&mut self, jobs: &[JobRecord], before: Vec<Before>) -> Result<()> {
+        let mut rows = JobRows::new(&self.db);
         for (job, before) in jobs.iter().zip(before) {
-            self.write_job(job, before.stored.as_ref(), before.last_event)?;
-            if !job.state.is_ended() {
+            let to = Place::of(job.state);
+            let stored = before.stored.as_ref();
+            match stored {
+                Some(stored) if stored.place == to => {
+                    rows.update(job, stored.job.revision, to, before.last_event)?;
+                }
+                Some(stored) => {
+                    rows.delete(job.id, stored.job.revision, stored.place)?;
+                    rows.insert(job, to, before.last_event)?;
+                }
+                None => {
+                    rows.insert(job, to, before.last_event)?;
+                    self.write_rows_apart(job)?;
+                }
+            }
+            let waited_for = stored.map_or(&[][..], |stored| &stored.job.waiting_for);
+            if waited_for != job.waiting_for {
+                self.write_waits(job, waited_for)?;
+            }
+            if to == Place::Hot {
                 let stored = Stored {
                     job: job.clone(),
-                    place: Place::Hot,
+                    place: to,
                     last_event: before.last_event,
                 };
                 self.jobs.insert(job.id, stored);
             }
         }
         Ok(())
-    }
-
-    fn write_job(
-        &mut self,
-        job: &JobRecord,
-        before: Option<&Stored>,
-        last_event: Option<i64>,
-    ) -> Result<()> {
-        let to = if job.state.is_ended() {
-            Place::History
-        } else {
-            Place::Hot
-        };
-        match before {
-            Some(stored) if stored.place == to => {
-                self.update(job, stored.job.revision, to, last_event)?
-            }
-            Some(stored) => {
-                self.delete(job, stored.job.revision, stored.place)?;
-                self.insert(job, to, last_event)?;
-            }
-            None => {
-                self.insert(job, to, last_event)?;
-                self.write_rows_apart(job)?;
-            }
-        }
-        let waited_for = before.map_or(&[][..], |stored| &stored.job.waiting_for);
-        if waited_for != job.waiting_for {
-            self.write_waits(job, waited_for)?;
-        }
-        Ok(())
-    }
-
-    fn insert(&self, job: &JobRecord, place: Place, last_event: Option<i64>) -> Result<()> {
-        let mut statement = self.db.prepare_cached(match place {
-            Place::Hot => INSERT_HOT,
-            Place::History => INSERT_HISTORY,
-        })?;
-        with_job_values(job, last_event, |values| statement.execute(values))?;
-        Ok(())
-    }
-
-    fn update(
-        &self,
-        job: &JobRecord,
-        revision: u64,
-        place: Place,
-        last_event: Option<i64>,
-    ) -> Result<()> {
-        let mut statement = self.db.prepare_cached(match place {
-            Place::Hot => UPDATE_HOT,
-            Place::History => UPDATE_HISTORY,
-        })?;
-        let rows = with_job_values(job, last_event, |values| {
-            for (index, column) in MUTABLE.iter().enumerate() {
-                statement.raw_bind_parameter(index + 1, values[*column])?;
-            }
-            statement.raw_bind_parameter(MUTABLE.len() + 1, values[0])?;
-            statement.raw_bind_parameter(MUTABLE.len() + 2, revision as i64)?;
-            statement.raw_execute()
-        })?;
-        one_row(rows, job.id)
-    }
-
-    fn delete(&self, job: &JobRecord, revision: u64, place: Place) -> Result<()> {
-        let mut statement = self.db.prepare_cached(match place {
-            Place::Hot => "DELETE FROM scheduler_jobs WHERE id = ?1 AND revision = ?2",
-            Place::History => "DELETE FROM scheduler_jobs_history WHERE id = ?1 AND revision = ?2",
-        })?;
-        let rows = statement.execute(params![Id(&job.id.0), revision as i64])?;
-        one_row(rows, job.id)
     }
 
     fn write_rows_apart(&self, job: &JobRecord) -> Result<()> {
@@ -333,17 +269,6 @@ fn place_of(jobs: &[JobRecord], id: JobId, from: usize) -> Option<usize> {
     let is = |job: &JobRecord| job.id == id;
     let place = ahead.iter().position(is).map(|place| from + place);
     place.or_else(|| behind.iter().position(is))
-}
-
-fn one_row(rows: usize, job: JobId) -> Result<()> {
-    if rows == 1 {
-        return Ok(());
-    }
-    Err(StoreError::Database {
-        message: format!(
-            "job {job} was changed by somebody else: only one program may use the file"
-        ),
-    })
 }
 
 impl Reading for SqliteTables {
@@ -439,7 +364,7 @@ impl Reading for SqliteTables {
 
 impl Tables for SqliteTables {
     fn write(&mut self, changes: Changes, now: Now) -> Result<()> {
-        self.touched = true;
+        self.touch()?;
         let mut before = Vec::with_capacity(changes.jobs.len());
         for job in &changes.jobs {
             let mut stored = None;
@@ -461,7 +386,7 @@ impl Tables for SqliteTables {
     }
 
     fn put_schedule(&mut self, schedule: &ScheduleRecord) -> Result<()> {
-        self.touched = true;
+        self.touch()?;
         self.db
             .prepare_cached(
                 "INSERT INTO scheduler_schedules VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO UPDATE SET \
@@ -480,7 +405,7 @@ impl Tables for SqliteTables {
     }
 
     fn delete_schedule(&mut self, id: ScheduleId) -> Result<bool> {
-        self.touched = true;
+        self.touch()?;
         self.db
             .prepare_cached("DELETE FROM scheduler_firings WHERE schedule_id = ?1")?
             .execute([Id(&id.0)])?;
@@ -492,7 +417,7 @@ impl Tables for SqliteTables {
     }
 
     fn fire(&mut self, schedule: ScheduleId, at: Timestamp, job: Option<JobId>) -> Result<bool> {
-        self.touched = true;
+        self.touch()?;
         let rows = self
             .db
             .prepare_cached("INSERT OR IGNORE INTO scheduler_firings VALUES (?1, ?2, ?3)")?
@@ -505,7 +430,7 @@ impl Tables for SqliteTables {
     }
 
     fn put_pause(&mut self, pause: &Pause) -> Result<()> {
-        self.touched = true;
+        self.touch()?;
         self.db
             .prepare_cached("INSERT OR REPLACE INTO scheduler_pauses VALUES (?1, ?2, ?3, ?4)")?
             .execute(params![
@@ -518,7 +443,7 @@ impl Tables for SqliteTables {
     }
 
     fn delete_pause(&mut self, addon: &AddonId, job_type: Option<&JobType>) -> Result<bool> {
-        self.touched = true;
+        self.touch()?;
         let rows = self
             .db
             .prepare_cached("DELETE FROM scheduler_pauses WHERE addon_id = ?1 AND job_type = ?2")?
@@ -530,7 +455,7 @@ impl Tables for SqliteTables {
     }
 
     fn put_note(&mut self, name: &str, value: Option<&Json>) -> Result<()> {
-        self.touched = true;
+        self.touch()?;
         match value {
             Some(value) => self
                 .db
@@ -545,7 +470,7 @@ impl Tables for SqliteTables {
     }
 
     fn prune(&mut self, retention: &Retention, limit: usize) -> Result<Pruned> {
-        self.touched = true;
+        self.touch()?;
         prune::step(self, retention, limit)
     }
 }

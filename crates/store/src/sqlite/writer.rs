@@ -1,7 +1,8 @@
 //! The one thread that writes. Calls wait in a queue; the thread takes all that wait, runs each in a savepoint of one
 //! transaction, commits once, and answers them all: so a thousand waiting calls share one sync.
 //!
-//! - An operation that fails rolls back its own savepoint; the others in its group are not touched.
+//! - An operation that fails rolls back its own savepoint; the others in its group are not touched. As commands decide
+//!   before they write, nearly all that fail have written nothing, and have no savepoint either.
 //! - Answers go out after the commit, also those of operations that changed nothing but saw what others in the group
 //!   had written.
 //! - A commit that fails takes the whole group with it. If the disk is to blame (see `failure.rs`), the store stops:
@@ -262,7 +263,8 @@ impl Desk {
         }
         let before = self.tables.db().total_changes();
         while let Some(mut operation) = group.pop_front() {
-            let outcome = self.run_in_savepoint(operation.as_mut());
+            let first = ran.is_empty();
+            let outcome = self.run_one(operation.as_mut(), first);
             ran.push(operation);
             if let Err(error) = outcome {
                 let _ = self.execute("ROLLBACK");
@@ -276,22 +278,28 @@ impl Desk {
         Ok(self.tables.db().total_changes() != before)
     }
 
-    /// An error is one that concerns the whole transaction.
-    fn run_in_savepoint(&mut self, operation: &mut dyn Work) -> Result<(), StoreError> {
-        self.execute("SAVEPOINT operation")
-            .map_err(as_commit_failure)?;
-        self.tables.begin();
-        match operation.run(&mut self.tables) {
-            Ok(()) => self.execute("RELEASE operation").map_err(as_commit_failure),
+    /// Runs one operation. An error is one that concerns the whole transaction.
+    ///
+    /// The first needs no savepoint: to undo it is to undo the transaction, which has nothing else yet. The others begin
+    /// theirs with their first write; one that is refused before has none.
+    fn run_one(&mut self, operation: &mut dyn Work, first: bool) -> Result<(), StoreError> {
+        self.tables.begin(!first);
+        let outcome = operation.run(&mut self.tables);
+        let (touched, in_savepoint) = (self.tables.touched(), self.tables.in_savepoint());
+        match outcome {
+            Ok(()) if in_savepoint => self.execute(RELEASE).map_err(as_commit_failure),
+            Ok(()) => Ok(()),
             Err(error) if is_stop(&error) => Err(error),
             // Some errors end the transaction, savepoints and all.
             Err(error) if self.tables.db().is_autocommit() => Err(as_commit_failure(error)),
-            Err(_) => {
+            Err(_) if in_savepoint => {
                 self.tables.undone();
                 self.execute("ROLLBACK TO operation")
-                    .and_then(|()| self.execute("RELEASE operation"))
+                    .and_then(|()| self.execute(RELEASE))
                     .map_err(as_commit_failure)
             }
+            Err(error) if touched => Err(as_commit_failure(error)),
+            Err(_) => Ok(()),
         }
     }
 
@@ -322,6 +330,8 @@ impl Desk {
         Ok(())
     }
 }
+
+const RELEASE: &str = "RELEASE operation";
 
 fn is_stop(error: &StoreError) -> bool {
     matches!(error, StoreError::Stopped { .. })
