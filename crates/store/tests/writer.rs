@@ -81,6 +81,11 @@ fn one_that_fails_does_not_hurt_the_others() {
     let refused = held.store.complete(stamp(), good.id, foreign);
     // The same id twice: the database refuses the second in the middle of its writes.
     let twice = held.store.submit(stamp(), good.clone());
+    // The first of these is fine, and goes with the second.
+    let ghost = submission();
+    let both = held
+        .store
+        .submit_many(stamp(), vec![ghost.clone(), good.clone()]);
     let (last, last_answer) = submit(&held.store);
     let claimed = held
         .store
@@ -89,7 +94,16 @@ fn one_that_fails_does_not_hurt_the_others() {
     assert_eq!(good_answer.wait().expect("taken").job_id, good.id);
     assert!(matches!(refused.wait(), Err(StoreError::Refused(_))));
     assert!(matches!(twice.wait(), Err(StoreError::Database { .. })));
+    assert!(matches!(both.wait(), Err(StoreError::Database { .. })));
     assert!(last_answer.wait().is_ok());
+    let haunted = held
+        .store
+        .claim(stamp(), vec![ghost.id], claim(LeaseId::generate()))
+        .wait();
+    assert!(
+        matches!(haunted, Err(StoreError::Refused(_))),
+        "the writer remembers nothing that was undone: {haunted:?}"
+    );
     assert_eq!(
         claimed.wait().expect("both are there").jobs.len(),
         2,

@@ -500,7 +500,7 @@ fn a_lease_without_a_job(world: &World) {
     assert_eq!(lease.cost(), 25);
     assert_eq!(
         world.store.live_leases().wait().expect("the leases"),
-        [lease.clone()]
+        std::slice::from_ref(&lease)
     );
     let release = world
         .store

@@ -321,7 +321,7 @@ fn completions_of(bytes: &[u8]) -> Result<Vec<Completion>> {
             not_before: (micros != i64::MIN).then(|| from_micros(micros)),
         })
     };
-    if bytes.len() % COMPLETION != 0 {
+    if !bytes.len().is_multiple_of(COMPLETION) {
         return Err(damaged("a list of completions"));
     }
     bytes.chunks_exact(COMPLETION).map(completion).collect()
