@@ -30,14 +30,19 @@ pub mod conformance;
 mod error;
 mod execute;
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod sqlite;
 mod store;
 mod tables;
+mod writer;
 
 pub use answer::Answer;
 pub use backend::{Backend, Listener, Query, Work, Written};
 pub use error::{OpenError, StoreError};
 pub use execute::{Firing, Stamp, Submission};
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresOptions;
 pub use sqlite::SqliteOptions;
 #[doc(hidden)]
 pub use sqlite::plans;

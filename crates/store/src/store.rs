@@ -59,6 +59,15 @@ impl Store {
         Sqlite::open(options).map(Self::on)
     }
 
+    /// A store in a PostgreSQL database, which schedulers on several machines may share.
+    ///
+    /// # Errors
+    /// If the database cannot be reached, or its tables are too new; see [`OpenError`].
+    #[cfg(feature = "postgres")]
+    pub fn connect(options: &crate::PostgresOptions) -> std::result::Result<Self, OpenError> {
+        crate::postgres::Postgres::open(options).map(Self::on)
+    }
+
     /// A store on any backend.
     pub fn on(backend: impl Backend + 'static) -> Self {
         Self {

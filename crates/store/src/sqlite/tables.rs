@@ -10,13 +10,15 @@ use rusqlite::{Connection, params};
 
 use super::cache::Cache;
 use super::codec::{Id, Maybe, json_text, micros, payload_is_apart, state_number};
+use super::open::SqliteOptions;
 use super::queries::{self, Place, Stored};
 use super::rows::JobRows;
-use super::{leases, list, prune};
+use super::{failure, leases, list, prune};
 use crate::backend::Written;
 use crate::tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
 };
+use crate::writer::Ledger;
 
 /// The connection that writes, and what it remembers.
 pub(crate) struct SqliteTables {
@@ -33,47 +35,30 @@ pub(crate) struct SqliteTables {
     written: Vec<Written>,
     /// How many of them were there at the savepoint.
     written_before: usize,
+    checkpoint_pages: i64,
     pub(crate) prune_from: prune::Position,
 }
 
 impl SqliteTables {
-    pub(crate) fn new(db: Connection, remembered: usize) -> Result<Self> {
+    pub(crate) fn new(db: Connection, options: &SqliteOptions) -> Result<Self> {
         queries::check_columns(&db)?;
         let next_event = prune::next_event(&db)?;
         Ok(Self {
             db,
-            jobs: Cache::new(remembered),
-            leases: Cache::new(remembered / 16),
+            jobs: Cache::new(options.remembered),
+            leases: Cache::new(options.remembered / 16),
             next_event,
             touched: false,
             with_savepoint: false,
             written: Vec::new(),
             written_before: 0,
+            checkpoint_pages: options.checkpoint_pages,
             prune_from: prune::Position::default(),
         })
     }
 
     pub(crate) fn db(&self) -> &Connection {
         &self.db
-    }
-
-    /// An operation begins; with its first write a savepoint, if it is to have one.
-    pub(crate) fn begin(&mut self, with_savepoint: bool) {
-        self.touched = false;
-        self.with_savepoint = with_savepoint;
-        self.written_before = self.written.len();
-        self.jobs.settle();
-        self.leases.settle();
-    }
-
-    /// Whether the operation has written something.
-    pub(crate) fn touched(&self) -> bool {
-        self.touched
-    }
-
-    /// Whether its savepoint has begun.
-    pub(crate) fn in_savepoint(&self) -> bool {
-        self.touched && self.with_savepoint
     }
 
     /// The operation is about to write.
@@ -83,25 +68,6 @@ impl SqliteTables {
         }
         self.touched = true;
         Ok(())
-    }
-
-    /// What was written since the savepoint was undone.
-    pub(crate) fn undone(&mut self) {
-        self.written.truncate(self.written_before);
-        if self.touched {
-            self.forget_records();
-        }
-    }
-
-    /// The whole transaction was undone, or nobody knows: read everything again.
-    pub(crate) fn forget(&mut self) {
-        self.written.clear();
-        self.forget_records();
-    }
-
-    /// What the transaction wrote, once it is committed.
-    pub(crate) fn committed(&mut self) -> Vec<Written> {
-        std::mem::take(&mut self.written)
     }
 
     fn forget_records(&mut self) {
@@ -269,6 +235,72 @@ fn place_of(jobs: &[JobRecord], id: JobId, from: usize) -> Option<usize> {
     let is = |job: &JobRecord| job.id == id;
     let place = ahead.iter().position(is).map(|place| from + place);
     place.or_else(|| behind.iter().position(is))
+}
+
+impl Ledger for SqliteTables {
+    fn begin_transaction(&mut self) -> Result<()> {
+        self.execute("BEGIN IMMEDIATE")
+    }
+
+    fn execute(&mut self, sql: &str) -> Result<()> {
+        self.db.prepare_cached(sql)?.execute([])?;
+        Ok(())
+    }
+
+    fn begin(&mut self, with_savepoint: bool) {
+        self.touched = false;
+        self.with_savepoint = with_savepoint;
+        self.written_before = self.written.len();
+        self.jobs.settle();
+        self.leases.settle();
+    }
+
+    fn touched(&self) -> bool {
+        self.touched
+    }
+
+    fn in_savepoint(&self) -> bool {
+        self.touched && self.with_savepoint
+    }
+
+    fn is_lost(&self) -> bool {
+        self.db.is_autocommit()
+    }
+
+    fn undone(&mut self) {
+        self.written.truncate(self.written_before);
+        if self.touched {
+            self.forget_records();
+        }
+    }
+
+    fn forget(&mut self) {
+        self.written.clear();
+        self.forget_records();
+    }
+
+    fn committed(&mut self) -> Vec<Written> {
+        std::mem::take(&mut self.written)
+    }
+
+    /// Copies the log into the file when it has grown. What is in the log is durable already.
+    fn tidy(&mut self) -> Result<()> {
+        let pages: i64 = self
+            .db
+            .prepare_cached("PRAGMA wal_checkpoint(NOOP)")?
+            .query_row([], |row| row.get(1))?;
+        if pages < self.checkpoint_pages {
+            return Ok(());
+        }
+        let checkpoint = self
+            .db
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        match checkpoint {
+            Err(error) if failure::is_fatal(&error) => Err(error.into()),
+            // A full disk, or a reader in the way: the log goes on growing, and the next commit tries again.
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Reading for SqliteTables {

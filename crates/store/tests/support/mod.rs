@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub mod ledger;
+pub mod postgres;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
