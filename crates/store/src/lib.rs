@@ -46,7 +46,7 @@ pub use postgres::PostgresOptions;
 pub use sqlite::SqliteOptions;
 #[doc(hidden)]
 pub use sqlite::plans;
-pub use store::{Store, Told};
+pub use store::{Store, Told, Usage};
 pub use tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Retention, ScheduleRecord, Tables,
 };

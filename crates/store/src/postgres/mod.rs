@@ -12,6 +12,7 @@
 //! Listeners hear of this process's own commits only.
 
 mod connection;
+mod reading;
 mod tables;
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
