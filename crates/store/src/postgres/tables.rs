@@ -1,14 +1,9 @@
 //! The tables, as a connection sees them.
 
-use std::collections::HashSet;
-
 use jiff::Timestamp;
-use jobtree_protocol::{
-    AddonId, Event, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId, from_micros,
-    to_micros,
-};
+use jobtree_protocol::{AddonId, Event, JobId, JobState, JobType, Json, ScheduleId, to_micros};
 use jobtree_queue::transitions::Changes;
-use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, LeasedJob, Now};
+use jobtree_queue::{JobRecord, LeaseRecord, LeasedJob, Now};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
@@ -17,9 +12,7 @@ use uuid::Uuid;
 use super::connection::{Connection, Parameter};
 use crate::backend::Written;
 use crate::error::StoreError;
-use crate::tables::{
-    Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
-};
+use crate::tables::{Pause, Pruned, Result, Retention, ScheduleRecord, Tables};
 use crate::writer::Ledger;
 
 pub(crate) struct PgTables {

@@ -166,7 +166,7 @@ mod tests {
             let addon = if number == 49 { "rare" } else { "common" };
             let intent = SubmitRequest::new(addon, "x", 1).validate(&Limits::default());
             let command = Submit {
-                id: JobId::from_parts(now.wall, [number; 10]),
+                id: JobId::from_parts(now.wall, [0, number, 0, 0, 0, 0, 0, 0, 0, 0]),
                 intent: intent.expect("valid"),
                 same_id: None,
                 same_key: None,
