@@ -121,6 +121,9 @@ pub enum OnDependencyFailure {
 }
 
 /// A job as it was submitted, checked and with all defaults filled in. It never changes.
+///
+/// A field that is added must be left out of the JSON while it has its default: fingerprints of submissions from before
+/// it stand on disks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Intent {
     /// Who submitted it.

@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bulk;
 mod check;
 mod error;
 mod event;
@@ -37,6 +38,9 @@ mod status;
 mod submit;
 mod time;
 
+pub use bulk::{
+    CompleteManyAnswer, CompleteManyRequest, CompleteOne, Each, SubmitManyAnswer, SubmitManyRequest,
+};
 pub use error::{ApiError, ErrorCode, FieldError};
 pub use event::{Event, EventKind};
 pub use explain::{Decision, Estimate, EstimateBasis, Explain, Reason};
@@ -56,6 +60,9 @@ pub use lease::{
 pub use limits::Limits;
 pub use requests::LeaseAsk;
 pub use schedule::{Missed, Overlap, ScheduleSpec, ScheduleView};
-pub use status::{AddonStatus, NodeStatus, QuietState, StatusView};
+pub use status::{
+    AddonStatus, HistoryStats, NodeStatus, PauseRequest, QuietState, SignalsRequest, StatusView,
+    Streak,
+};
 pub use submit::SubmitRequest;
 pub use time::{from_micros, to_micros, whole_micros};

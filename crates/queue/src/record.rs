@@ -72,8 +72,8 @@ pub struct JobRecord {
     pub intent: Arc<Intent>,
     /// When it was submitted.
     pub created_at: Timestamp,
-    /// Since when it waits: its submission, its last failed attempt, or its redrive. A job that comes back through no
-    /// fault of its own keeps its place. Aging counts from here, or from `not_before` if that is later.
+    /// Since when it waits: its submission, the end of the last that it depends on, its last failed attempt, or its
+    /// redrive. A job that comes back through no fault of its own keeps its place. Aging counts from here, or from `not_before` if that is later.
     pub enqueued_at: Timestamp,
     /// Where it is on its way.
     pub state: JobState,

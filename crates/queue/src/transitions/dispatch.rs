@@ -1,14 +1,14 @@
-//! How a job gets to run: reserved and taken up, or claimed. Also leases without a job, and what is noted about jobs that
-//! do not get to run.
+//! How a job gets to run: reserved and taken up, or claimed.
 
-use jobtree_protocol::{AckRequest, Constraints, Event, EventKind, JobState, LeaseId, NodeId};
+use jobtree_protocol::{AckRequest, EventKind, JobId, JobState, LeaseId, NodeId};
 
-use super::state::{Step, after, allows, job_event, lease_event, touched, touched_lease};
+use super::grant::{Granted, either, running, running_event};
+use super::state::{Step, after, allows, job_event, lease_event, touched_lease};
 use super::{
-    Admit, Changes, Claim, Context, Done, Outcome, Proof, Proposed, Reserve, TakeUp,
-    TransitionError, Unclaimed,
+    Changes, Claim, Context, Done, Outcome, Proof, Proposed, Reserve, TakeUp, TransitionError,
+    Unclaimed,
 };
-use crate::record::{Denial, JobRecord, LeaseRecord, LeasedJob, Reservation};
+use crate::record::{JobRecord, LeaseRecord, LeasedJob, Reservation};
 
 /// Reserves a place for a waiting job. Its cost is in use from now on.
 ///
@@ -143,7 +143,7 @@ pub fn take_up(
 }
 
 /// Takes up a dispatch: without a lease as [`take_up`], with one that was granted before (`lease` is its record) the job
-/// joins that. Then the reservation is dropped and the lease is charged for the dearer of both, which is at most what
+/// is run under that. Then the reservation is dropped and the lease is charged for the dearer of both, which is at most what
 /// both were charged before.
 ///
 /// # Errors
@@ -205,12 +205,14 @@ pub fn ack(
             given,
         });
     }
-    let position = lease.jobs.last().map_or(0, |last| last.position + 1);
-    let mut joined = touched_lease(lease);
-    let next = running(cx, job, Step::TakeUp, lease, position);
-    if joined.jobs.is_empty() {
-        joined.current_since = cx.wall();
+    // One job at a time: two would be a batch, and a batch is claimed.
+    if !lease.jobs.is_empty() {
+        let jobs = lease.jobs.iter().map(|job| job.id).collect();
+        return Err(TransitionError::UnfinishedJobs { lease_id, jobs });
     }
+    let mut joined = touched_lease(lease);
+    let next = running(cx, job, Step::TakeUp, lease, 0);
+    joined.current_since = cx.wall();
     joined.jobs.push(LeasedJob::of(&next));
     joined.constraints = either(joined.constraints, job.intent.constraints);
     joined.priority = joined.priority.max(job.intent.priority);
@@ -234,7 +236,7 @@ pub struct Claimed {
     /// Its jobs, in the order they are to be run. Empty in a repeated answer: they are the lease's.
     pub jobs: Vec<JobRecord>,
     /// Proposed jobs that are not in it, and why.
-    pub skipped: Vec<(jobtree_protocol::JobId, TransitionError)>,
+    pub skipped: Vec<(JobId, TransitionError)>,
 }
 
 /// Grants one lease for jobs that one worker runs one after the other.
@@ -329,96 +331,6 @@ pub fn claim(
     ))
 }
 
-/// Grants a lease of capacity alone.
-pub fn admit(cx: &Context<'_>, command: Admit) -> Done<LeaseRecord> {
-    let granted = Granted {
-        lease_id: command.lease_id,
-        node_id: command.node_id,
-        instance_id: command.instance_id,
-        pids: command.pids,
-    };
-    let lease = LeaseRecord {
-        priority: command.priority,
-        constraints: command.constraints,
-        expected_duration_sec: command.expected_duration_sec,
-        own_cost: command.cost_units,
-        ..granted.bare(cx, command.addon_id, command.job_type)
-    };
-    let event = lease_event(cx, &lease, EventKind::LeaseGranted, Some(command.reason));
-    let changes = Changes {
-        leases: vec![lease.clone()],
-        events: vec![event],
-        ..Changes::default()
-    };
-    Done::new(lease, changes)
-}
-
-/// Notes why a waiting job was not admitted: written when the reason's code changes, not each time it is asked for.
-///
-/// # Errors
-/// If it does not wait.
-pub fn deny(cx: &Context<'_>, job: &JobRecord, code: &str, reason: &str) -> Outcome<()> {
-    waiting(job, "a denial")?;
-    if job
-        .denial
-        .as_ref()
-        .is_some_and(|denial| denial.code == code)
-    {
-        return Ok(Done::repeated(()));
-    }
-    let mut next = touched(job);
-    next.denial = Some(Denial {
-        code: code.into(),
-        reason: reason.into(),
-        since: cx.wall(),
-    });
-    let mut event = job_event(cx, &next, EventKind::Denied);
-    event.reason = Some(reason.into());
-    let mut changes = Changes {
-        events: vec![event],
-        ..Changes::default()
-    };
-    changes.put(next);
-    Ok(Done::new((), changes))
-}
-
-/// Tells, once, that a waiting job will probably miss its deadline.
-///
-/// # Errors
-/// If it does not wait, or has no deadline.
-pub fn mark_at_risk(cx: &Context<'_>, job: &JobRecord, reason: &str) -> Outcome<()> {
-    waiting(job, "a warning of its deadline")?;
-    if job.intent.deadline_at.is_none() {
-        return Err(TransitionError::NotDue { what: "a deadline" });
-    }
-    if job.at_risk {
-        return Ok(Done::repeated(()));
-    }
-    let mut next = touched(job);
-    next.at_risk = true;
-    let mut event = job_event(cx, &next, EventKind::DeadlineAtRisk);
-    event.reason = Some(reason.into());
-    let mut changes = Changes {
-        events: vec![event],
-        ..Changes::default()
-    };
-    changes.put(next);
-    Ok(Done::new((), changes))
-}
-
-fn waiting(job: &JobRecord, command: &'static str) -> Result<(), TransitionError> {
-    if job.state == JobState::Queued {
-        return Ok(());
-    }
-    let advice = "only a job that is QUEUED has this";
-    Err(TransitionError::WrongState {
-        job_id: job.id,
-        state: job.state,
-        command,
-        advice,
-    })
-}
-
 /// Whether a job may get a place on this node now, as far as it itself is concerned.
 fn may_run(
     cx: &Context<'_>,
@@ -499,107 +411,4 @@ fn dispatched<'a>(
         .as_ref()
         .filter(|_| allows(job.state, Step::TakeUp))
         .ok_or(wrong)
-}
-
-/// The job, running under a lease.
-fn running(
-    cx: &Context<'_>,
-    job: &JobRecord,
-    step: Step,
-    lease: &LeaseRecord,
-    position: u32,
-) -> JobRecord {
-    let mut next = after(cx, job, step);
-    next.lease_id = Some(lease.id);
-    next.lease_position = position;
-    next.node_id = Some(lease.node_id.clone());
-    next.started_at = Some(cx.wall());
-    next.not_before = None;
-    next.metrics.clear();
-    next
-}
-
-fn running_event(cx: &Context<'_>, job: &JobRecord) -> Event {
-    let mut event = job_event(cx, job, EventKind::Running);
-    event.node_id = job.node_id.clone();
-    event.attempt = Some(job.attempts + 1);
-    event
-}
-
-fn either(a: Constraints, b: Constraints) -> Constraints {
-    Constraints {
-        cpu_heavy: a.cpu_heavy | b.cpu_heavy,
-        disk_write_heavy: a.disk_write_heavy | b.disk_write_heavy,
-        network_heavy: a.network_heavy | b.network_heavy,
-        memory_heavy: a.memory_heavy | b.memory_heavy,
-    }
-}
-
-/// What is new about a new lease.
-struct Granted {
-    lease_id: LeaseId,
-    node_id: NodeId,
-    instance_id: Option<jobtree_protocol::InstanceId>,
-    pids: Vec<u32>,
-}
-
-impl Granted {
-    /// A lease for jobs, of which there is one at least.
-    fn of(self, cx: &Context<'_>, jobs: &[&JobRecord]) -> LeaseRecord {
-        let intents = || jobs.iter().map(|job| &job.intent);
-        let first = &jobs[0].intent;
-        let together = |sum: u32, one: Option<u32>| one.map(|one| sum.saturating_add(one));
-        let expected_duration_sec = intents()
-            .map(|intent| intent.expected_duration_sec)
-            .try_fold(0, together);
-        let leased = jobs.iter().zip(0..).map(|(job, position)| LeasedJob {
-            position,
-            ..LeasedJob::of(job)
-        });
-        LeaseRecord {
-            priority: intents()
-                .map(|intent| intent.priority)
-                .fold(first.priority, Ord::max),
-            constraints: intents()
-                .map(|intent| intent.constraints)
-                .fold(Constraints::default(), either),
-            expected_duration_sec,
-            jobs: leased.collect(),
-            ..self.bare(cx, first.addon_id.clone(), first.job_type.clone())
-        }
-    }
-
-    /// A lease for nothing yet.
-    fn bare(
-        self,
-        cx: &Context<'_>,
-        addon_id: jobtree_protocol::AddonId,
-        job_type: jobtree_protocol::JobType,
-    ) -> LeaseRecord {
-        let ttl_sec = cx.rules.lease_ttl_sec;
-        LeaseRecord {
-            id: self.lease_id,
-            revision: 1,
-            addon_id,
-            job_type,
-            node_id: self.node_id,
-            instance_id: self.instance_id,
-            priority: jobtree_protocol::Priority::Normal,
-            constraints: Constraints::default(),
-            expected_duration_sec: None,
-            own_cost: 0,
-            ttl_sec,
-            granted_at: cx.wall(),
-            renewed_at: cx.wall(),
-            renewals: 0,
-            expires_at: crate::lease::expiry(cx.wall(), ttl_sec),
-            jobs: Vec::new(),
-            named_current: None,
-            current_since: cx.wall(),
-            pids: self.pids,
-            end: None,
-            ended_at: None,
-            end_reason: None,
-        }
-    }
 }

@@ -306,7 +306,8 @@ pub fn time_out(
     Ok(Done::new(state, changes))
 }
 
-/// Fails a job that still waits after its deadline, if its submitter wanted that.
+/// Fails a job that still waits after its deadline, if its submitter wanted that, and nobody brought it back since: whoever
+/// redrives a late job wants it to run.
 ///
 /// # Errors
 /// [`TransitionError::NotDue`] if it does not wait, is not late, or runs late by its submitter's choice.
@@ -315,7 +316,8 @@ pub fn miss_deadline(cx: &Context<'_>, job: &JobRecord) -> Outcome<JobState> {
         .intent
         .deadline_at
         .is_some_and(|deadline| deadline <= cx.wall());
-    if job.state != JobState::Queued || job.intent.late != Late::Fail || !late {
+    let wanted = job.intent.late == Late::Fail && job.redrives == 0;
+    if job.state != JobState::Queued || !wanted || !late {
         return Err(TransitionError::NotDue {
             what: "the end of a late job",
         });

@@ -44,7 +44,7 @@ pub enum TransitionError {
         /// The lease.
         lease_id: LeaseId,
     },
-    /// A lease with jobs that have not ended cannot just be released.
+    /// A lease with jobs that have not ended cannot just be released, nor get another one.
     UnfinishedJobs {
         /// The lease.
         lease_id: LeaseId,
@@ -135,6 +135,13 @@ pub enum TransitionError {
         dependency: JobId,
         /// How that ended.
         state: JobState,
+    },
+    /// The call is for another lease than the one whose record was given.
+    OtherLease {
+        /// The lease of the call.
+        given: LeaseId,
+        /// The record's.
+        found: LeaseId,
     },
     /// The lease belongs to another addon than the job.
     OtherAddon {
@@ -279,6 +286,12 @@ impl fmt::Display for TransitionError {
                     "job {job_id} and lease {lease_id} belong to different addons: ask for a lease of the job's"
                 )
             }
+            Self::OtherLease { given, found } => {
+                write!(
+                    f,
+                    "the call is for lease {given}, not for {found}: name the same lease everywhere"
+                )
+            }
             Self::Inconsistent { lease_id, job_id } => write!(
                 f,
                 "the records of lease {lease_id} and job {job_id} do not belong together: read them in one transaction"
@@ -328,6 +341,7 @@ impl TransitionError {
             Self::NotYourLease { .. } | Self::LeaseEnded { .. } | Self::NotInLease { .. } => {
                 ErrorCode::LeaseLost
             }
+            Self::OtherLease { .. } => ErrorCode::Invalid,
             Self::OtherAddon { .. } => ErrorCode::Forbidden,
             Self::Inconsistent { .. } => ErrorCode::Unavailable,
             Self::KeyConflict { .. } | Self::IdConflict { .. } | Self::UniqueConflict { .. } => {

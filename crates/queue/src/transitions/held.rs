@@ -24,6 +24,7 @@ pub fn heartbeat(
     request: Heartbeat,
     load: LoadAdvice,
 ) -> Outcome<HeartbeatAnswer> {
+    same_lease(lease, request.lease_id)?;
     live(lease)?;
     let mut next = touched_lease(lease);
     next.renewed_at = cx.wall();
@@ -79,6 +80,7 @@ pub fn report(
     job: Option<&JobRecord>,
     request: ReportRequest,
 ) -> Outcome<()> {
+    same_lease(lease, request.lease_id)?;
     live(lease)?;
     let mut changes = Changes::default();
     if let Some(job_id) = request.job_id.or_else(|| lease.current().map(|job| job.id)) {
@@ -311,6 +313,17 @@ pub(super) fn held_jobs<'a>(
                 .ok_or_else(|| wrong(leased.id))
         })
         .collect()
+}
+
+fn same_lease(lease: &LeaseRecord, given: LeaseId) -> Result<(), TransitionError> {
+    if lease.id == given {
+        Ok(())
+    } else {
+        Err(TransitionError::OtherLease {
+            given,
+            found: lease.id,
+        })
+    }
 }
 
 fn live(lease: &LeaseRecord) -> Result<(), TransitionError> {

@@ -34,10 +34,12 @@ mod command;
 mod dispatch;
 mod ending;
 mod error;
+mod grant;
 mod held;
 mod redrive;
 mod state;
 mod submit;
+mod waiting;
 
 use std::time::Duration;
 
@@ -52,14 +54,14 @@ pub use command::{
     Admit, Claim, LoadAdvice, Proof, Proposed, Reserve, RuntimeProof, Submit, TakeUp, TimeOut,
     Unclaimed,
 };
-pub use dispatch::{
-    Claimed, ack, admit, claim, deny, mark_at_risk, reserve, return_unclaimed, take_up,
-};
+pub use dispatch::{Claimed, ack, claim, reserve, return_unclaimed, take_up};
 pub use ending::{CompletedMany, cancel, complete, complete_many, miss_deadline, time_out};
 pub use error::TransitionError;
+pub use grant::admit;
 pub use held::{expire, heartbeat, release, report, revoke};
-pub use redrive::{Redrive, hasten, redrive};
+pub use redrive::{Redrive, redrive};
 pub use submit::{dependency_ended, submit};
+pub use waiting::{deny, hasten, mark_at_risk};
 
 /// The numbers that transitions go by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -141,11 +143,16 @@ impl Changes {
             && self.events.is_empty()
     }
 
-    /// Adds what another transition of the same transaction writes. A record that both changed is written as the later
-    /// one has it.
+    /// Adds what a later transition of the same transaction writes. A record that both changed is written as the later
+    /// one has it, some revisions further on.
     pub fn absorb(&mut self, later: Self) {
         for job in later.jobs {
-            match self.jobs.iter_mut().find(|known| known.id == job.id) {
+            let known = if job.revision == 1 {
+                None
+            } else {
+                self.jobs.iter_mut().find(|known| known.id == job.id)
+            };
+            match known {
                 Some(known) => *known = job,
                 None => self.jobs.push(job),
             }

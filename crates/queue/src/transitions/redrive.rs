@@ -1,8 +1,8 @@
-//! How a job comes back: dead letters queued again, waits ended by hand.
+//! How a job comes back: dead letters queued again.
 
 use jobtree_protocol::{EventKind, JobId, JobState, OnDependencyFailure};
 
-use super::state::{Step, after, allows, job_event, touched};
+use super::state::{Step, after, allows, job_event};
 use super::submit::look_up;
 use super::{Changes, Context, Done, Outcome, TransitionError};
 use crate::record::JobRecord;
@@ -86,31 +86,4 @@ pub fn redrive(cx: &Context<'_>, job: &JobRecord, command: Redrive<'_>) -> Outco
     };
     changes.put(next);
     Ok(Done::new(JobState::Queued, changes))
-}
-
-/// Ends a wait for a start time or a retry, by hand.
-///
-/// # Errors
-/// If the job does not wait.
-pub fn hasten(cx: &Context<'_>, job: &JobRecord) -> Outcome<()> {
-    if job.state != JobState::Queued {
-        let advice = "only a job that is QUEUED waits for a time";
-        return Err(TransitionError::WrongState {
-            job_id: job.id,
-            state: job.state,
-            command: "an earlier start",
-            advice,
-        });
-    }
-    if job.not_before.is_none_or(|start| start <= cx.wall()) {
-        return Ok(Done::repeated(()));
-    }
-    let mut next = touched(job);
-    next.not_before = None;
-    let mut changes = Changes {
-        events: vec![job_event(cx, &next, EventKind::Hastened)],
-        ..Changes::default()
-    };
-    changes.put(next);
-    Ok(Done::new((), changes))
 }

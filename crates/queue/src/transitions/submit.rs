@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use jobtree_protocol::{EventKind, JobId, JobState, OnDependencyFailure, SubmitAnswer};
+use jobtree_protocol::{EventKind, Intent, JobId, JobState, OnDependencyFailure, SubmitAnswer};
 
 use super::state::{Step, after, job_event, touched};
 use super::{Changes, Context, Done, Outcome, Submit, TransitionError};
@@ -31,10 +31,8 @@ pub fn submit(cx: &Context<'_>, command: Submit<'_>) -> Outcome<SubmitAnswer> {
             duplicate: true,
         }))
     };
-    let fingerprint = (same_key.is_some() || same_id.is_some() || intent.idempotency_key.is_some())
-        .then(|| intent.fingerprint());
     if let Some(used) = same_key {
-        if Some(used.fingerprint) != fingerprint {
+        if used.fingerprint != intent.fingerprint() {
             return Err(TransitionError::KeyConflict {
                 key: used.key.clone(),
                 job_id: used.job_id,
@@ -43,7 +41,7 @@ pub fn submit(cx: &Context<'_>, command: Submit<'_>) -> Outcome<SubmitAnswer> {
         return duplicate(used.job_id, used.state);
     }
     if let Some(used) = same_id {
-        let same = Some(used.intent.fingerprint()) == fingerprint
+        let same = used.intent.fingerprint() == intent.fingerprint()
             && used.intent.idempotency_key == intent.idempotency_key;
         return if same {
             duplicate(id, used.state)
@@ -51,8 +49,20 @@ pub fn submit(cx: &Context<'_>, command: Submit<'_>) -> Outcome<SubmitAnswer> {
             Err(TransitionError::IdConflict { job_id: id })
         };
     }
-    if let Some((other, state)) = same_unique {
-        return duplicate(other, state);
+    let mut changes = Changes::default();
+    if let Some((job_id, state)) = same_unique {
+        // The key stands for this answer from now on, also when that job has ended.
+        changes.keys.extend(key_of(cx, &intent, job_id, state));
+        let answer = SubmitAnswer {
+            job_id,
+            state,
+            duplicate: true,
+        };
+        return Ok(Done {
+            answer,
+            repeated: changes.is_empty(),
+            changes,
+        });
     }
 
     let found = look_up(&intent.depends_on, dependencies)?;
@@ -67,7 +77,6 @@ pub fn submit(cx: &Context<'_>, command: Submit<'_>) -> Outcome<SubmitAnswer> {
     let failed = failed.filter(|_| intent.on_dependency_failure == OnDependencyFailure::Cancel);
 
     let mut job = new_job(cx, id, intent, waiting_for);
-    let mut changes = Changes::default();
     changes
         .events
         .push(job_event(cx, &job, EventKind::Submitted));
@@ -76,16 +85,7 @@ pub fn submit(cx: &Context<'_>, command: Submit<'_>) -> Outcome<SubmitAnswer> {
         // Both happen in the write that creates it.
         job.revision = 1;
     }
-    if let Some(key) = job.intent.idempotency_key.clone() {
-        changes.keys.push(KeyRecord {
-            addon_id: job.intent.addon_id.clone(),
-            key,
-            fingerprint: fingerprint.unwrap_or_else(|| job.intent.fingerprint()),
-            job_id: id,
-            state: job.state,
-            created_at: cx.wall(),
-        });
-    }
+    changes.keys.extend(key_of(cx, &job.intent, id, job.state));
     for event in &mut changes.events {
         event.revision = Some(1);
     }
@@ -124,6 +124,9 @@ pub fn dependency_ended(
     } else {
         let mut next = touched(job);
         next.waiting_for.retain(|id| *id != ended);
+        if next.waiting_for.is_empty() {
+            next.enqueued_at = cx.wall();
+        }
         let mut event = job_event(cx, &next, EventKind::DependencyEnded);
         event.reason = Some(format!(
             "job {ended} is {how}; {} more to wait for",
@@ -135,6 +138,19 @@ pub fn dependency_ended(
     let state = next.state;
     changes.put(next);
     Ok(Done::new(state, changes))
+}
+
+/// What is remembered of the intent's key, if it has one.
+fn key_of(cx: &Context<'_>, intent: &Intent, job_id: JobId, state: JobState) -> Option<KeyRecord> {
+    let key = intent.idempotency_key.clone()?;
+    Some(KeyRecord {
+        addon_id: intent.addon_id.clone(),
+        key,
+        fingerprint: intent.fingerprint(),
+        job_id,
+        state,
+        created_at: cx.wall(),
+    })
 }
 
 fn canceled_by(
@@ -173,12 +189,7 @@ pub(super) fn look_up(
     }
 }
 
-fn new_job(
-    cx: &Context<'_>,
-    id: JobId,
-    intent: jobtree_protocol::Intent,
-    waiting_for: Vec<JobId>,
-) -> JobRecord {
+fn new_job(cx: &Context<'_>, id: JobId, intent: Intent, waiting_for: Vec<JobId>) -> JobRecord {
     JobRecord {
         id,
         revision: 1,
