@@ -172,15 +172,26 @@ fn a_dispatch_is_taken_up_once(world: &World) {
 
     let second = world.plain();
     world.reserve(second).expect("a place");
-    let request = AckRequest {
-        lease_id: Some(lease.id),
-        ..AckRequest::default()
+    let ack_under = |given| {
+        let request = AckRequest {
+            lease_id: Some(given),
+            ..AckRequest::default()
+        };
+        let ack = world
+            .store
+            .ack(world.stamp(), second, request, world.lease_id());
+        ack.wait()
     };
-    let ack = world
+    let busy = refused(ack_under(lease.id));
+    assert!(matches!(busy, TransitionError::UnfinishedJobs { .. }));
+    let free = world
         .store
-        .ack(world.stamp(), second, request, world.lease_id())
-        .wait();
-    assert_eq!(ack.expect("it joins").jobs.len(), 2);
+        .admit(world.stamp(), without_a_job(world))
+        .wait()
+        .expect("granted");
+    let joined = ack_under(free.id).expect("it joins");
+    assert_eq!((joined.jobs.len(), joined.cost()), (1, 25));
+    assert_eq!(ack_under(free.id), Ok(joined), "a repetition");
     let third = world.plain();
     world.reserve(third).expect("a place");
     let ack = world
@@ -475,8 +486,8 @@ fn concurrency_keys_hold(world: &World) {
     world.claim(&[jobs[4]]);
 }
 
-fn a_lease_without_a_job(world: &World) {
-    let command = Admit {
+fn without_a_job(world: &World) -> Admit {
+    Admit {
         lease_id: world.lease_id(),
         addon_id: jobtree_protocol::AddonId::new("visuals").expect("a name"),
         job_type: jobtree_protocol::JobType::new("import").expect("a name"),
@@ -488,7 +499,11 @@ fn a_lease_without_a_job(world: &World) {
         instance_id: None,
         pids: Vec::new(),
         reason: "there is room".into(),
-    };
+    }
+}
+
+fn a_lease_without_a_job(world: &World) {
+    let command = without_a_job(world);
     let admit = || {
         world
             .store
