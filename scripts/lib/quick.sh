@@ -36,6 +36,10 @@ stage_tools() {
   if ! command -v cc >/dev/null || ! cc -E -x c - <<<'#include <stdio.h>' >/dev/null 2>&1; then
     debian_install gcc libc6-dev
   fi
+  # The store's tests start a PostgreSQL of their own.
+  if ! compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null && ! command -v initdb >/dev/null; then
+    debian_install postgresql
+  fi
   rustup_component fmt rustfmt
   rustup_component clippy clippy
   rustc --version
@@ -64,7 +68,7 @@ stage_format() {
 }
 
 # What users can switch on. Not --all-features: the pool's `sanitizer` links only under a sanitizer.
-features=(--features jobtree/iter,jobtree/tracing)
+features=(--features jobtree/iter,jobtree/tracing,jobtree-store/postgres)
 
 stage_lint() {
   local manifest switched_on
@@ -80,7 +84,8 @@ stage_lint() {
 
 stage_tests() {
   # --all-targets would run the benchmarks as tests as well; examples have a stage of their own.
-  limited 1200 cargo test --locked --workspace "${features[@]}" --lib --bins --tests
+  # A store's process is killed at random as often as this.
+  JOBTREE_CRASHES=${JOBTREE_CRASHES:-200} limited 1200 cargo test --locked --workspace "${features[@]}" --lib --bins --tests
 }
 
 stage_doctests() {

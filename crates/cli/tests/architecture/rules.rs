@@ -31,8 +31,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     // Across processes.
     ("jobtree-protocol", &[]),
     ("jobtree-queue", &["jobtree-protocol"]),
-    ("jobtree-store", &["jobtree-queue"]),
-    ("jobtree-scheduler", &["jobtree-store", "jobtree-runtime"]),
+    ("jobtree-store", &["jobtree-queue", "jobtree-protocol"]),
+    (
+        "jobtree-scheduler",
+        &[
+            "jobtree-store",
+            "jobtree-queue",
+            "jobtree-protocol",
+            "jobtree-runtime",
+        ],
+    ),
     ("jobtree-server", &["jobtree-scheduler"]),
     ("jobtree-client", &["jobtree-protocol", "jobtree-runtime"]),
     ("jobtree-cli", &[ANY]),

@@ -1,0 +1,127 @@
+//! The audit trail: each change of a job or lease, in the commit that made it.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{JobId, JobState, LeaseId, NodeId};
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident => $text:literal,)*) => {
+        /// What happened.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum EventKind {
+            $($(#[$doc])* #[serde(rename = $text)] $name,)*
+        }
+
+        impl EventKind {
+            /// All kinds. A store may keep a kind's place in here: new ones are added at the end.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// As it is written.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// The job is in the store.
+    Submitted => "SUBMITTED",
+    /// Admission passed; the reason tells the numbers.
+    Admitted => "ADMITTED",
+    /// Admission did not pass. Written when the reason changes, not each time.
+    Denied => "DENIED",
+    /// A place is reserved on a node.
+    Dispatching => "DISPATCHING",
+    /// A lease is granted for it.
+    Running => "RUNNING",
+    /// It ended well.
+    Done => "DONE",
+    /// It ended badly.
+    Failed => "FAILED",
+    /// It was stopped.
+    Canceled => "CANCELED",
+    /// It ran beyond `max_runtime_sec`, or waited beyond its deadline.
+    Timeout => "TIMEOUT",
+    /// The run failed and another follows.
+    RetryScheduled => "RETRY_SCHEDULED",
+    /// It took too many workers with it; it failed.
+    Quarantined => "QUARANTINED",
+    /// Its deadline will probably be missed.
+    DeadlineAtRisk => "DEADLINE_AT_RISK",
+    /// A lease was granted.
+    LeaseGranted => "LEASE_GRANTED",
+    /// A lease ran out. With a job: that job was running under it, and was rescued.
+    LeaseExpired => "LEASE_EXPIRED",
+    /// A lease was given back, or all of its jobs ended.
+    LeaseReleased => "LEASE_RELEASED",
+    /// A lease was taken away.
+    LeaseRevoked => "LEASE_REVOKED",
+    /// Somebody wants a running job to stop.
+    CancelRequested => "CANCEL_REQUESTED",
+    /// The job waits again, and nothing was counted: its dispatch was not taken up, its worker gave it back, or its
+    /// batch ended before its turn.
+    Returned => "RETURNED",
+    /// A running job told how far it is.
+    Progress => "PROGRESS",
+    /// A dead letter was queued again, its attempts and rescues counted anew.
+    Redriven => "REDRIVEN",
+    /// The wait for a retry or a start time was ended by hand.
+    Hastened => "HASTENED",
+    /// A job that this one depends on has ended.
+    DependencyEnded => "DEPENDENCY_ENDED",
+    /// An addon or a type is skipped from now on.
+    Paused => "PAUSED",
+    /// It is not skipped any more.
+    Resumed => "RESUMED",
+}
+
+impl EventKind {
+    /// Whether it belongs into the audit trail. Progress is told to whoever listens, and not kept: the job's record has
+    /// the last one, and a talkative worker must not fill the disk.
+    pub fn is_kept(self) -> bool {
+        self != Self::Progress
+    }
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One entry of the audit trail.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// The job it is about; none for those of a lease as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<JobId>,
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    #[serde(rename = "event")]
+    pub kind: EventKind,
+    /// The job's state afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<JobState>,
+    /// The lease it happened under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_id: Option<LeaseId>,
+    /// Where.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_id: Option<NodeId>,
+    /// Which run this was, 1 for the first; for kinds that begin or end one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+    /// The job's revision afterwards: events of one job sort by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u64>,
+    /// In words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}

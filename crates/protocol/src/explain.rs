@@ -1,0 +1,84 @@
+//! Why a job waits, and what was decided.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{AddonId, JobId, LeaseNumbers};
+
+/// One thing that keeps a job from starting.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reason {
+    /// For programs: `capacity`, `not_quiet`, `dependency`, …
+    pub code: String,
+    /// For people.
+    pub message: String,
+    /// What was measured.
+    #[serde(default)]
+    pub measured: Option<f64>,
+    /// What it is compared with.
+    #[serde(default)]
+    pub threshold: Option<f64>,
+    /// Since when it is so.
+    #[serde(default)]
+    pub since: Option<Timestamp>,
+    /// What would have to change: exactly this lets the job start, as far as this reason goes.
+    pub change: String,
+}
+
+/// What an estimate rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EstimateBasis {
+    /// The job's own start time.
+    Schedule,
+    /// The expected ends of running leases.
+    RunningLeases,
+    /// This machine's hours of quiet, week by week.
+    QuietProfile,
+}
+
+/// When a job will probably start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// Then.
+    pub start_at: Timestamp,
+    /// By what.
+    pub basis: EstimateBasis,
+    /// How sure that is, 0 to 1.
+    pub confidence: f64,
+}
+
+/// The answer to "why does it not run?".
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explain {
+    /// The job.
+    pub job_id: JobId,
+    /// Each thing in the way; none if it is about to start, runs or has ended.
+    pub reasons: Vec<Reason>,
+    /// When it will probably start.
+    #[serde(default)]
+    pub estimate: Option<Estimate>,
+}
+
+/// An entry of the decisions log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// When.
+    pub at: Timestamp,
+    /// For which job; none for a lease without one.
+    #[serde(default)]
+    pub job_id: Option<JobId>,
+    /// For whom.
+    pub addon_id: AddonId,
+    /// How it was decided.
+    pub approved: bool,
+    /// Why, for programs.
+    pub code: String,
+    /// Why, for people.
+    pub reason: String,
+    /// When it is worth asking again.
+    #[serde(default)]
+    pub retry_after_sec: Option<u32>,
+    /// By which numbers.
+    pub numbers: LeaseNumbers,
+}

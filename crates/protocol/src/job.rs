@@ -1,0 +1,243 @@
+//! A job as it is told: its state, and what a list or a query gives.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    AddonId, Constraints, FieldError, JobId, JobType, Json, LeaseId, NodeId, Priority, ScheduleId,
+};
+
+/// Where a job is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum JobState {
+    /// It waits: for its turn, its time, its dependencies.
+    Queued,
+    /// It has a place reserved on a node, and waits to be taken up.
+    Dispatching,
+    /// It runs, under a lease.
+    Running,
+    /// It ended well.
+    Done,
+    /// It ended badly, and is kept as a dead letter that can be redriven.
+    Failed,
+    /// It was stopped by somebody's wish.
+    Canceled,
+}
+
+impl JobState {
+    /// All states, on the way.
+    pub const ALL: [Self; 6] = [
+        Self::Queued,
+        Self::Dispatching,
+        Self::Running,
+        Self::Done,
+        Self::Failed,
+        Self::Canceled,
+    ];
+
+    /// DONE, FAILED or CANCELED: nothing happens any more by itself.
+    pub fn is_ended(self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Canceled)
+    }
+
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "QUEUED",
+            Self::Dispatching => "DISPATCHING",
+            Self::Running => "RUNNING",
+            Self::Done => "DONE",
+            Self::Failed => "FAILED",
+            Self::Canceled => "CANCELED",
+        }
+    }
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for JobState {
+    type Err = FieldError;
+
+    /// Reads either case.
+    fn from_str(text: &str) -> Result<Self, FieldError> {
+        let found = Self::ALL
+            .into_iter()
+            .find(|state| state.as_str().eq_ignore_ascii_case(text));
+        found.ok_or_else(|| {
+            let states = "QUEUED, DISPATCHING, RUNNING, DONE, FAILED or CANCELED";
+            FieldError::new("state", format!("{text:?} is no state: write {states}"))
+        })
+    }
+}
+
+/// How far a running job says it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Progress {
+    /// The share that is done, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fraction: Option<f64>,
+    /// In words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// The answer to a submission.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SubmitAnswer {
+    /// The job.
+    pub job_id: JobId,
+    /// Its state. A repeated idempotency key gets the first answer's.
+    pub state: JobState,
+    /// The job was there before: its key or id was used with the same body, or a unique job has not ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub duplicate: bool,
+}
+
+/// A job, as `GET …/queue/jobs/{job_id}` shows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobView {
+    /// Its id.
+    pub job_id: JobId,
+    /// Who submitted it.
+    pub addon_id: AddonId,
+    /// Which handler runs it.
+    pub job_type: JobType,
+    /// Its share of the capacity.
+    pub cost_units: u32,
+    /// Its class.
+    pub priority: Priority,
+    /// What it leans on.
+    pub constraints: Constraints,
+    /// How long it probably runs.
+    pub expected_duration_sec: Option<u32>,
+    /// When it was submitted.
+    pub created_at: Timestamp,
+    /// Where it is on its way.
+    pub state: JobState,
+    /// Runs that ended by an answer or by `max_runtime_sec`. A crash of the worker is a rescue, no attempt.
+    pub attempts: u32,
+    /// How many it may have.
+    pub max_attempts: u32,
+    /// How often its worker's lease ran out.
+    pub rescues: u32,
+    /// Not before this: backoff or schedule.
+    pub next_earliest_start_at: Option<Timestamp>,
+    /// The lease it runs under.
+    pub lease_id: Option<LeaseId>,
+    /// The machine it is dispatched to, or ran on last.
+    pub node_id: Option<NodeId>,
+    /// Until when a dispatch waits to be taken up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatch_until: Option<Timestamp>,
+    /// Its input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Json>,
+    /// It does not wait for QUIET in NORMAL.
+    pub time_sensitive: bool,
+    /// When it should be done.
+    pub deadline_at: Option<Timestamp>,
+    /// The deadline will probably be missed.
+    #[serde(default)]
+    pub deadline_at_risk: bool,
+    /// The hard limit of one run.
+    pub max_runtime_sec: Option<u32>,
+    /// To find it by.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// Its processes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pids: Vec<u32>,
+    /// Jobs that must end before it starts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_for: Vec<JobId>,
+    /// How far it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+    /// What its worker measured, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, f64>,
+    /// What it gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Json>,
+    /// Why it failed last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// Somebody wants it to stop.
+    #[serde(default)]
+    pub cancel_requested: bool,
+    /// It took too many workers with it.
+    #[serde(default)]
+    pub quarantined: bool,
+    /// When it was taken up last.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// The schedule it comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule_id: Option<ScheduleId>,
+}
+
+/// Which jobs a list shows: `GET …/queue/jobs?state=QUEUED&limit=50`. All that is given must hold.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct JobQuery {
+    /// Only these states; none means all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub state: Vec<JobState>,
+    /// Only this addon's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub addon_id: Option<AddonId>,
+    /// Only this type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_type: Option<JobType>,
+    /// Only with this tag.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+    /// Only quarantined ones.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub quarantined: bool,
+    /// After this job, in the order of ids: the next page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<JobId>,
+    /// At most so many; the server has a limit of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// A page of jobs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JobList {
+    /// In the order of their ids, which is that of their submission.
+    pub jobs: Vec<JobView>,
+    /// What to give as `after` for the next page; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<JobId>,
+}
+
+/// What a command on many jobs did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct BulkAnswer {
+    /// Those it was done to.
+    pub done: Vec<JobId>,
+    /// Those it was not done to, and why.
+    pub failed: Vec<BulkFailure>,
+}
+
+/// One job that a command on many could not change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BulkFailure {
+    /// The job.
+    pub job_id: JobId,
+    /// Why.
+    pub error: crate::ApiError,
+}

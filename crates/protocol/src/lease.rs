@@ -1,0 +1,391 @@
+//! What workers say, and what they are told: leases, heartbeats, completions.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    AddonId, Constraints, InstanceId, JobId, JobState, JobType, JobView, Json, LeaseId, NodeId,
+    Priority, Progress,
+};
+
+/// Where a lease is. A revoked one is RELEASED too, and its `reason` says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum LeaseState {
+    /// It holds.
+    Active,
+    /// It was not renewed in time.
+    Expired,
+    /// It was given back, taken away, or all of its jobs ended.
+    Released,
+}
+
+/// `POST …/lease/request`: may this run now? With `job_id` it takes up that job's dispatch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LeaseRequest {
+    /// Who asks.
+    pub addon_id: String,
+    /// For what.
+    pub job_type: String,
+    /// How much of the capacity, 1 to 100.
+    pub cost_units: i64,
+    /// How urgent.
+    pub priority: Priority,
+    /// What it leans on.
+    pub constraints: Constraints,
+    /// How long it probably runs.
+    pub expected_duration_sec: Option<i64>,
+    /// The dispatch to take up; then the job says the rest.
+    pub job_id: Option<JobId>,
+    /// Which process asks. With it, asking again after a lost answer gives the same lease.
+    pub instance_id: Option<InstanceId>,
+    /// Where it will run; the scheduler's own machine if absent.
+    pub node_id: Option<NodeId>,
+    /// Processes whose load is not to be counted as foreign.
+    pub pids: Vec<u32>,
+}
+
+/// What a lease answer was decided by.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LeaseNumbers {
+    /// Units in use.
+    pub used: u32,
+    /// Units asked for.
+    pub requested: u32,
+    /// Units there are at this load.
+    pub capacity: u32,
+    /// How busy the machine is, 0 to 10.
+    pub busy: f64,
+}
+
+/// The caps that hold for whoever asked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LeaseLimits {
+    /// Renew it within this.
+    pub ttl_sec: u32,
+    /// Active leases, all addons together.
+    pub max_active_leases: Option<u32>,
+    /// Active leases of one addon.
+    pub max_active_leases_per_addon: Option<u32>,
+    /// Stop after this.
+    pub max_runtime_sec: Option<u32>,
+}
+
+/// The answer to a lease request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaseAnswer {
+    /// Whether it may run.
+    pub approved: bool,
+    /// The lease, if so.
+    #[serde(default)]
+    pub lease_id: Option<LeaseId>,
+    /// When to ask again, if not.
+    #[serde(default)]
+    pub retry_after_sec: Option<u32>,
+    /// What holds for it.
+    #[serde(default)]
+    pub limits: LeaseLimits,
+    /// Why.
+    pub reason: String,
+    /// By which numbers.
+    #[serde(default)]
+    pub numbers: LeaseNumbers,
+}
+
+/// Asks for jobs to run, up to `max_jobs` in one lease that runs them one after the other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimRequest {
+    /// A random id that the worker draws for the lease, new for each claim: asking again with it after a lost answer
+    /// gives the same lease. Not with `max_leases` above 1.
+    #[serde(default)]
+    pub lease_id: Option<LeaseId>,
+    /// Whose jobs.
+    pub addon_id: AddonId,
+    /// Of which types; none means all.
+    #[serde(default)]
+    pub job_types: Vec<JobType>,
+    /// How many in one lease.
+    #[serde(default = "one")]
+    pub max_jobs: u32,
+    /// How many leases, for a worker that runs several jobs side by side.
+    #[serde(default = "one")]
+    pub max_leases: u32,
+    /// How long to wait for one, if there is none.
+    #[serde(default)]
+    pub wait_sec: u32,
+    /// Which process asks.
+    pub instance_id: InstanceId,
+    /// Where it runs; the scheduler's own machine if absent.
+    #[serde(default)]
+    pub node_id: Option<NodeId>,
+    /// Processes whose load is not to be counted as foreign.
+    #[serde(default)]
+    pub pids: Vec<u32>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// One lease of a claim: its jobs are to be run in this order, one after the other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClaimAnswer {
+    /// What every later call must carry.
+    pub lease_id: LeaseId,
+    /// Renew it within this.
+    pub ttl_sec: u32,
+    /// What to run.
+    pub jobs: Vec<JobView>,
+}
+
+/// `POST …/queue/jobs/{job_id}/ack`: the dispatch is taken up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AckRequest {
+    /// A lease that was requested before; without it the reservation becomes one.
+    pub lease_id: Option<LeaseId>,
+    /// Which process asks. With it, asking again after a lost answer gives the same lease.
+    pub instance_id: Option<InstanceId>,
+    /// Processes whose load is not to be counted as foreign.
+    pub pids: Vec<u32>,
+}
+
+/// `POST …/lease/{id}/heartbeat`: still here.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Heartbeat {
+    /// The lease.
+    pub lease_id: LeaseId,
+    /// Which job of a batch runs now; the first that has not ended, if absent.
+    #[serde(default)]
+    pub job_id: Option<JobId>,
+    /// How far it is.
+    #[serde(default)]
+    pub progress: Option<Progress>,
+    /// Its processes, if they changed.
+    #[serde(default)]
+    pub pids: Option<Vec<u32>>,
+}
+
+impl Heartbeat {
+    /// Only renews.
+    pub fn of(lease_id: LeaseId) -> Self {
+        Self {
+            lease_id,
+            job_id: None,
+            progress: None,
+            pids: None,
+        }
+    }
+}
+
+/// What a worker should do now; the later ones are the stronger ones.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Advice {
+    /// Go on.
+    #[default]
+    Continue,
+    /// Go on with less: the machine is needed.
+    Slow,
+    /// Save what you have.
+    Checkpoint,
+    /// Save, and give the lease back.
+    Yield,
+    /// Finish what runs, take nothing new.
+    Drain,
+    /// Stop the jobs named.
+    Cancel,
+}
+
+/// The answer to a heartbeat.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeartbeatAnswer {
+    /// What to do.
+    pub advice: Advice,
+    /// Renew it within this.
+    pub ttl_sec: u32,
+    /// Jobs that somebody wants stopped. Answer with `complete` FAILED, or give the lease back.
+    #[serde(default)]
+    pub cancel: Vec<JobId>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CompleteStatus {
+    /// Well.
+    #[serde(rename = "DONE", alias = "done")]
+    Done,
+    /// Badly; or it stopped because it was told to.
+    #[serde(rename = "FAILED", alias = "failed")]
+    Failed,
+}
+
+impl CompleteStatus {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "DONE",
+            Self::Failed => "FAILED",
+        }
+    }
+}
+
+/// `POST …/queue/jobs/{job_id}/complete`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CompleteRequest {
+    /// The lease it ran under.
+    pub lease_id: LeaseId,
+    /// How it ended.
+    pub status: CompleteStatus,
+    /// What it gave.
+    #[serde(default)]
+    pub result: Option<Json>,
+    /// Why it failed.
+    #[serde(default)]
+    pub error: Option<String>,
+    /// `false`: no further attempt will do better.
+    #[serde(default = "yes")]
+    pub retry: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl CompleteRequest {
+    /// It ended well.
+    pub fn done(lease_id: LeaseId, result: Option<Json>) -> Self {
+        Self {
+            lease_id,
+            status: CompleteStatus::Done,
+            result,
+            error: None,
+            retry: true,
+        }
+    }
+
+    /// It ended badly, and may be tried again.
+    pub fn failed(lease_id: LeaseId, error: impl Into<String>) -> Self {
+        Self {
+            lease_id,
+            status: CompleteStatus::Failed,
+            result: None,
+            error: Some(error.into()),
+            retry: true,
+        }
+    }
+}
+
+/// The answer to a completion.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompleteAnswer {
+    /// The job.
+    pub job_id: JobId,
+    /// What became of it by this: DONE, FAILED, CANCELED, or QUEUED if another attempt follows.
+    pub state: JobState,
+    /// When that attempt may begin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_earliest_start_at: Option<Timestamp>,
+}
+
+/// `POST …/lease/{id}/report`: what a running job tells.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReportRequest {
+    /// The lease.
+    pub lease_id: LeaseId,
+    /// Which job of a batch; the current one, if absent.
+    #[serde(default)]
+    pub job_id: Option<JobId>,
+    /// How far it is.
+    #[serde(default)]
+    pub progress: Option<Progress>,
+    /// Anything measured, by name.
+    #[serde(default)]
+    pub metrics: BTreeMap<String, f64>,
+    /// Its processes, if they changed.
+    #[serde(default)]
+    pub pids: Option<Vec<u32>>,
+}
+
+/// `POST …/lease/{id}/release`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReleaseRequest {
+    /// Jobs that have not ended wait again, and nothing is counted. Without this a lease with such jobs is not released:
+    /// complete them first.
+    pub return_jobs: bool,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// `POST …/lease/{id}/revoke`: takes a lease away. Its jobs wait again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RevokeRequest {
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// `POST …/queue/jobs/{job_id}/cancel`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CancelRequest {
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// Queues dead letters again: those listed, or all that a query finds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RedriveRequest {
+    /// These.
+    pub job_ids: Vec<JobId>,
+    /// Or these.
+    pub query: Option<crate::JobQuery>,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// A lease, as it is shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaseView {
+    /// Its id.
+    pub lease_id: LeaseId,
+    /// Whose.
+    pub addon_id: AddonId,
+    /// For what.
+    pub job_type: Option<JobType>,
+    /// Where it is.
+    pub state: LeaseState,
+    /// What it holds of the capacity now.
+    pub cost_units: u32,
+    /// Where.
+    pub node_id: NodeId,
+    /// Its jobs that have not ended, in the order they are run.
+    #[serde(default)]
+    pub jobs: Vec<JobId>,
+    /// The one that runs.
+    #[serde(default)]
+    pub current: Option<JobId>,
+    /// When it was granted.
+    pub granted_at: Timestamp,
+    /// When it ends if nobody renews it.
+    pub expires_at: Timestamp,
+    /// Its processes.
+    #[serde(default)]
+    pub pids: Vec<u32>,
+    /// How it ended, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}

@@ -1,0 +1,68 @@
+//! What is said to and by the durable queue: requests, answers, events, errors, as JSON.
+//!
+//! Times are RFC 3339, states and priorities are upper case (priorities are read in either case), durations are whole
+//! seconds in fields that end in `_sec`. Requests refuse fields that they do not know, and say which; answers may gain
+//! fields, so whoever reads them skips what it does not know.
+//!
+//! Nothing in here has a clock or a connection. A request is turned into something that may be trusted in one place:
+//! [`SubmitRequest::validate`] gives an [`Intent`], or one message a field.
+//!
+//! ```
+//! use jobtree_protocol::{Limits, Priority, SubmitRequest};
+//!
+//! let request: SubmitRequest = serde_json::from_str(
+//!     r#"{"addon_id": "visuals", "job_type": "indexing", "cost_units": 30, "priority": "high"}"#,
+//! )?;
+//! let intent = request.validate(&Limits::default()).unwrap();
+//! assert_eq!(intent.priority, Priority::High);
+//! # Ok::<(), serde_json::Error>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod bulk;
+mod check;
+mod error;
+mod event;
+mod explain;
+mod fingerprint;
+mod ids;
+mod intent;
+mod job;
+mod json;
+mod lease;
+mod limits;
+mod requests;
+mod schedule;
+mod status;
+mod submit;
+mod time;
+
+pub use bulk::{
+    CompleteManyAnswer, CompleteManyRequest, CompleteOne, Each, SubmitManyAnswer, SubmitManyRequest,
+};
+pub use error::{ApiError, ErrorCode, FieldError};
+pub use event::{Event, EventKind};
+pub use explain::{Decision, Estimate, EstimateBasis, Explain, Reason};
+pub use fingerprint::Fingerprint;
+pub use ids::{AddonId, InstanceId, InvalidName, JobId, JobType, LeaseId, NodeId, ScheduleId};
+pub use intent::{Backoff, Constraints, Intent, Late, OnDependencyFailure, Priority};
+pub use job::{
+    BulkAnswer, BulkFailure, JobList, JobQuery, JobState, JobView, Progress, SubmitAnswer,
+};
+pub use json::Json;
+pub use lease::{
+    AckRequest, Advice, CancelRequest, ClaimAnswer, ClaimRequest, CompleteAnswer, CompleteRequest,
+    CompleteStatus, Heartbeat, HeartbeatAnswer, LeaseAnswer, LeaseLimits, LeaseNumbers,
+    LeaseRequest, LeaseState, LeaseView, RedriveRequest, ReleaseRequest, ReportRequest,
+    RevokeRequest,
+};
+pub use limits::Limits;
+pub use requests::LeaseAsk;
+pub use schedule::{Missed, Overlap, ScheduleSpec, ScheduleView};
+pub use status::{
+    AddonStatus, HistoryStats, NodeStatus, PauseRequest, QuietState, SignalsRequest, StatusView,
+    Streak,
+};
+pub use submit::SubmitRequest;
+pub use time::{from_micros, to_micros, whole_micros};

@@ -1,0 +1,42 @@
+//! What the durable queue decides, and never does: admission, order, dispatch, transitions.
+//!
+//! Nothing in here reads a clock, draws a number, or writes anything: times and random numbers come in as values, and
+//! what is to be written goes out as values. So all of it runs under a simulator as it runs in earnest.
+
+#![forbid(unsafe_code)]
+
+// What a job is, and how it changes.
+pub mod backoff;
+pub mod lease;
+pub mod record;
+pub mod replay;
+pub mod transitions;
+
+pub use record::{
+    Completion, Denial, JobRecord, KeyRecord, LeaseEnd, LeaseRecord, LeasedJob, Reservation,
+};
+
+// Admission and order.
+pub mod admission;
+pub mod advice;
+pub mod block;
+pub mod busy;
+pub mod candidate;
+pub mod capacity;
+pub mod change;
+pub mod cron;
+pub mod deadline;
+pub mod dispatch;
+pub mod estimate;
+pub mod explain;
+pub mod history;
+pub mod hold;
+pub mod ledger;
+mod now;
+mod order;
+pub mod policy;
+pub mod quiet;
+pub mod ramp;
+pub mod signals;
+
+pub use now::Now;

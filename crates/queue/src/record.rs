@@ -1,0 +1,410 @@
+//! What is kept of a job, a lease and an idempotency key.
+//!
+//! A record is plain data, and stores may take it apart as they like: all fields are public and all of them are needed
+//! to build it again. Only `transitions` changes one. The rules that hold for records at rest:
+//!
+//! - `revision` grows by one with each change that is written. A store that compares and swaps does so on it.
+//! - `lease_id` is there in RUNNING and in no other state; `reservation` in DISPATCHING and in no other; `ended_at` in
+//!   ended states and in no other.
+//! - A lease's list of jobs and the jobs' `lease_id` and `lease_position` say the same. A store may keep only the
+//!   latter, and build the list again with [`LeasedJob::of`], in the order of the positions: then ending one job of a
+//!   batch writes one row, however long the batch is.
+//! - Counts of what is used (capacity, concurrency keys) are nowhere: they are computed from live leases and
+//!   reservations.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use jobtree_protocol::{
+    AddonId, CompleteStatus, Constraints, Fingerprint, InstanceId, Intent, JobId, JobState,
+    JobType, JobView, Json, LeaseId, LeaseState, LeaseView, NodeId, Priority, Progress,
+};
+use serde::{Deserialize, Serialize};
+
+/// A place on a node that waits for a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservation {
+    /// New for every reservation, as a lease's: a timer of an earlier one does not end this.
+    pub id: LeaseId,
+    /// Where.
+    pub node_id: NodeId,
+    /// Since when.
+    pub since: Timestamp,
+    /// Until when, by the calendar of the time it was made. Within a process the monotonic clock decides.
+    pub until: Timestamp,
+}
+
+/// A completion that took effect: what a repetition of it is answered by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Completion {
+    /// The lease of the run.
+    pub lease_id: LeaseId,
+    /// What the worker said.
+    pub status: CompleteStatus,
+    /// What became of the job by it.
+    pub state: JobState,
+    /// If another attempt followed: from when on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
+}
+
+/// Why a waiting job was not admitted when it was asked for last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Denial {
+    /// For programs.
+    pub code: String,
+    /// For people.
+    pub reason: String,
+    /// Since when this is the reason.
+    pub since: Timestamp,
+}
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobRecord {
+    /// Its id.
+    pub id: JobId,
+    /// Which version of the record this is; the first is 1.
+    pub revision: u64,
+    /// What was submitted. It never changes, so records share it.
+    #[serde(with = "shared")]
+    pub intent: Arc<Intent>,
+    /// When it was submitted.
+    pub created_at: Timestamp,
+    /// Since when it waits: its submission, the end of the last that it depends on, its last failed attempt, or its
+    /// redrive. A job that comes back through no fault of its own keeps its place. Aging counts from here, or from `not_before` if that is later.
+    pub enqueued_at: Timestamp,
+    /// Where it is on its way.
+    pub state: JobState,
+    /// Runs that ended by an answer or by `max_runtime_sec`.
+    pub attempts: u32,
+    /// Runs that ended because their lease ran out.
+    pub rescues: u32,
+    /// How often it was redriven.
+    pub redrives: u32,
+    /// Not before this: start time or backoff.
+    pub not_before: Option<Timestamp>,
+    /// Jobs that it waits for: those of `depends_on` that had not ended when they were last looked at.
+    pub waiting_for: Vec<JobId>,
+    /// The place that waits for it to be taken up.
+    pub reservation: Option<Reservation>,
+    /// The lease it runs under.
+    pub lease_id: Option<LeaseId>,
+    /// Its place in that lease's batch.
+    pub lease_position: u32,
+    /// Where it is dispatched to, runs or ran last.
+    pub node_id: Option<NodeId>,
+    /// When its lease was granted. In a batch it may begin later: the lease knows.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// When somebody asked a running job to stop.
+    pub cancel_requested_at: Option<Timestamp>,
+    /// It failed because it took too many workers with it.
+    pub quarantined: bool,
+    /// DEADLINE_AT_RISK was told.
+    pub at_risk: bool,
+    /// Why it is not admitted.
+    pub denial: Option<Denial>,
+    /// How far it is.
+    pub progress: Option<Progress>,
+    /// What its worker measured, by name.
+    pub metrics: BTreeMap<String, f64>,
+    /// What it gave.
+    pub result: Option<Json>,
+    /// Why the last run failed, or why it was canceled.
+    pub last_error: Option<String>,
+    /// The last completions that took effect, newest last; at most [`JobRecord::COMPLETIONS`].
+    pub completions: Vec<Completion>,
+}
+
+impl JobRecord {
+    /// How many completions are remembered. A worker repeats a call for some seconds, not for eight attempts.
+    pub const COMPLETIONS: usize = 8;
+
+    /// Its share of the capacity.
+    pub fn cost(&self) -> u32 {
+        self.intent.cost_units
+    }
+
+    /// Whether it may be dispatched, as far as it itself is concerned.
+    pub fn is_dispatchable(&self, wall: Timestamp) -> bool {
+        self.state == JobState::Queued
+            && self.waiting_for.is_empty()
+            && self.not_before.is_none_or(|start| start <= wall)
+    }
+
+    /// Whether it must have a lease of its own. A job whose worker crashed may be the one that crashed it: in a batch it
+    /// would take others with it, and in a batch one cannot tell which one it was.
+    pub fn runs_alone(&self) -> bool {
+        self.rescues > 0
+    }
+
+    /// Since when it waits and could start: what aging and wait times count from.
+    pub fn waiting_since(&self) -> Timestamp {
+        self.not_before
+            .map_or(self.enqueued_at, |start| start.max(self.enqueued_at))
+    }
+
+    /// Whether a completion under this lease took effect, and what it said.
+    pub fn completion(&self, lease_id: LeaseId) -> Option<&Completion> {
+        self.completions
+            .iter()
+            .rev()
+            .find(|completion| completion.lease_id == lease_id)
+    }
+
+    /// As it is shown; its processes are known to its lease.
+    pub fn view(&self, lease: Option<&LeaseRecord>) -> JobView {
+        let intent = &*self.intent;
+        let held = lease.filter(|lease| self.lease_id == Some(lease.id));
+        let current = held.filter(|lease| lease.current().is_some_and(|job| job.id == self.id));
+        JobView {
+            job_id: self.id,
+            addon_id: intent.addon_id.clone(),
+            job_type: intent.job_type.clone(),
+            cost_units: intent.cost_units,
+            priority: intent.priority,
+            constraints: intent.constraints,
+            expected_duration_sec: intent.expected_duration_sec,
+            created_at: self.created_at,
+            state: self.state,
+            attempts: self.attempts,
+            max_attempts: intent.max_attempts,
+            rescues: self.rescues,
+            next_earliest_start_at: self.not_before,
+            lease_id: self.lease_id,
+            node_id: self.node_id.clone(),
+            dispatch_until: self
+                .reservation
+                .as_ref()
+                .map(|reservation| reservation.until),
+            payload: intent.payload.clone(),
+            time_sensitive: intent.time_sensitive,
+            deadline_at: intent.deadline_at,
+            deadline_at_risk: self.at_risk,
+            max_runtime_sec: intent.max_runtime_sec,
+            tags: intent.tags.clone(),
+            pids: current.map_or_else(Vec::new, |lease| lease.pids.clone()),
+            waiting_for: self.waiting_for.clone(),
+            progress: self.progress.clone(),
+            metrics: self.metrics.clone(),
+            result: self.result.clone(),
+            last_error: self.last_error.clone(),
+            cancel_requested: self.cancel_requested_at.is_some(),
+            quarantined: self.quarantined,
+            started_at: self.started_at,
+            ended_at: self.ended_at,
+            schedule_id: intent.schedule_id,
+        }
+    }
+}
+
+/// What a lease knows of one of its jobs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeasedJob {
+    /// The job.
+    pub id: JobId,
+    /// Its place: those of one lease grow, and are not always without gaps.
+    pub position: u32,
+    /// What it costs.
+    pub cost: u32,
+    /// How long it may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_runtime_sec: Option<u32>,
+    /// Somebody wants it to stop.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cancel: bool,
+}
+
+impl LeasedJob {
+    /// What a lease knows of this job.
+    pub fn of(job: &JobRecord) -> Self {
+        Self {
+            id: job.id,
+            position: job.lease_position,
+            cost: job.cost(),
+            max_runtime_sec: job.intent.max_runtime_sec,
+            cancel: job.cancel_requested_at.is_some(),
+        }
+    }
+}
+
+/// How a lease ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum LeaseEnd {
+    /// All of its jobs ended.
+    Completed,
+    /// Its worker gave it back.
+    Released,
+    /// It was taken away.
+    Revoked,
+    /// It was not renewed in time.
+    Expired,
+}
+
+impl LeaseEnd {
+    /// In words, after "the lease".
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "ended with its last job",
+            Self::Released => "was released",
+            Self::Revoked => "was revoked",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// A lease: one grant to one worker, of capacity alone or of jobs too.
+///
+/// What it is charged is the larger of its own cost and the largest of the jobs that have not ended, since they run one
+/// after the other. As jobs end, this falls and never rises, so a lease never takes more than was granted, and gives
+/// back early what its dearest job needed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeaseRecord {
+    /// Its id, the fence.
+    pub id: LeaseId,
+    /// Which version of the record this is; the first is 1.
+    pub revision: u64,
+    /// Whose.
+    pub addon_id: AddonId,
+    /// For what; the type of its first job.
+    pub job_type: JobType,
+    /// Where.
+    pub node_id: NodeId,
+    /// Which process holds it, if it said.
+    pub instance_id: Option<InstanceId>,
+    /// How urgent what it runs is.
+    pub priority: Priority,
+    /// What it leans on: all that one of its jobs leans on.
+    pub constraints: Constraints,
+    /// How long it probably holds, all jobs together; unknown if one of them is.
+    pub expected_duration_sec: Option<u32>,
+    /// What it was granted for itself, without jobs; 0 if it was granted for jobs.
+    pub own_cost: u32,
+    /// How long it holds without being renewed.
+    pub ttl_sec: u32,
+    /// When it was granted.
+    pub granted_at: Timestamp,
+    /// When it was granted or renewed last.
+    pub renewed_at: Timestamp,
+    /// How often it was renewed: by this, and by no clock, one tells whether it was.
+    pub renewals: u64,
+    /// Its end by the calendar. Within a process the monotonic clock decides; see `lease`.
+    pub expires_at: Timestamp,
+    /// Its jobs that have not ended, in their order.
+    pub jobs: Vec<LeasedJob>,
+    /// The one that runs, if the worker said so and it has not ended; else the first does. See [`LeaseRecord::current`].
+    pub named_current: Option<JobId>,
+    /// Since when the current one is current.
+    pub current_since: Timestamp,
+    /// Its processes.
+    pub pids: Vec<u32>,
+    /// How it ended.
+    pub end: Option<LeaseEnd>,
+    /// When.
+    pub ended_at: Option<Timestamp>,
+    /// Why, in words.
+    pub end_reason: Option<String>,
+}
+
+impl LeaseRecord {
+    /// Whether it holds.
+    pub fn is_live(&self) -> bool {
+        self.end.is_none()
+    }
+
+    /// Its state's name.
+    pub fn state(&self) -> LeaseState {
+        match self.end {
+            None => LeaseState::Active,
+            Some(LeaseEnd::Expired) => LeaseState::Expired,
+            Some(LeaseEnd::Completed | LeaseEnd::Released | LeaseEnd::Revoked) => {
+                LeaseState::Released
+            }
+        }
+    }
+
+    /// What it is charged now; nothing once it ended.
+    pub fn cost(&self) -> u32 {
+        if !self.is_live() {
+            return 0;
+        }
+        self.jobs
+            .iter()
+            .map(|job| job.cost)
+            .fold(self.own_cost, u32::max)
+    }
+
+    /// The job that runs.
+    pub fn current(&self) -> Option<&LeasedJob> {
+        let named = self.named_current.and_then(|id| self.job(id));
+        named.or_else(|| self.jobs.first())
+    }
+
+    /// One of its jobs that have not ended.
+    pub fn job(&self, id: JobId) -> Option<&LeasedJob> {
+        self.jobs.iter().find(|job| job.id == id)
+    }
+
+    /// As it is shown.
+    pub fn view(&self) -> LeaseView {
+        LeaseView {
+            lease_id: self.id,
+            addon_id: self.addon_id.clone(),
+            job_type: Some(self.job_type.clone()),
+            state: self.state(),
+            cost_units: self.cost(),
+            node_id: self.node_id.clone(),
+            jobs: self.jobs.iter().map(|job| job.id).collect(),
+            current: self.current().map(|job| job.id),
+            granted_at: self.granted_at,
+            expires_at: self.expires_at,
+            pids: self.pids.clone(),
+            reason: self.end.map(|end| match &self.end_reason {
+                Some(reason) => format!("{}: {reason}", end.as_str()),
+                None => end.as_str().to_owned(),
+            }),
+        }
+    }
+}
+
+/// An idempotency key that was used. It outlives the job: it goes when keys are pruned, not when history is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyRecord {
+    /// Keys belong to an addon.
+    pub addon_id: AddonId,
+    /// The key.
+    pub key: String,
+    /// What was submitted with it.
+    pub fingerprint: Fingerprint,
+    /// The job that it made.
+    pub job_id: JobId,
+    /// What was answered.
+    pub state: JobState,
+    /// When.
+    pub created_at: Timestamp,
+}
+
+/// Intents are shared in memory and written as they are.
+mod shared {
+    use std::sync::Arc;
+
+    use jobtree_protocol::Intent;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        intent: &Arc<Intent>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        intent.as_ref().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Arc<Intent>, D::Error> {
+        Intent::deserialize(deserializer).map(Arc::new)
+    }
+}

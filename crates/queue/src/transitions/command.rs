@@ -1,0 +1,152 @@
+//! What a transition is asked to do. What a caller of the API sends is in `jobtree_protocol`; here is what it becomes
+//! once ids are drawn, and what only the scheduler itself asks for.
+
+use jiff::Timestamp;
+use jobtree_protocol::{
+    AddonId, Advice, Constraints, InstanceId, Intent, JobId, JobState, JobType, LeaseId, NodeId,
+    Priority,
+};
+
+use crate::record::{JobRecord, KeyRecord};
+
+/// A submission, with what the store knows that bears on it.
+#[derive(Clone, Debug)]
+pub struct Submit<'a> {
+    /// The id that the job gets: a new one, or the caller's.
+    pub id: JobId,
+    /// What was submitted and checked.
+    pub intent: Intent,
+    /// The job that has this id already; also from history.
+    pub same_id: Option<&'a JobRecord>,
+    /// The key's record, if the intent has a key that was used.
+    pub same_key: Option<&'a KeyRecord>,
+    /// The job of the same addon, type and unique key that has not ended.
+    pub same_unique: Option<(JobId, JobState)>,
+    /// For each of `depends_on`, its state; none if there is no such job.
+    pub dependencies: &'a [(JobId, Option<JobState>)],
+}
+
+/// A place on a node for a waiting job.
+#[derive(Clone, Debug)]
+pub struct Reserve {
+    /// A new id.
+    pub reservation_id: LeaseId,
+    /// Where.
+    pub node_id: NodeId,
+    /// Live leases and reservations of other jobs that hold the job's concurrency key; 0 if it has none.
+    pub key_holders: u32,
+    /// Why it was admitted, with the numbers.
+    pub reason: String,
+}
+
+/// A dispatch that somebody takes up.
+#[derive(Clone, Debug)]
+pub struct TakeUp {
+    /// A new id.
+    pub lease_id: LeaseId,
+    /// Which process.
+    pub instance_id: Option<InstanceId>,
+    /// Its processes.
+    pub pids: Vec<u32>,
+}
+
+/// Jobs that one worker runs one after the other under a new lease.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// A new id.
+    pub lease_id: LeaseId,
+    /// Where.
+    pub node_id: NodeId,
+    /// Which process.
+    pub instance_id: Option<InstanceId>,
+    /// Its processes.
+    pub pids: Vec<u32>,
+    /// Why it was admitted, with the numbers.
+    pub reason: String,
+}
+
+/// A job that is proposed for a claim.
+#[derive(Clone, Copy, Debug)]
+pub struct Proposed<'a> {
+    /// The job.
+    pub job: &'a JobRecord,
+    /// Live leases and reservations that hold its concurrency key, without this claim; 0 if it has none.
+    pub key_holders: u32,
+}
+
+/// A lease of capacity alone.
+#[derive(Clone, Debug)]
+pub struct Admit {
+    /// A new id.
+    pub lease_id: LeaseId,
+    /// Whose.
+    pub addon_id: AddonId,
+    /// For what.
+    pub job_type: JobType,
+    /// How much.
+    pub cost_units: u32,
+    /// How urgent.
+    pub priority: Priority,
+    /// What it leans on.
+    pub constraints: Constraints,
+    /// How long it probably holds.
+    pub expected_duration_sec: Option<u32>,
+    /// Where.
+    pub node_id: NodeId,
+    /// Which process.
+    pub instance_id: Option<InstanceId>,
+    /// Its processes.
+    pub pids: Vec<u32>,
+    /// Why it was admitted, with the numbers.
+    pub reason: String,
+}
+
+/// Whose judgement it is that a time has passed. Either way the record is looked at again in the transaction that ends
+/// it, so a renewal that came in between wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// This process's own monotonic clock, which ran while the record had this revision (for a lease) or this id and
+    /// revision (for a reservation).
+    Seen {
+        /// The revision that the timer was set for.
+        revision: u64,
+    },
+    /// The calendar that all schedulers share: the database's. Compared with the record's own end.
+    Wall,
+}
+
+/// What the load of a lease's node asks of its worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadAdvice(pub Advice);
+
+/// A run that took too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeOut {
+    /// The job that was current.
+    pub job_id: JobId,
+    /// Since when it was: another turn of the same job is another run.
+    pub current_since: Timestamp,
+    /// Who says so.
+    pub by: RuntimeProof,
+}
+
+/// Whose judgement it is that a run took too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuntimeProof {
+    /// This process's own monotonic clock.
+    Monotonic,
+    /// The calendar that all schedulers share.
+    Wall,
+}
+
+/// How a dispatch comes back that was not taken up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unclaimed {
+    /// Nobody came in time.
+    TimedOut(Proof),
+    /// The addon said no, or the node went away.
+    Declined {
+        /// Why.
+        reason: String,
+    },
+}

@@ -1,0 +1,414 @@
+//! How a job gets to run: reserved and taken up, or claimed.
+
+use jobtree_protocol::{AckRequest, EventKind, JobId, JobState, LeaseId, NodeId};
+
+use super::grant::{Granted, either, running, running_event};
+use super::state::{Step, after, allows, job_event, lease_event, touched_lease};
+use super::{
+    Changes, Claim, Context, Done, Outcome, Proof, Proposed, Reserve, TakeUp, TransitionError,
+    Unclaimed,
+};
+use crate::record::{JobRecord, LeaseRecord, LeasedJob, Reservation};
+
+/// Reserves a place for a waiting job. Its cost is in use from now on.
+///
+/// # Errors
+/// If it does not wait, or may not run there or now.
+pub fn reserve(cx: &Context<'_>, job: &JobRecord, command: Reserve) -> Outcome<Reservation> {
+    if let Some(reservation) = &job.reservation
+        && reservation.id == command.reservation_id
+    {
+        return Ok(Done::repeated(reservation.clone()));
+    }
+    may_run(
+        cx,
+        job,
+        &command.node_id,
+        command.key_holders,
+        Step::Reserve,
+        "a reservation",
+    )?;
+    let mut next = after(cx, job, Step::Reserve);
+    let reservation = Reservation {
+        id: command.reservation_id,
+        node_id: command.node_id.clone(),
+        since: cx.wall(),
+        until: cx.wall_after(cx.rules.dispatch_timeout()),
+    };
+    next.node_id = Some(command.node_id.clone());
+    next.reservation = Some(reservation.clone());
+    let mut admitted = job_event(cx, &next, EventKind::Admitted);
+    admitted.reason = Some(command.reason);
+    let mut dispatching = job_event(cx, &next, EventKind::Dispatching);
+    dispatching.node_id = Some(command.node_id);
+    let mut changes = Changes {
+        events: vec![admitted, dispatching],
+        ..Changes::default()
+    };
+    changes.put(next);
+    Ok(Done::new(reservation, changes))
+}
+
+/// Gives a reservation up. The job waits again, in its old place, and nothing is counted.
+///
+/// # Errors
+/// [`TransitionError::NotDue`] if the reservation is not there any more, or its time has not come.
+pub fn return_unclaimed(
+    cx: &Context<'_>,
+    job: &JobRecord,
+    reservation_id: LeaseId,
+    why: &Unclaimed,
+) -> Outcome<JobState> {
+    let not_due = TransitionError::NotDue {
+        what: "the return of a dispatch",
+    };
+    let Some(reservation) = job
+        .reservation
+        .as_ref()
+        .filter(|reservation| reservation.id == reservation_id)
+    else {
+        return Err(not_due);
+    };
+    let reason = match why {
+        Unclaimed::TimedOut(proof) => {
+            let due = match proof {
+                Proof::Seen { revision } => *revision == job.revision,
+                Proof::Wall => reservation.until <= cx.wall(),
+            };
+            if !due {
+                return Err(not_due);
+            }
+            format!(
+                "not taken up on {} in {} s",
+                reservation.node_id, cx.rules.dispatch_timeout_sec
+            )
+        }
+        Unclaimed::Declined { reason } => format!("declined: {reason}"),
+    };
+    let next = after(cx, job, Step::Return);
+    let mut event = job_event(cx, &next, EventKind::Returned);
+    event.node_id = Some(reservation.node_id.clone());
+    event.reason = Some(reason);
+    let mut changes = Changes {
+        events: vec![event],
+        ..Changes::default()
+    };
+    changes.put(next);
+    Ok(Done::new(JobState::Queued, changes))
+}
+
+/// Turns a reservation into a lease: no second admission, and no moment in which neither is there.
+///
+/// `lease` is the one that the job runs under, if it does: the process that took the job up and asks again gets the
+/// same lease again.
+///
+/// # Errors
+/// If the job is not dispatched, or another worker has it.
+pub fn take_up(
+    cx: &Context<'_>,
+    job: &JobRecord,
+    lease: Option<&LeaseRecord>,
+    command: TakeUp,
+) -> Outcome<LeaseRecord> {
+    if job.state == JobState::Running {
+        let held = lease.filter(|lease| job.lease_id == Some(lease.id) && lease.is_live());
+        let same = held.filter(|lease| {
+            command.instance_id.is_some() && lease.instance_id == command.instance_id
+        });
+        return match same {
+            Some(lease) => Ok(Done::repeated(lease.clone())),
+            None => Err(TransitionError::TakenUp { job_id: job.id }),
+        };
+    }
+    let reservation = dispatched(job, "being taken up")?;
+    let lease = Granted {
+        lease_id: command.lease_id,
+        node_id: reservation.node_id.clone(),
+        instance_id: command.instance_id,
+        pids: command.pids,
+    };
+    let lease = lease.of(cx, std::slice::from_ref(&job));
+    let next = running(cx, job, Step::TakeUp, &lease, 0);
+    let mut changes = Changes::default();
+    changes.events.push(lease_event(
+        cx,
+        &lease,
+        EventKind::LeaseGranted,
+        Some("a dispatch was taken up".into()),
+    ));
+    changes.events.push(running_event(cx, &next));
+    changes.put(next);
+    changes.leases.push(lease.clone());
+    Ok(Done::new(lease, changes))
+}
+
+/// Takes up a dispatch: without a lease as [`take_up`], with one that was granted before (`lease` is its record) the job
+/// is run under that. Then the reservation is dropped and the lease is charged for the dearer of both, which is at most what
+/// both were charged before.
+///
+/// # Errors
+/// If the job is not dispatched, another worker has it, or the lease is not one for it.
+pub fn ack(
+    cx: &Context<'_>,
+    job: &JobRecord,
+    lease: Option<&LeaseRecord>,
+    request: AckRequest,
+    new_lease_id: LeaseId,
+) -> Outcome<LeaseRecord> {
+    let AckRequest {
+        lease_id,
+        instance_id,
+        pids,
+    } = request;
+    let Some(lease_id) = lease_id else {
+        return take_up(
+            cx,
+            job,
+            lease,
+            TakeUp {
+                lease_id: new_lease_id,
+                instance_id,
+                pids,
+            },
+        );
+    };
+    let not_yours = TransitionError::NotYourLease {
+        job_id: job.id,
+        state: job.state,
+        given: lease_id,
+    };
+    let Some(lease) = lease.filter(|lease| lease.id == lease_id) else {
+        return Err(not_yours);
+    };
+    if let Some(end) = lease.end {
+        return Err(TransitionError::LeaseEnded { lease_id, end });
+    }
+    if job.state == JobState::Running {
+        return if job.lease_id == Some(lease_id) {
+            Ok(Done::repeated(lease.clone()))
+        } else {
+            Err(not_yours)
+        };
+    }
+    let reservation = dispatched(job, "ack")?;
+    if lease.addon_id != job.intent.addon_id {
+        return Err(TransitionError::OtherAddon {
+            job_id: job.id,
+            lease_id,
+        });
+    }
+    if lease.node_id != reservation.node_id {
+        let (wanted, given) = (reservation.node_id.clone(), lease.node_id.clone());
+        return Err(TransitionError::WrongNode {
+            job_id: job.id,
+            wanted,
+            given,
+        });
+    }
+    // One job at a time: two would be a batch, and a batch is claimed.
+    if !lease.jobs.is_empty() {
+        let jobs = lease.jobs.iter().map(|job| job.id).collect();
+        return Err(TransitionError::UnfinishedJobs { lease_id, jobs });
+    }
+    let mut joined = touched_lease(lease);
+    let next = running(cx, job, Step::TakeUp, lease, 0);
+    joined.current_since = cx.wall();
+    joined.jobs.push(LeasedJob::of(&next));
+    joined.constraints = either(joined.constraints, job.intent.constraints);
+    joined.priority = joined.priority.max(job.intent.priority);
+    if !pids.is_empty() {
+        joined.pids = pids;
+    }
+    let mut changes = Changes {
+        events: vec![running_event(cx, &next)],
+        ..Changes::default()
+    };
+    changes.put(next);
+    changes.leases.push(joined.clone());
+    Ok(Done::new(joined, changes))
+}
+
+/// What a claim gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claimed {
+    /// The lease.
+    pub lease: LeaseRecord,
+    /// Its jobs, in the order they are to be run. Empty in a repeated answer: they are the lease's.
+    pub jobs: Vec<JobRecord>,
+    /// Proposed jobs that are not in it, and why.
+    pub skipped: Vec<(JobId, TransitionError)>,
+}
+
+/// Grants one lease for jobs that one worker runs one after the other.
+///
+/// A proposed job that cannot run (canceled in the meantime, its concurrency key full) is left out and told; the others
+/// are not made to wait for it. Jobs with one concurrency key may be in one batch, since they do not run at a time. A
+/// job whose worker crashed before is claimed alone.
+///
+/// `existing` is the lease that has this id already: a worker that draws the id itself may ask again.
+///
+/// # Errors
+/// If no job is left.
+pub fn claim(
+    cx: &Context<'_>,
+    proposed: &[Proposed<'_>],
+    existing: Option<&LeaseRecord>,
+    command: Claim,
+) -> Outcome<Claimed> {
+    if let Some(lease) = existing {
+        if let Some(end) = lease.end {
+            return Err(TransitionError::LeaseEnded {
+                lease_id: lease.id,
+                end,
+            });
+        }
+        return Ok(Done::repeated(Claimed {
+            lease: lease.clone(),
+            jobs: Vec::new(),
+            skipped: Vec::new(),
+        }));
+    }
+    let mut taken: Vec<&JobRecord> = Vec::with_capacity(proposed.len());
+    let mut skipped = Vec::new();
+    for Proposed { job, key_holders } in proposed {
+        let fits = may_run(
+            cx,
+            job,
+            &command.node_id,
+            *key_holders,
+            Step::Claim,
+            "a claim",
+        );
+        let fits = fits.and_then(|()| joins(job, taken.first().copied()));
+        match fits {
+            Ok(()) => taken.push(job),
+            Err(why) => skipped.push((job.id, why)),
+        }
+    }
+    if taken.is_empty() {
+        let skipped = skipped
+            .into_iter()
+            .map(|(id, why)| (id, Box::new(why)))
+            .collect();
+        return Err(TransitionError::NothingToClaim { skipped });
+    }
+    let Claim {
+        lease_id,
+        node_id,
+        instance_id,
+        pids,
+        reason,
+    } = command;
+    let lease = Granted {
+        lease_id,
+        node_id,
+        instance_id,
+        pids,
+    }
+    .of(cx, &taken);
+    let mut changes = Changes::default();
+    changes.events.push(lease_event(
+        cx,
+        &lease,
+        EventKind::LeaseGranted,
+        Some(reason),
+    ));
+    let mut jobs = Vec::with_capacity(taken.len());
+    for (job, leased) in taken.iter().zip(&lease.jobs) {
+        let next = running(cx, job, Step::Claim, &lease, leased.position);
+        changes.events.push(running_event(cx, &next));
+        changes.put(next.clone());
+        jobs.push(next);
+    }
+    changes.leases.push(lease.clone());
+    Ok(Done::new(
+        Claimed {
+            lease,
+            jobs,
+            skipped,
+        },
+        changes,
+    ))
+}
+
+/// Whether a job may get a place on this node now, as far as it itself is concerned.
+fn may_run(
+    cx: &Context<'_>,
+    job: &JobRecord,
+    node: &NodeId,
+    key_holders: u32,
+    step: Step,
+    command: &'static str,
+) -> Result<(), TransitionError> {
+    let job_id = job.id;
+    if !allows(job.state, step) {
+        let advice = "only a job that is QUEUED can be given to a worker; take another";
+        return Err(TransitionError::WrongState {
+            job_id,
+            state: job.state,
+            command,
+            advice,
+        });
+    }
+    if !job.waiting_for.is_empty() {
+        return Err(TransitionError::Waiting {
+            job_id,
+            count: job.waiting_for.len(),
+        });
+    }
+    if let Some(not_before) = job.not_before.filter(|start| *start > cx.wall()) {
+        return Err(TransitionError::TooEarly { job_id, not_before });
+    }
+    if let Some(wanted) = job
+        .intent
+        .required_node
+        .as_ref()
+        .filter(|wanted| *wanted != node)
+    {
+        return Err(TransitionError::WrongNode {
+            job_id,
+            wanted: wanted.clone(),
+            given: node.clone(),
+        });
+    }
+    match &job.intent.concurrency_key {
+        Some(key) if key_holders >= job.intent.concurrency_limit => Err(TransitionError::KeyFull {
+            job_id,
+            key: key.clone(),
+            limit: job.intent.concurrency_limit,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a job may be in the batch that begins with `first`.
+fn joins(job: &JobRecord, first: Option<&JobRecord>) -> Result<(), TransitionError> {
+    let Some(first) = first else { return Ok(()) };
+    if job.runs_alone() || first.runs_alone() {
+        return Err(TransitionError::RunsAlone { job_id: job.id });
+    }
+    if job.intent.addon_id != first.intent.addon_id {
+        return Err(TransitionError::MixedAddons { job_id: job.id });
+    }
+    Ok(())
+}
+
+fn dispatched<'a>(
+    job: &'a JobRecord,
+    command: &'static str,
+) -> Result<&'a Reservation, TransitionError> {
+    let advice = match job.state {
+        JobState::Queued => "its dispatch was not taken up in time, or it has none; wait for one",
+        _ => "it has ended; do not start it",
+    };
+    let wrong = TransitionError::WrongState {
+        job_id: job.id,
+        state: job.state,
+        command,
+        advice,
+    };
+    job.reservation
+        .as_ref()
+        .filter(|_| allows(job.state, Step::TakeUp))
+        .ok_or(wrong)
+}

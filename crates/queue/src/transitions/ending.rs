@@ -1,0 +1,403 @@
+//! How a job ends: by its worker's answer, by taking too long, by waiting too long, by somebody's wish.
+
+use std::collections::HashSet;
+
+use jobtree_protocol::{
+    CancelRequest, CompleteAnswer, CompleteRequest, CompleteStatus, EventKind, JobId, JobState,
+    Late,
+};
+
+use super::held::{end, give_back, held_jobs};
+use super::state::{Step, after, job_event, touched, touched_lease};
+use super::{Changes, Context, Done, Outcome, RuntimeProof, TimeOut, TransitionError};
+use crate::backoff;
+use crate::now::wall_until;
+use crate::record::{Completion, JobRecord, LeaseEnd, LeaseRecord};
+
+/// Takes a worker's answer.
+///
+/// DONE ends the job, also if somebody wanted it to stop: it came too late. FAILED ends it, or lets it wait for another
+/// attempt if there is one left and the worker does not say that this is final; a job that somebody wanted to stop is
+/// CANCELED by it.
+///
+/// `job` may come from the history, and `lease` is the one that the job runs under, if it does.
+///
+/// # Errors
+/// If the job does not run under this lease, and no completion under this lease took effect before. The error names the
+/// state.
+pub fn complete(
+    cx: &Context<'_>,
+    job: &JobRecord,
+    lease: Option<&LeaseRecord>,
+    request: &CompleteRequest,
+) -> Outcome<CompleteAnswer> {
+    let mut many = complete_many(cx, lease, &[(job, request)]);
+    let (answer, repeated) = many.answers.remove(0)?;
+    Ok(Done {
+        answer,
+        changes: many.changes,
+        repeated,
+    })
+}
+
+/// What [`complete_many`] gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompletedMany {
+    /// For each request its own: the answer and whether it is a repetition, or why it was refused.
+    pub answers: Vec<Result<(CompleteAnswer, bool), TransitionError>>,
+    /// For all of them together.
+    pub changes: Changes,
+}
+
+/// Takes a worker's answers for several jobs of one lease, each for itself: one that is refused does not hold up the
+/// others. The lease's record is written once.
+///
+/// Each job may be named once. `lease` is the one that those of the jobs run under that do.
+pub fn complete_many(
+    cx: &Context<'_>,
+    lease: Option<&LeaseRecord>,
+    requests: &[(&JobRecord, &CompleteRequest)],
+) -> CompletedMany {
+    let mut changes = Changes::default();
+    let mut left = HashSet::new();
+    let answers = requests.iter().map(|(job, request)| {
+        if let Some(before) = job.completion(request.lease_id) {
+            return repetition(job, before, request);
+        }
+        may_complete(job, lease, request)?;
+        if !left.insert(job.id) {
+            return Err(TransitionError::Inconsistent {
+                lease_id: request.lease_id,
+                job_id: job.id,
+            });
+        }
+        Ok((answer_of_worker(cx, job, request, &mut changes), false))
+    });
+    let answers = answers.collect();
+    if let Some(lease) = lease.filter(|_| !left.is_empty()) {
+        leave(cx, lease, &left, &mut changes);
+    }
+    CompletedMany { answers, changes }
+}
+
+/// The answer that was given before, if the same was said before.
+fn repetition(
+    job: &JobRecord,
+    before: &Completion,
+    request: &CompleteRequest,
+) -> Result<(CompleteAnswer, bool), TransitionError> {
+    if before.status != request.status {
+        let command = "a second completion that says otherwise";
+        let advice = "the first one counts; there is nothing left to do";
+        return Err(TransitionError::WrongState {
+            job_id: job.id,
+            state: job.state,
+            command,
+            advice,
+        });
+    }
+    let answer = CompleteAnswer {
+        job_id: job.id,
+        state: before.state,
+        next_earliest_start_at: before.not_before,
+    };
+    Ok((answer, true))
+}
+
+fn may_complete(
+    job: &JobRecord,
+    lease: Option<&LeaseRecord>,
+    request: &CompleteRequest,
+) -> Result<(), TransitionError> {
+    let (job_id, state, lease_id) = (job.id, job.state, request.lease_id);
+    let advice = match state {
+        JobState::Running => {
+            if job.lease_id != Some(lease_id) {
+                return Err(TransitionError::NotYourLease {
+                    job_id,
+                    state,
+                    given: lease_id,
+                });
+            }
+            let held = lease.filter(|lease| {
+                lease.id == lease_id && lease.is_live() && lease.job(job_id).is_some()
+            });
+            return held
+                .map(|_| ())
+                .ok_or(TransitionError::Inconsistent { lease_id, job_id });
+        }
+        JobState::Queued => {
+            "it runs under no lease: yours was lost, and whoever takes it up next decides; stop"
+        }
+        JobState::Dispatching => {
+            "nobody has taken it up yet: take it up with ack or a lease request first"
+        }
+        JobState::Done | JobState::Failed | JobState::Canceled => {
+            "it ended without this call; there is nothing left to do"
+        }
+    };
+    Err(TransitionError::WrongState {
+        job_id,
+        state,
+        command: "complete",
+        advice,
+    })
+}
+
+fn answer_of_worker(
+    cx: &Context<'_>,
+    job: &JobRecord,
+    request: &CompleteRequest,
+    changes: &mut Changes,
+) -> CompleteAnswer {
+    let error = request
+        .error
+        .as_deref()
+        .map(|error| clipped(error, cx.rules.error_bytes));
+    let mut next = match request.status {
+        CompleteStatus::Done => {
+            let mut next = after(cx, job, Step::Finish);
+            next.attempts += 1;
+            next.result = request.result.clone();
+            next.last_error = None;
+            let mut event = job_event(cx, &next, EventKind::Done);
+            event.attempt = Some(next.attempts);
+            event.lease_id = Some(request.lease_id);
+            changes.events.push(event);
+            next
+        }
+        CompleteStatus::Failed => {
+            let error = error.unwrap_or_else(|| "failed without a message".into());
+            let mut next = failed_run(cx, job, request.retry, &error, true, changes);
+            next.result = request.result.clone();
+            next
+        }
+    };
+    let completion = Completion {
+        lease_id: request.lease_id,
+        status: request.status,
+        state: next.state,
+        not_before: next.not_before,
+    };
+    if next.completions.len() == JobRecord::COMPLETIONS {
+        next.completions.remove(0);
+    }
+    next.completions.push(completion);
+    let answer = CompleteAnswer {
+        job_id: job.id,
+        state: next.state,
+        next_earliest_start_at: next.not_before,
+    };
+    changes.put(next);
+    answer
+}
+
+/// The job after a run that failed: canceled, waiting for another attempt, or failed. `counts` is false if an event
+/// before this one counted the attempt.
+fn failed_run(
+    cx: &Context<'_>,
+    job: &JobRecord,
+    retry: bool,
+    error: &str,
+    counts: bool,
+    changes: &mut Changes,
+) -> JobRecord {
+    let attempts = job.attempts + 1;
+    let (step, kind) = if job.cancel_requested_at.is_some() {
+        (Step::Cancel, EventKind::Canceled)
+    } else if retry && attempts < job.intent.max_attempts {
+        (Step::Retry, EventKind::RetryScheduled)
+    } else {
+        (Step::Fail, EventKind::Failed)
+    };
+    let mut next = after(cx, job, step);
+    next.attempts = attempts;
+    next.last_error = Some(error.to_owned());
+    if step == Step::Retry {
+        next.not_before = Some(cx.wall_after(backoff::delay(
+            &job.intent.backoff,
+            attempts,
+            job.id,
+            cx.roll,
+        )));
+    }
+    let mut event = job_event(cx, &next, kind);
+    event.attempt = counts.then_some(attempts);
+    event.lease_id = job.lease_id;
+    event.reason = Some(error.to_owned());
+    changes.events.push(event);
+    next
+}
+
+/// Takes ended jobs out of their lease. One that has none left ends too, unless it was granted without jobs.
+fn leave(cx: &Context<'_>, lease: &LeaseRecord, left: &HashSet<JobId>, changes: &mut Changes) {
+    if lease.own_cost == 0 && lease.jobs.iter().all(|job| left.contains(&job.id)) {
+        return end(
+            cx,
+            lease,
+            LeaseEnd::Completed,
+            "all of its jobs ended",
+            changes,
+        );
+    }
+    let current_left = lease.current().is_some_and(|job| left.contains(&job.id));
+    let mut next = touched_lease(lease);
+    next.jobs.retain(|job| !left.contains(&job.id));
+    if current_left {
+        next.named_current = None;
+        next.current_since = cx.wall();
+    }
+    changes.leases.push(next);
+}
+
+/// Ends a run that took longer than `max_runtime_sec`. It counts as an attempt that failed. The lease goes with it, since
+/// its worker is stuck; the other jobs of the batch wait again, and nothing is counted.
+///
+/// `jobs` are the records of all jobs of the lease.
+///
+/// # Errors
+/// [`TransitionError::NotDue`] if another job is current by now, or the time has not come.
+pub fn time_out(
+    cx: &Context<'_>,
+    lease: &LeaseRecord,
+    jobs: &[JobRecord],
+    command: TimeOut,
+) -> Outcome<JobState> {
+    let not_due = TransitionError::NotDue {
+        what: "the end of a run",
+    };
+    let current = lease
+        .current()
+        .filter(|job| lease.is_live() && job.id == command.job_id);
+    let limit = current.and_then(|job| job.max_runtime_sec);
+    let Some(limit) = limit.filter(|_| lease.current_since == command.current_since) else {
+        return Err(not_due);
+    };
+    let ran = wall_until(lease.current_since, cx.wall());
+    if command.by == RuntimeProof::Wall && ran.as_secs() < limit.into() {
+        return Err(not_due);
+    }
+    let mut changes = Changes::default();
+    let reason = format!("job {} ran longer than {limit} s", command.job_id);
+    end(cx, lease, LeaseEnd::Revoked, &reason, &mut changes);
+    let mut state = JobState::Running;
+    for job in held_jobs(lease, jobs)? {
+        if job.id != command.job_id {
+            give_back(
+                cx,
+                job,
+                lease.id,
+                "its batch ended before its turn",
+                &mut changes,
+            );
+            continue;
+        }
+        let error = format!("ran longer than {limit} s");
+        let place = changes.events.len();
+        let next = failed_run(cx, job, true, &error, false, &mut changes);
+        let mut event = job_event(cx, &next, EventKind::Timeout);
+        event.attempt = Some(next.attempts);
+        event.lease_id = Some(lease.id);
+        event.reason = Some(error);
+        changes.events.insert(place, event);
+        state = next.state;
+        changes.put(next);
+    }
+    Ok(Done::new(state, changes))
+}
+
+/// Fails a job that still waits after its deadline, if its submitter wanted that, and nobody brought it back since: whoever
+/// redrives a late job wants it to run.
+///
+/// # Errors
+/// [`TransitionError::NotDue`] if it does not wait, is not late, or runs late by its submitter's choice.
+pub fn miss_deadline(cx: &Context<'_>, job: &JobRecord) -> Outcome<JobState> {
+    let late = job
+        .intent
+        .deadline_at
+        .is_some_and(|deadline| deadline <= cx.wall());
+    let wanted = job.intent.late == Late::Fail && job.redrives == 0;
+    if job.state != JobState::Queued || !wanted || !late {
+        return Err(TransitionError::NotDue {
+            what: "the end of a late job",
+        });
+    }
+    let mut next = after(cx, job, Step::Fail);
+    let reason = "its deadline passed while it waited".to_owned();
+    next.last_error = Some(reason.clone());
+    let mut changes = Changes::default();
+    for kind in [EventKind::Timeout, EventKind::Failed] {
+        let mut event = job_event(cx, &next, kind);
+        event.reason = Some(reason.clone());
+        changes.events.push(event);
+    }
+    changes.put(next);
+    Ok(Done::new(JobState::Failed, changes))
+}
+
+/// Stops a job, by somebody's wish.
+///
+/// One that nobody runs is CANCELED at once: also a dispatched one, since without a lease nobody may have begun, and
+/// taking it up is refused from now on. One that runs is asked to stop by the answer to its worker's next heartbeat (it
+/// stands in its lease, whose record is `lease`), and is CANCELED when its worker answers, or when its lease ends in any
+/// way.
+///
+/// # Errors
+/// If it ended in another way before.
+pub fn cancel(
+    cx: &Context<'_>,
+    job: &JobRecord,
+    lease: Option<&LeaseRecord>,
+    request: &CancelRequest,
+) -> Outcome<JobState> {
+    let reason = request.reason.as_deref().unwrap_or("canceled on request");
+    let mut changes = Changes::default();
+    let (next, kind) = match job.state {
+        JobState::Canceled => return Ok(Done::repeated(job.state)),
+        JobState::Running if job.cancel_requested_at.is_some() => {
+            return Ok(Done::repeated(job.state));
+        }
+        JobState::Queued | JobState::Dispatching => {
+            (after(cx, job, Step::Cancel), EventKind::Canceled)
+        }
+        JobState::Running => {
+            let held = lease.filter(|lease| job.lease_id == Some(lease.id) && lease.is_live());
+            let Some(mut lease) = held.map(touched_lease) else {
+                let lease_id = job.lease_id.expect("a running job has a lease");
+                return Err(TransitionError::Inconsistent {
+                    lease_id,
+                    job_id: job.id,
+                });
+            };
+            for leased in lease.jobs.iter_mut().filter(|leased| leased.id == job.id) {
+                leased.cancel = true;
+            }
+            changes.leases.push(lease);
+            let mut next = touched(job);
+            next.cancel_requested_at = Some(cx.wall());
+            (next, EventKind::CancelRequested)
+        }
+        JobState::Done | JobState::Failed => {
+            let advice = "it has ended; there is nothing left to cancel";
+            return Err(TransitionError::WrongState {
+                job_id: job.id,
+                state: job.state,
+                command: "cancel",
+                advice,
+            });
+        }
+    };
+    let mut next = next;
+    next.last_error = Some(reason.to_owned());
+    let mut event = job_event(cx, &next, kind);
+    event.reason = Some(reason.to_owned());
+    changes.events.push(event);
+    let state = next.state;
+    changes.put(next);
+    Ok(Done::new(state, changes))
+}
+
+/// The beginning of a text, at most so many bytes of it.
+fn clipped(text: &str, most: usize) -> String {
+    text[..text.floor_char_boundary(most)].to_owned()
+}
