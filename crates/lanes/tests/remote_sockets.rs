@@ -447,6 +447,8 @@ fn a_server_without_free_blocking_threads_refuses_and_does_not_hang() {
     assert!(!second.is_connected());
     assert_echoes(&asking, &first, b"undisturbed");
     first.close();
+    // As long as the first one's threads are not free, it is refused again.
+    until(|| second.is_connected());
     assert_echoes(&asking, &second, b"second");
 }
 
