@@ -8,12 +8,31 @@
 // What a job is, and how it changes.
 pub mod backoff;
 pub mod lease;
-mod now;
 pub mod record;
 pub mod replay;
 pub mod transitions;
 
-pub use now::Now;
 pub use record::{
     Completion, Denial, JobRecord, KeyRecord, LeaseEnd, LeaseRecord, LeasedJob, Reservation,
 };
+
+// Admission and order.
+pub mod admission;
+pub mod block;
+pub mod busy;
+pub mod candidate;
+pub mod capacity;
+pub mod change;
+pub mod deadline;
+pub mod dispatch;
+pub mod explain;
+pub mod hold;
+pub mod ledger;
+mod now;
+mod order;
+pub mod policy;
+pub mod quiet;
+pub mod ramp;
+pub mod signals;
+
+pub use now::Now;

@@ -1,0 +1,105 @@
+//! What would have to change for a job to start.
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jobtree_protocol::{JobId, QuietState};
+
+use crate::block::name;
+use crate::busy::Resource;
+use crate::policy::write_duration;
+
+/// One change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// Busy, and the pressure on each resource, come down to this and stay for so long.
+    BusyAtMost {
+        /// The bound, 0..=10.
+        busy: f64,
+        /// The state that makes of it.
+        state: QuietState,
+        /// For how long.
+        lasting: Duration,
+    },
+    /// So much time passes.
+    Wait(Duration),
+    /// This moment comes.
+    WaitUntil(Timestamp),
+    /// The pressure on one resource comes down to this.
+    PressureAtMost {
+        /// The resource.
+        resource: Resource,
+        /// The bound, 0..=10.
+        level: f64,
+    },
+    /// So many units are freed.
+    FreeUnits(u32),
+    /// The machine is measured again.
+    NextSample,
+    /// So many leases of the node end.
+    FreeLeases(u32),
+    /// So many leases of the addon end.
+    FreeAddonLeases(u32),
+    /// So many units of the addon are freed.
+    FreeAddonUnits(u32),
+    /// The addon is resumed.
+    ResumeAddon,
+    /// The type is resumed.
+    ResumeType,
+    /// So many jobs with its concurrency key end.
+    FreeKey(u32),
+    /// It is looked at by the node that it asks for, or this one gets the labels.
+    OtherNode,
+    /// The node is not drained any more.
+    StopDraining,
+    /// A worker asks for such a job.
+    Worker,
+    /// These jobs are gone: started, or cancelled.
+    JobsGone(Vec<JobId>),
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Change::BusyAtMost {
+                busy,
+                state,
+                lasting,
+            } => {
+                let (state, lasting) = (name(*state), write_duration(*lasting));
+                write!(
+                    f,
+                    "busy comes down to {busy:.1} or less ({state}) and stays there for {lasting}"
+                )
+            }
+            Change::Wait(time) => write!(f, "{:.0} s pass", time.as_secs_f64().ceil()),
+            Change::WaitUntil(at) => write!(f, "{at} comes"),
+            Change::PressureAtMost { resource, level } => {
+                write!(
+                    f,
+                    "the pressure on {} comes down to {level:.1} or less",
+                    resource.name()
+                )
+            }
+            Change::FreeUnits(units) => write!(f, "{units} units are freed"),
+            Change::NextSample => f.write_str("the machine is measured again"),
+            Change::FreeLeases(count) => write!(f, "{count} leases end"),
+            Change::FreeAddonLeases(count) => write!(f, "{count} leases of its addon end"),
+            Change::FreeAddonUnits(units) => write!(f, "{units} units of its addon are freed"),
+            Change::ResumeAddon => f.write_str("its addon is resumed"),
+            Change::ResumeType => f.write_str("its type is resumed"),
+            Change::FreeKey(count) => write!(f, "{count} jobs with its concurrency key end"),
+            Change::OtherNode => {
+                f.write_str("a node with the name or the labels it asks for takes it")
+            }
+            Change::StopDraining => f.write_str("the node is not drained any more"),
+            Change::Worker => f.write_str("a worker asks for a job of its addon and type"),
+            Change::JobsGone(jobs) => write!(
+                f,
+                "{} jobs before it have started or are cancelled",
+                jobs.len()
+            ),
+        }
+    }
+}

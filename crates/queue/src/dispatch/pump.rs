@@ -1,0 +1,427 @@
+//! Starts everything that may start, in order.
+//!
+//! The job that capacity is held for comes first. Then, from the highest class down, whoever's turn it is: if its job fits
+//! it starts; if not, capacity is held for it, and the search goes on among what does not delay it. What the ramp keeps
+//! back ends the search: after the next sample the same job is first again, and may be of any cost.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use jobtree_protocol::JobId;
+
+use super::filter::{Filter, Search};
+use super::{Dispatcher, Effect};
+use crate::admission::{Ask, View};
+use crate::block::Block;
+use crate::hold::{Hold, Shadow};
+use crate::ledger::{Held, Holder, Phase};
+use crate::now::Now;
+use crate::order::{AddonIndex, Gate, LaneId};
+use crate::policy::Mode;
+
+/// Heads of shut gates whose denial is looked at in one step.
+const NOTED: usize = 16;
+
+/// What was started in one pump, for whoever asks what if.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Started {
+    pub(crate) holders: Vec<Holder>,
+    pub(crate) jobs: Vec<JobId>,
+}
+
+#[derive(Clone, Copy)]
+struct Pick {
+    class: usize,
+    addon: AddonIndex,
+    lane: LaneId,
+    gate: Gate,
+}
+
+impl Dispatcher {
+    pub(super) fn pump(&mut self, now: Now, effects: &mut Vec<Effect>) -> Started {
+        let mut started = Started::default();
+        let view = self.view(now);
+        let policy = self.admission.policy().clone();
+        self.holds.expire(policy.order.rest, now.mono);
+        if !self.draining && self.admission.machine(&view).is_none() {
+            self.start_held(&view, &mut started, effects);
+            let mut search = Search::default();
+            while self.leases() < policy.caps.leases {
+                let Some(pick) = self.pick(&view, search) else {
+                    break;
+                };
+                if !self.fits(&view, &pick.gate) {
+                    self.hold_for(pick, &mut search, &view, effects);
+                    continue;
+                }
+                if self.ramped(pick.gate.cost) {
+                    self.note_room(pick.lane, &pick.gate, pick.addon, &view, effects);
+                    break;
+                }
+                self.start(pick, None, &view, &mut started, effects);
+            }
+            self.start_allowed_one(&view, &mut started, effects);
+        }
+        self.note_heads(&view, effects);
+        started
+    }
+
+    fn leases(&self) -> u32 {
+        self.ledger
+            .leases()
+            .saturating_sub(self.what_if.fewer_leases)
+    }
+
+    fn fits(&self, view: &View, gate: &Gate) -> bool {
+        self.used() + gate.cost <= self.admission.capacity(view, gate.constraints())
+    }
+
+    fn ramped(&self, cost: u32) -> bool {
+        if self.what_if.fresh_sample {
+            return false;
+        }
+        self.admission
+            .ramp_left(self.used())
+            .is_some_and(|left| cost > left)
+    }
+
+    /// When the held job can start, and what fits beside it then.
+    pub(super) fn shadow(&self, hold: &Hold, view: &View, now: Now) -> Shadow {
+        let gate = self
+            .order
+            .standing_of(hold.job)
+            .and_then(|(_, stand)| stand)
+            .map(|(_, gate)| gate);
+        let constraints = gate.map(|gate| gate.constraints()).unwrap_or_default();
+        let capacity = self.admission.capacity(view, constraints);
+        let used = self.used();
+        let lacking = (used + hold.cost).saturating_sub(capacity);
+        match self.ledger.freed(lacking, now.mono) {
+            Some((at, freed)) => {
+                let spare = (capacity + freed).saturating_sub(used + hold.cost);
+                Shadow {
+                    at: Some(at),
+                    spare,
+                }
+            }
+            None => Shadow { at: None, spare: 0 },
+        }
+    }
+
+    /// Whose turn it is, from the highest class down.
+    fn pick(&mut self, view: &View, search: Search) -> Option<Pick> {
+        let hold = self.holds.current;
+        let shadow = hold.map(|hold| self.shadow(&hold, view, view.now));
+        let mut filter = Filter {
+            admission: &self.admission,
+            ledger: &self.ledger,
+            asks: &self.asks,
+            asks_of: &self.asks_of,
+            what_if: &self.what_if,
+            view,
+            used: self.used(),
+            search,
+            passing: None,
+            gates: HashMap::new(),
+        };
+        for class in (0..3).rev() {
+            filter.passing = hold.filter(|hold| class <= hold.class).and(shadow);
+            if let Some((addon, lane, gate)) = self.order.next(class, &mut filter) {
+                return Some(Pick {
+                    class,
+                    addon,
+                    lane,
+                    gate,
+                });
+            }
+        }
+        None
+    }
+
+    /// Starts the job that capacity is held for, if it fits now; gives the hold up if it cannot start here any more.
+    fn start_held(&mut self, view: &View, started: &mut Started, effects: &mut Vec<Effect>) {
+        let Some(hold) = self.holds.current else {
+            return;
+        };
+        let waiting = self.order.jobs.get(&hold.job).map(|waiting| waiting.addon);
+        let stand = self
+            .order
+            .standing_of(hold.job)
+            .and_then(|(lane, stand)| Some((lane, stand?)));
+        let (Some(addon), Some((lane, (class, gate)))) = (waiting, stand) else {
+            self.holds.current = None;
+            return;
+        };
+        let shut = self
+            .admission
+            .gate(view, gate.waiver, gate.constraints())
+            .is_some();
+        let carried = gate.cost <= self.admission.capacity(view, gate.constraints());
+        if shut || !carried || !self.may_start(addon, lane, gate.cost) {
+            self.holds.current = None;
+            return;
+        }
+        let room = self.leases() < self.admission.policy().caps.leases;
+        if room && self.fits(view, &gate) && !self.ramped(gate.cost) {
+            // Before its own lane's head, if an older one has come back meanwhile: it was promised.
+            self.start_job(
+                hold.job,
+                Pick {
+                    class,
+                    addon,
+                    lane,
+                    gate,
+                },
+                None,
+                view,
+                started,
+                effects,
+            );
+        }
+    }
+
+    /// Whether an addon may start a job of this cost, and somebody wants it.
+    fn may_start(&self, addon: AddonIndex, lane: LaneId, cost: u32) -> bool {
+        let about = &self.order.addons[addon.0];
+        let usage = self.usage_of(addon);
+        let wanted = about.terms.mode == Mode::Dispatch
+            || self.what_if.worker_for == Some(addon)
+            || self
+                .order
+                .job_type(lane)
+                .is_some_and(|kind| self.ask_for(addon, kind).is_some());
+        let policy = self.admission.policy();
+        wanted
+            && about
+                .terms
+                .admit(policy, usage.addon_units, usage.addon_leases, cost)
+    }
+
+    /// Keeps capacity for a job that does not fit, unless it rests from that.
+    fn hold_for(
+        &mut self,
+        pick: Pick,
+        search: &mut Search,
+        view: &View,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.note_room(pick.lane, &pick.gate, pick.addon, view, effects);
+        let (cost, now) = (pick.gate.cost, view.now.mono);
+        let longest = self.admission.policy().order.hold;
+        match self.order.head(pick.lane) {
+            Some(job) if !self.holds.rests(job, now) && !longest.is_zero() => {
+                let (since, until) = (now, now + longest);
+                self.holds.current = Some(Hold {
+                    job,
+                    cost,
+                    class: pick.class,
+                    since,
+                    until,
+                });
+            }
+            _ => search.fitting_from = Some(cost),
+        }
+    }
+
+    /// When quiet has not come for so long: the first that fits, without it.
+    fn start_allowed_one(&mut self, view: &View, started: &mut Started, effects: &mut Vec<Effect>) {
+        let policy = self.admission.policy();
+        if !view.allow_one || self.leases() >= policy.caps.leases {
+            return;
+        }
+        let search = Search {
+            fitting_from: Some(0),
+            allow_one: true,
+        };
+        let Some(pick) = self.pick(view, search) else {
+            return;
+        };
+        if self.ramped(pick.gate.cost) {
+            return;
+        }
+        let gate = &pick.gate;
+        let waits = self.admission.gate(view, gate.waiver, gate.constraints());
+        let starved = match waits {
+            // It could have started without.
+            None => None,
+            Some(_) if self.what_if.view.is_some() => Some(Duration::ZERO),
+            Some(_) => Some(self.admission.allowed_one()),
+        };
+        self.start(pick, starved, view, started, effects);
+    }
+
+    fn start(
+        &mut self,
+        pick: Pick,
+        allowed: Option<Duration>,
+        view: &View,
+        started: &mut Started,
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(job) = self.order.head(pick.lane) {
+            self.start_job(job, pick, allowed, view, started, effects);
+        }
+    }
+
+    /// Proposes a job: to the worker that asked for it, with more of its lane if it wants several, or as a dispatch.
+    fn start_job(
+        &mut self,
+        job: JobId,
+        pick: Pick,
+        allowed: Option<Duration>,
+        view: &View,
+        started: &mut Started,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Pick {
+            class,
+            addon,
+            lane,
+            gate,
+        } = pick;
+        let (now, policy) = (view.now, self.admission.policy().clone());
+        let ask = Ask {
+            cost: gate.cost,
+            constraints: gate.constraints(),
+            waiver: gate.waiver,
+        };
+        let (usage, terms) = (self.usage_of(addon), self.order.addons[addon.0].terms);
+        let verdict = self.admission.verdict(None, view, &ask, &usage, &terms);
+        let asked = self
+            .order
+            .job_type(lane)
+            .and_then(|kind| self.ask_for(addon, kind));
+        let asked = asked.map(|ask| (ask.id, ask.jobs.clamp(1, policy.dispatch.batch)));
+        let mut ids = vec![job];
+        if let Some((_, count)) = asked.filter(|(_, count)| *count > 1 && !self.order.alone(lane)) {
+            let more = self.order.heads(lane, count as usize);
+            ids.extend(
+                more.into_iter()
+                    .filter(|id| *id != job)
+                    .take(count as usize - 1),
+            );
+        }
+        let learnt = self
+            .order
+            .job_type(lane)
+            .and_then(|kind| self.order.learnt(addon, kind));
+        let mut jobs = Vec::with_capacity(ids.len());
+        let mut takes = Some(Duration::ZERO);
+        for &id in &ids {
+            self.holds.forget(id);
+            if let Some(candidate) = self.order.remove(id) {
+                let expected = candidate.expected_duration.or(learnt);
+                takes = takes
+                    .zip(expected)
+                    .map(|(sum, expected)| sum.saturating_add(expected));
+                jobs.push(candidate);
+            }
+        }
+        let Some(first) = jobs.first() else { return };
+        let key = first.key.as_ref().map(|key| (addon, key.key.clone()));
+        let revision = first.revision;
+        let proposed: Vec<(JobId, u64)> = jobs
+            .iter()
+            .map(|candidate| (candidate.id, candidate.revision))
+            .collect();
+        self.order.charge(class, addon, gate.cost);
+        let ends = takes.map(|takes| now.mono.saturating_add(takes));
+        let (units, phase, charged) = (gate.cost, Phase::Proposed, Some(class));
+        self.enter(
+            Holder::Job(job),
+            Held {
+                addon,
+                units,
+                key,
+                ends,
+                phase,
+                jobs,
+                charged,
+                allowed,
+            },
+        );
+        started.holders.push(Holder::Job(job));
+        started.jobs.extend(&ids);
+        let node = self.node.clone();
+        effects.push(match asked {
+            Some((ask, _)) => {
+                self.use_ask(ask);
+                Effect::Grant {
+                    ask,
+                    jobs: proposed,
+                    cost: gate.cost,
+                    node,
+                    verdict,
+                }
+            }
+            None => {
+                let until = now.after(policy.dispatch.take_up);
+                Effect::Reserve {
+                    job,
+                    revision,
+                    node,
+                    until,
+                    verdict,
+                }
+            }
+        });
+    }
+
+    /// The first job of a lane does not fit: why.
+    fn note_room(
+        &mut self,
+        lane: LaneId,
+        gate: &Gate,
+        addon: AddonIndex,
+        view: &View,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(job) = self.order.head(lane) else {
+            return;
+        };
+        let ask = Ask {
+            cost: gate.cost,
+            constraints: gate.constraints(),
+            waiver: gate.waiver,
+        };
+        let terms = self.order.addons[addon.0].terms;
+        let blocks = self
+            .admission
+            .room(view, &ask, &self.usage_of(addon), &terms);
+        if let Some(block) = blocks.into_iter().next() {
+            self.note(job, block, &ask, view.now, effects);
+        }
+    }
+
+    /// Heads of lanes whose gate is shut: why. A few a step, each written when its reason changes.
+    fn note_heads(&mut self, view: &View, effects: &mut Vec<Effect>) {
+        let mut heads: Vec<(JobId, Block, Ask)> = Vec::new();
+        for class in self.order.classes.iter().rev() {
+            for (gate, addons) in class.gates() {
+                let ask = Ask {
+                    cost: gate.cost,
+                    constraints: gate.constraints(),
+                    waiver: gate.waiver,
+                };
+                let capacity = self.admission.capacity(view, ask.constraints);
+                let used = self.used();
+                let too_big = Block::Capacity {
+                    used,
+                    requested: gate.cost,
+                    capacity,
+                };
+                let shut = (self.draining.then_some(Block::Draining))
+                    .or_else(|| self.admission.gate(view, gate.waiver, ask.constraints))
+                    .or((gate.cost > capacity).then_some(too_big));
+                let Some(block) = shut else { continue };
+                for lanes in addons.values().take(NOTED - heads.len().min(NOTED)) {
+                    let first = lanes.first().map(|((_, job), _)| *job);
+                    heads.extend(first.map(|job| (job, block.clone(), ask)));
+                }
+            }
+        }
+        for (job, block, ask) in heads {
+            self.note(job, block, &ask, view.now, effects);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What explanations need of a dispatcher: to look inside, to try, and to be as before.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use jiff::Timestamp;
+use jobtree_protocol::{JobId, JobType, NodeId};
+
+use super::{ClaimAsk, Dispatcher, Started, WhatIf};
+use crate::block::Block;
+use crate::candidate::Candidate;
+use crate::hold::Holds;
+use crate::now::Now;
+use crate::order::{AddonIndex, Order, Turns};
+
+/// What a search changes that putting jobs back does not restore.
+pub(crate) struct Saved {
+    turns: [Turns; 3],
+    holds: Holds,
+    asks: BTreeMap<u64, ClaimAsk>,
+    asks_of: HashMap<AddonIndex, BTreeSet<u64>>,
+}
+
+impl Dispatcher {
+    pub(crate) fn save(&self) -> Saved {
+        Saved {
+            turns: self.order.turns(),
+            holds: self.holds.clone(),
+            asks: self.asks.clone(),
+            asks_of: self.asks_of.clone(),
+        }
+    }
+
+    pub(crate) fn restore(&mut self, saved: Saved) {
+        self.order.set_turns(saved.turns);
+        self.holds = saved.holds;
+        self.asks = saved.asks;
+        self.asks_of = saved.asks_of;
+        self.what_if = WhatIf::default();
+    }
+
+    /// The search for what starts, with nobody told.
+    pub(crate) fn try_pump(&mut self, now: Now) -> Started {
+        self.pump(now, &mut Vec::new())
+    }
+
+    pub(crate) fn candidate_of(&self, job: JobId) -> Option<(&Candidate, AddonIndex)> {
+        self.order
+            .jobs
+            .get(&job)
+            .map(|waiting| (&waiting.candidate, waiting.addon))
+    }
+
+    pub(crate) fn denial_of(&self, job: JobId) -> Option<&(Block, Timestamp)> {
+        self.denied.get(&job)
+    }
+
+    pub(crate) fn order(&self) -> &Order {
+        &self.order
+    }
+
+    pub(crate) fn order_mut(&mut self) -> &mut Order {
+        &mut self.order
+    }
+
+    pub(crate) fn what_if_mut(&mut self) -> &mut WhatIf {
+        &mut self.what_if
+    }
+
+    pub(crate) fn node(&self) -> &NodeId {
+        &self.node
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    pub(crate) fn set_draining(&mut self, draining: bool) -> bool {
+        std::mem::replace(&mut self.draining, draining)
+    }
+
+    pub(crate) fn forget_hold(&mut self, job: JobId) {
+        self.holds.forget(job);
+    }
+
+    pub(crate) fn has_worker(&self, addon: AddonIndex, job_type: &JobType) -> bool {
+        self.ask_for(addon, job_type).is_some()
+    }
+}

@@ -1,0 +1,298 @@
+//! What is in a job's way by itself, whoever else waits.
+
+use jiff::Timestamp;
+use jobtree_protocol::{JobId, QuietState};
+
+use super::Obstacle;
+use crate::admission::{Ask, View, worst_state};
+use crate::block::Block;
+use crate::capacity::busy_for;
+use crate::change::Change;
+use crate::deadline::Waiver;
+use crate::dispatch::Dispatcher;
+use crate::now::Now;
+use crate::order::AddonIndex;
+use crate::policy::Mode;
+use crate::quiet::enter_bound;
+
+impl Dispatcher {
+    /// Since when something is in a job's way: since it was denied for it, or since it waits.
+    pub(super) fn denied_since(&self, job: JobId, block: &Block, now: Now) -> Timestamp {
+        let denied = self
+            .denial_of(job)
+            .filter(|(denied, _)| denied.same_kind(block));
+        let waits = self
+            .candidate_of(job)
+            .map(|(candidate, _)| candidate.enqueued_at);
+        denied
+            .map(|(_, since)| *since)
+            .or(waits)
+            .unwrap_or(now.wall)
+            .min(now.wall)
+    }
+
+    pub(super) fn obstacles(&self, job: JobId, now: Now) -> Vec<Obstacle> {
+        let Some((candidate, addon)) = self.candidate_of(job) else {
+            return Vec::new();
+        };
+        let mut found: Vec<(Block, Change)> = Vec::new();
+        self.of_its_own(job, addon, now, &mut found);
+        let learnt = self.order().learnt(addon, &candidate.job_type);
+        let standing = candidate
+            .urgency(learnt)
+            .standing(&self.admission().policy().deadline, now.wall);
+        let view = self.admission().view(now);
+        // The one that is allowed when quiet never comes waits for no quiet.
+        let waiver = if view.allow_one {
+            Waiver::Normal
+        } else {
+            standing.waiver
+        };
+        let ask = Ask {
+            cost: candidate.cost,
+            constraints: candidate.constraints,
+            waiver,
+        };
+        let calmer = self.of_the_machine(&view, &ask, &mut found);
+        self.of_room(addon, &calmer, &ask, &mut found);
+        let since_state = view.since.min(now.wall);
+        let since = |block: &Block| match block {
+            Block::NotQuiet { .. } | Block::Panic { .. } | Block::StreakTooShort { .. } => {
+                since_state
+            }
+            other => self.denied_since(job, other, now),
+        };
+        found
+            .into_iter()
+            .map(|(block, change)| Obstacle {
+                since: since(&block),
+                block,
+                change,
+            })
+            .collect()
+    }
+
+    /// Its time, pauses, its key, its node, its workers.
+    fn of_its_own(
+        &self,
+        job: JobId,
+        addon: AddonIndex,
+        now: Now,
+        found: &mut Vec<(Block, Change)>,
+    ) {
+        let Some((candidate, _)) = self.candidate_of(job) else {
+            return;
+        };
+        let order = self.order();
+        if let Some(at) = candidate.not_before.filter(|at| *at > now.wall) {
+            found.push((Block::NotYet { at }, Change::WaitUntil(at)));
+        }
+        if order.addons[addon.0].paused {
+            found.push((Block::AddonPaused, Change::ResumeAddon));
+        }
+        if order.type_paused(addon, &candidate.job_type) {
+            found.push((Block::TypePaused, Change::ResumeType));
+        }
+        if let Some(key) = &candidate.key {
+            let (running, limit) = (order.running(addon, &key.key), key.limit);
+            if running >= limit {
+                let block = Block::KeyTaken {
+                    key: key.key.to_string(),
+                    running,
+                    limit,
+                };
+                found.push((block, Change::FreeKey(running + 1 - limit)));
+            }
+        }
+        if !order.suits(candidate.node.as_ref(), &candidate.labels) {
+            found.push((
+                Block::WrongNode {
+                    node: self.node().clone(),
+                },
+                Change::OtherNode,
+            ));
+        }
+        if self.is_draining() {
+            found.push((Block::Draining, Change::StopDraining));
+        }
+        let claimed = order.addons[addon.0].terms.mode == Mode::Claim;
+        if claimed && !self.has_worker(addon, &candidate.job_type) {
+            found.push((Block::NoWorker, Change::Worker));
+        }
+    }
+
+    /// The machine, the quiet conditions, and pressure; returns the machine as it would be without them.
+    fn of_the_machine(&self, view: &View, ask: &Ask, found: &mut Vec<(Block, Change)>) -> View {
+        let admission = self.admission();
+        let quiet = &admission.policy().quiet;
+        let mut calmer = view.clone();
+        let needs = worst_state(ask.waiver);
+        let mut lasting = if needs == QuietState::Quiet {
+            quiet.enter_after
+        } else {
+            quiet.calm_after
+        };
+        let bound = enter_bound(quiet, needs);
+        let mut suppose = |calmer: &mut View, block: Block, change: Change| {
+            apply(calmer, &change);
+            found.push((block, change));
+        };
+        match admission.machine(view) {
+            Some(block @ (Block::Stale { .. } | Block::Panic { .. })) => {
+                if view.cooling.is_some() {
+                    // It is PANIC until it has calmed down, and cools down from then on.
+                    lasting = lasting.max(quiet.calm_after + quiet.panic_cooldown);
+                }
+                suppose(
+                    &mut calmer,
+                    block,
+                    Change::BusyAtMost {
+                        busy: bound,
+                        state: needs,
+                        lasting,
+                    },
+                );
+            }
+            Some(Block::CoolingDown { left, whole }) => {
+                suppose(
+                    &mut calmer,
+                    Block::CoolingDown { left, whole },
+                    Change::Wait(left),
+                );
+            }
+            _ => {}
+        }
+        for block in admission.quiet_conditions(&calmer, ask.waiver) {
+            let change = match &block {
+                Block::OutsideWindow { opens } => {
+                    Change::WaitUntil(opens.unwrap_or(Timestamp::MAX))
+                }
+                Block::StreakTooShort { streak, needed } => {
+                    Change::Wait(needed.saturating_sub(*streak))
+                }
+                _ => {
+                    // Part of it may have passed.
+                    let calm = admission.quiet().calm_for(needs, view.now);
+                    let lasting = lasting.saturating_sub(calm);
+                    Change::BusyAtMost {
+                        busy: bound,
+                        state: needs,
+                        lasting,
+                    }
+                }
+            };
+            suppose(&mut calmer, block, change);
+        }
+        for block in admission.pressures(&calmer, ask.waiver, ask.constraints) {
+            if let Block::Pressure {
+                resource, bound, ..
+            } = block
+            {
+                let level = bound / admission.policy().busy.tighten;
+                suppose(
+                    &mut calmer,
+                    block,
+                    Change::PressureAtMost { resource, level },
+                );
+            }
+        }
+        calmer
+    }
+
+    /// Caps, capacity and the ramp, on the machine as it would be.
+    fn of_room(&self, addon: AddonIndex, view: &View, ask: &Ask, found: &mut Vec<(Block, Change)>) {
+        let admission = self.admission();
+        let (usage, terms) = (self.usage_of(addon), self.order().addons[addon.0].terms);
+        let mut freed = 0;
+        for block in admission.room(view, ask, &usage, &terms) {
+            let change = match block {
+                Block::Leases { active, limit } => Change::FreeLeases(active + 1 - limit),
+                Block::AddonLeases { active, limit } => Change::FreeAddonLeases(active + 1 - limit),
+                Block::AddonUnits {
+                    used,
+                    requested,
+                    limit,
+                } => Change::FreeAddonUnits(used + requested - limit),
+                Block::Capacity {
+                    used,
+                    requested,
+                    capacity,
+                } => {
+                    let mut capacity = capacity;
+                    if requested > capacity {
+                        let policy = admission.policy();
+                        let busy = busy_for(&policy.capacity, requested).unwrap_or(0.0);
+                        let tightened = ask.constraints != Default::default();
+                        let busy = if tightened {
+                            busy / policy.busy.tighten
+                        } else {
+                            busy
+                        };
+                        let (state, lasting) = (view.state, std::time::Duration::ZERO);
+                        let change = Change::BusyAtMost {
+                            busy,
+                            state,
+                            lasting,
+                        };
+                        let mut calmer = view.clone();
+                        apply(&mut calmer, &change);
+                        capacity = admission.capacity(&calmer, ask.constraints);
+                        found.push((block.clone(), change));
+                    }
+                    freed = (used + requested).saturating_sub(capacity);
+                    if freed == 0 {
+                        continue;
+                    }
+                    Change::FreeUnits(freed)
+                }
+                Block::Ramp { requested, .. } => {
+                    let left = admission.ramp_left(usage.units.saturating_sub(freed));
+                    if left.is_none_or(|left| requested <= left) {
+                        continue;
+                    }
+                    Change::NextSample
+                }
+                _ => continue,
+            };
+            found.push((block, change));
+        }
+    }
+}
+
+/// The machine as it would be after a change.
+pub(super) fn apply(view: &mut View, change: &Change) {
+    match *change {
+        Change::BusyAtMost {
+            busy,
+            state,
+            lasting,
+        } => {
+            let hot = view.stale.take().is_some() || view.state == QuietState::Panic;
+            if hot && !lasting.is_zero() {
+                view.cooling = None;
+            }
+            view.busy = view.busy.min(busy);
+            view.cpu = view.cpu.min(busy);
+            view.pressure = view.pressure.map(|level| level.min(busy));
+            view.state = view.state.min(state);
+        }
+        Change::PressureAtMost { resource, level } => {
+            let pressure = &mut view.pressure[resource as usize];
+            *pressure = pressure.min(level);
+        }
+        Change::Wait(time) => {
+            view.cooling = view
+                .cooling
+                .and_then(|left| left.checked_sub(time))
+                .filter(|left| !left.is_zero());
+            if view.state == QuietState::Quiet {
+                view.streak += time;
+            }
+        }
+        Change::WaitUntil(at) if view.opens.is_some_and(|opens| opens <= at) => {
+            view.in_window = true;
+            view.opens = None;
+        }
+        _ => {}
+    }
+}

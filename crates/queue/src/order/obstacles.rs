@@ -1,0 +1,162 @@
+//! What stands in the way of whole lanes: pauses, concurrency keys, nodes. Each change touches the lanes it concerns,
+//! once; while it lasts those lanes cost nothing.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jobtree_protocol::{JobId, JobType, NodeId};
+
+use super::lane::{AddonIndex, LaneId, Takes};
+use super::{KeyId, Order};
+use crate::policy::Policy;
+
+impl Order {
+    /// Pauses or resumes an addon; returns how it was.
+    pub(crate) fn pause_addon(&mut self, addon: AddonIndex, paused: bool) -> bool {
+        let before = std::mem::replace(&mut self.addons[addon.0].paused, paused);
+        if before != paused {
+            let lanes = self.addons[addon.0].lanes.clone();
+            self.restand_all(lanes);
+        }
+        before
+    }
+
+    /// Pauses or resumes a type; returns how it was.
+    pub(crate) fn pause_type(
+        &mut self,
+        addon: AddonIndex,
+        job_type: &JobType,
+        paused: bool,
+    ) -> bool {
+        let kind = self.kinds.entry((addon, job_type.clone())).or_default();
+        let before = std::mem::replace(&mut kind.paused, paused);
+        if before != paused {
+            let lanes = kind.lanes.clone();
+            self.restand_all(lanes);
+        }
+        before
+    }
+
+    pub(crate) fn type_paused(&self, addon: AddonIndex, job_type: &JobType) -> bool {
+        self.kinds
+            .get(&(addon, job_type.clone()))
+            .is_some_and(|kind| kind.paused)
+    }
+
+    /// How many jobs with a key run.
+    pub(crate) fn running(&self, addon: AddonIndex, key: &Arc<str>) -> u32 {
+        self.keys
+            .get(&(addon, key.clone()))
+            .map_or(0, |key| key.running)
+    }
+
+    /// Says how many jobs with a key run.
+    pub(crate) fn set_running(&mut self, key: &KeyId, running: u32) {
+        if running == 0 && !self.keys.contains_key(key) {
+            return;
+        }
+        let state = self.keys.entry(key.clone()).or_default();
+        if state.running == running {
+            return;
+        }
+        state.running = running;
+        if state.lanes.is_empty() && running == 0 {
+            self.keys.remove(key);
+            return;
+        }
+        let lanes = state.lanes.clone();
+        self.restand_all(lanes);
+    }
+
+    /// How long jobs of a type take, as learnt.
+    pub(crate) fn learnt(&self, addon: AddonIndex, job_type: &JobType) -> Option<Duration> {
+        self.kinds
+            .get(&(addon, job_type.clone()))
+            .and_then(|kind| kind.learnt)
+    }
+
+    /// Says how long jobs of a type take.
+    pub(crate) fn learn(&mut self, addon: AddonIndex, job_type: &JobType, takes: Duration) {
+        let kind = self.kinds.entry((addon, job_type.clone())).or_default();
+        let before = kind.learnt.replace(takes);
+        if before.map(Takes::of) != Some(Takes::of(takes)) {
+            let lanes = kind.lanes.clone();
+            self.restand_all(lanes);
+        }
+    }
+
+    /// Whether this is the node that is asked for, with these labels.
+    pub(crate) fn suits(&self, node: Option<&NodeId>, labels: &[String]) -> bool {
+        node.is_none_or(|node| *node == self.node)
+            && labels.iter().all(|label| self.labels.contains(label))
+    }
+
+    /// Takes the jobs of a lane as those of this node, or not.
+    pub(crate) fn set_wrong_node(&mut self, lane: LaneId, wrong: bool) {
+        if let Some(lane) = &mut self.lanes[lane.0] {
+            lane.wrong_node = wrong;
+        }
+        self.restand(lane);
+    }
+
+    /// The node has other labels now.
+    pub(crate) fn set_labels(&mut self, labels: BTreeSet<String>) {
+        self.labels = labels;
+        self.recheck_nodes();
+    }
+
+    /// Looks at every lane's node and labels again.
+    pub(crate) fn recheck_nodes(&mut self) {
+        for index in 0..self.lanes.len() {
+            let Some(lane) = &self.lanes[index] else {
+                continue;
+            };
+            let wrong = !self.suits(lane.shape.node.as_ref(), &lane.shape.labels);
+            self.set_wrong_node(LaneId(index), wrong);
+        }
+    }
+
+    /// Another policy: pauses, ages and deadlines are judged anew. The one thing here that looks at every job that has
+    /// a deadline, if what deadlines waive has changed.
+    pub(crate) fn set_policy(&mut self, policy: Arc<Policy>) {
+        let before = std::mem::replace(&mut self.policy, policy);
+        for index in 0..self.addons.len() {
+            let name = self.addons[index].name.clone();
+            let (was, is) = (
+                before.addon(name.as_str()).paused,
+                self.policy.addon(name.as_str()),
+            );
+            self.addons[index].terms = is;
+            self.addons[index].quantum =
+                i64::from(self.policy.order.quantum) * i64::from(is.weight);
+            if was != is.paused {
+                self.pause_addon(AddonIndex(index), is.paused);
+            }
+        }
+        if before.deadline != self.policy.deadline {
+            let mut dated: Vec<JobId> = self
+                .jobs
+                .values()
+                .filter(|waiting| waiting.candidate.deadline.is_some())
+                .map(|waiting| waiting.candidate.id)
+                .collect();
+            // The order of a hash map must not show.
+            dated.sort_unstable();
+            for id in dated {
+                if let Some(candidate) = self.remove(id) {
+                    self.add(candidate);
+                }
+            }
+        }
+        if before.order.age_step != self.policy.order.age_step {
+            self.restand_all((0..self.lanes.len()).map(LaneId).collect());
+        }
+    }
+
+    pub(super) fn restand_all(&mut self, lanes: BTreeSet<LaneId>) {
+        for lane in lanes {
+            self.restand(lane);
+        }
+    }
+}
