@@ -1,3 +1,47 @@
 //! Where the durable queue keeps its jobs.
+//!
+//! A [`Store`] runs the queue's commands in transactions: the rules are those of `jobtree_queue`, written once in
+//! `execute`, and a backend only reads and writes records. An answer comes when its effects are durable.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use jobtree_protocol::{JobState, Limits, SubmitRequest};
+//! use jobtree_queue::Now;
+//! use jobtree_store::{Stamp, Store, Submission};
+//!
+//! let store = Store::in_memory();
+//! let stamp = Stamp {
+//!     now: Now { wall: jiff::Timestamp::now(), mono: Duration::ZERO },
+//!     roll: 0,
+//!     rules: Arc::default(),
+//! };
+//! let intent = SubmitRequest::new("visuals", "indexing", 30).validate(&Limits::default()).unwrap();
+//! let answer = store.submit(stamp, Submission::new(intent)).wait()?;
+//! assert_eq!(answer.state, JobState::Queued);
+//! # Ok::<(), jobtree_store::StoreError>(())
+//! ```
 
 #![forbid(unsafe_code)]
+
+mod answer;
+mod backend;
+pub mod conformance;
+mod error;
+mod execute;
+mod memory;
+mod sqlite;
+mod store;
+mod tables;
+
+pub use answer::Answer;
+pub use backend::{Backend, Listener, Query, Work, Written};
+pub use error::{OpenError, StoreError};
+pub use execute::{Firing, Stamp, Submission};
+pub use sqlite::SqliteOptions;
+#[doc(hidden)]
+pub use sqlite::plans;
+pub use store::{Store, Told};
+pub use tables::{
+    Count, Page, Pause, Pruned, Reading, Recorded, Retention, ScheduleRecord, Tables,
+};

@@ -1,0 +1,89 @@
+//! How fast a store is, roughly: `cargo run --release -p jobtree-store --example smoke [file]`. Figures for comparison
+//! are made by the benchmarks.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jobtree_protocol::{CompleteRequest, JobId, Json, LeaseId, Limits, NodeId, SubmitRequest};
+use jobtree_queue::Now;
+use jobtree_queue::transitions::Claim;
+use jobtree_store::{SqliteOptions, Stamp, Store, Submission};
+
+fn stamp() -> Stamp {
+    Stamp {
+        now: Now {
+            wall: jiff::Timestamp::now(),
+            mono: Duration::ZERO,
+        },
+        roll: 1,
+        rules: Arc::default(),
+    }
+}
+
+fn submission() -> Submission {
+    let request = SubmitRequest {
+        payload: Some(Json::of(&"/some/folder/with/a/file.jpg").expect("JSON")),
+        ..SubmitRequest::new("visuals", "indexing", 3)
+    };
+    Submission::new(request.validate(&Limits::default()).expect("valid"))
+}
+
+fn report(what: &str, jobs: usize, begun: Instant) {
+    let rate = jobs as f64 / begun.elapsed().as_secs_f64();
+    println!("{what}: {rate:.0}/s");
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let path = std::env::args().nth(1).unwrap_or("smoke.db".into());
+    let store = Store::open(&SqliteOptions::new(path))?;
+    for callers in [1, 16, 64] {
+        let each = if callers == 1 { 500 } else { 30_000 / callers };
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            for _ in 0..callers {
+                scope.spawn(|| {
+                    for _ in 0..each {
+                        store.submit(stamp(), submission()).wait().expect("taken");
+                    }
+                });
+            }
+        });
+        report(&format!("submit by {callers}"), each * callers, begun);
+    }
+    let begun = Instant::now();
+    let mut jobs: Vec<JobId> = Vec::new();
+    for _ in 0..100 {
+        let batch: Vec<Submission> = (0..1000).map(|_| submission()).collect();
+        let answers = store.submit_many(stamp(), batch).wait()?;
+        jobs.extend(answers.into_iter().flatten().map(|answer| answer.job_id));
+    }
+    report("submit 1000 at once", jobs.len(), begun);
+    let begun = Instant::now();
+    let mut pending = std::collections::VecDeque::new();
+    for batch in jobs.chunks(500) {
+        let lease_id = LeaseId::generate();
+        let command = Claim {
+            lease_id,
+            node_id: NodeId::new("here")?,
+            instance_id: None,
+            pids: Vec::new(),
+            reason: "room".into(),
+        };
+        let claimed = store.claim(stamp(), batch.to_vec(), command).wait()?;
+        let requests = claimed
+            .jobs
+            .iter()
+            .map(|job| (job.id, CompleteRequest::done(lease_id, None)));
+        // The next claim need not wait for these answers.
+        pending.push_back(store.complete_many(stamp(), requests.collect()));
+        if pending.len() > 2 {
+            let answers = pending.pop_front().expect("there are three").wait()?;
+            assert!(answers.iter().all(Result::is_ok));
+        }
+    }
+    for answers in pending {
+        answers.wait()?;
+    }
+    report("claim and complete 500 at once", jobs.len(), begun);
+    Ok(())
+}

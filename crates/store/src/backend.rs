@@ -1,0 +1,170 @@
+//! What a backend is: something that runs work in transactions, and shows snapshots.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use jobtree_queue::Now;
+use jobtree_queue::transitions::Changes;
+
+use crate::answer::{Answer, Promise, promise};
+use crate::error::StoreError;
+use crate::tables::{Reading, Result, Tables};
+
+/// A database that keeps the queue.
+pub trait Backend: Send + Sync {
+    /// Runs the work in a transaction of its own, or a savepoint of a shared one, now or soon. It is finished when its
+    /// effects are durable, or surely are not, or the store has stopped.
+    fn transact(&self, work: Box<dyn Work>);
+
+    /// Shows the work a snapshot of what is committed.
+    fn snapshot(&self, query: Box<dyn Query>);
+
+    /// Calls the listener after each commit, in the order of commits, before anybody is answered.
+    fn listen(&self, listener: Listener);
+
+    /// Why the store has stopped, if it has.
+    fn stopped(&self) -> Option<StoreError>;
+}
+
+/// A command on its way through a backend.
+pub trait Work: Send {
+    /// Runs it. The answer stays inside until [`finish`](Work::finish).
+    fn run(&mut self, tables: &mut dyn Tables) -> Result<()>;
+
+    /// Answers: with what `run` gave if it was committed. Without a `run` before, the outcome must be an error.
+    fn finish(self: Box<Self>, committed: Result<()>);
+}
+
+/// A question on its way through a backend.
+pub trait Query: Send {
+    /// Asks and answers.
+    fn ask(self: Box<Self>, tables: &mut dyn Reading);
+
+    /// It cannot be asked.
+    fn refuse(self: Box<Self>, error: StoreError);
+}
+
+/// One command's changes, after their commit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Written {
+    /// What was written, and events that are only told.
+    pub changes: Changes,
+    /// The time that the command was given.
+    pub now: Now,
+}
+
+/// Something that wants to know what was committed. It must not block.
+pub type Listener = Arc<dyn Fn(&[Written]) + Send + Sync>;
+
+/// All listeners of a backend.
+#[derive(Default)]
+pub(crate) struct Listeners(Mutex<Vec<Listener>>);
+
+impl Listeners {
+    pub(crate) fn add(&self, listener: Listener) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(listener);
+    }
+
+    pub(crate) fn tell(&self, written: &[Written]) {
+        if written.is_empty() {
+            return;
+        }
+        // Called without the lock: a listener may add another.
+        let listeners = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        for listener in listeners {
+            listener(written);
+        }
+    }
+}
+
+struct Call<T, F> {
+    work: Option<F>,
+    result: Option<Result<T>>,
+    promise: Promise<T>,
+}
+
+/// Work of a function, and its answer.
+pub(crate) fn work<T, F>(work: F) -> (Box<dyn Work>, Answer<T>)
+where
+    T: Send + 'static,
+    F: FnOnce(&mut dyn Tables) -> Result<T> + Send + 'static,
+{
+    let (promise, answer) = promise();
+    let call = Call {
+        work: Some(work),
+        result: None,
+        promise,
+    };
+    (Box::new(call), answer)
+}
+
+impl<T, F> Work for Call<T, F>
+where
+    T: Send,
+    F: FnOnce(&mut dyn Tables) -> Result<T> + Send,
+{
+    fn run(&mut self, tables: &mut dyn Tables) -> Result<()> {
+        let work = self.work.take().expect("work runs once");
+        let result = catch_unwind(AssertUnwindSafe(|| work(tables))).unwrap_or_else(|_| {
+            Err(StoreError::Database {
+                message: "a command panicked; this is a defect".to_owned(),
+            })
+        });
+        let outcome = match &result {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.clone()),
+        };
+        self.result = Some(result);
+        outcome
+    }
+
+    fn finish(self: Box<Self>, committed: Result<()>) {
+        let Self {
+            result, promise, ..
+        } = *self;
+        promise.keep(match (committed, result) {
+            (Ok(()), Some(result)) => result,
+            // It was refused by itself; that the others' commit failed as well says nothing new.
+            (Err(_), Some(Err(own))) => Err(own),
+            (Err(error), _) => Err(error),
+            (Ok(()), None) => unreachable!("work runs before it is committed"),
+        });
+    }
+}
+
+struct Question<T, F> {
+    ask: F,
+    promise: Promise<T>,
+}
+
+/// A question of a function, and its answer.
+pub(crate) fn question<T, F>(ask: F) -> (Box<dyn Query>, Answer<T>)
+where
+    T: Send + 'static,
+    F: FnOnce(&mut dyn Reading) -> Result<T> + Send + 'static,
+{
+    let (promise, answer) = promise();
+    (Box::new(Question { ask, promise }), answer)
+}
+
+impl<T, F> Query for Question<T, F>
+where
+    T: Send,
+    F: FnOnce(&mut dyn Reading) -> Result<T> + Send,
+{
+    fn ask(self: Box<Self>, tables: &mut dyn Reading) {
+        let Self { ask, promise } = *self;
+        promise.keep(ask(tables));
+    }
+
+    fn refuse(self: Box<Self>, error: StoreError) {
+        self.promise.keep(Err(error));
+    }
+}

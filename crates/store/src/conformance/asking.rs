@@ -1,0 +1,204 @@
+//! Questions: lists, pages, trails and counts; and what listeners are told.
+
+use jobtree_protocol::{AddonId, CompleteRequest, JobQuery, JobState, JobType, SubmitRequest};
+
+use super::Case;
+use super::world::{World, refused};
+
+pub(super) const CASES: &[Case] = &[
+    ("lists are filtered and paged", lists_are_filtered_and_paged),
+    ("waiting jobs page by page", waiting_jobs_page_by_page),
+    (
+        "the trail goes on from a cursor",
+        the_trail_goes_on_from_a_cursor,
+    ),
+    ("jobs are counted", jobs_are_counted),
+    (
+        "listeners hear of each commit",
+        listeners_hear_of_each_commit,
+    ),
+    (
+        "a refused command leaves no trace",
+        a_refused_command_leaves_no_trace,
+    ),
+];
+
+fn addon(name: &str) -> AddonId {
+    AddonId::new(name).expect("a name")
+}
+
+fn lists_are_filtered_and_paged(world: &World) {
+    let submit = |addon_id: &str, job_type: &str, tags: &[&str]| {
+        world.submit(SubmitRequest {
+            tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+            ..SubmitRequest::new(addon_id, job_type, 1)
+        })
+    };
+    let jobs: Vec<_> = (0..30)
+        .map(|number| {
+            let addon_id = ["visuals", "sounds"][number % 2];
+            let job_type = ["a", "b", "c"][number % 3];
+            let tags: &[&str] = if number % 5 == 0 {
+                &["red", "big"]
+            } else {
+                &[]
+            };
+            submit(addon_id, job_type, tags)
+        })
+        .collect();
+    for (number, job) in jobs.iter().enumerate() {
+        match number {
+            0..6 => world.finish(*job),
+            6..10 => world.fail(*job),
+            10..12 => {
+                let cancel = world.store.cancel(
+                    world.stamp(),
+                    *job,
+                    jobtree_protocol::CancelRequest::default(),
+                );
+                cancel.wait().expect("it waits");
+            }
+            12..15 => drop(world.claim(&[*job])),
+            15..19 => drop(world.reserve(*job).expect("a place")),
+            _ => {}
+        }
+    }
+    let all = JobQuery::default;
+    let states = |state: &[JobState]| JobQuery {
+        state: state.to_vec(),
+        ..all()
+    };
+    assert_eq!(world.list(all()), jobs);
+    assert_eq!(world.list(states(&[JobState::Done])), jobs[..6]);
+    assert_eq!(world.list(states(&[JobState::Failed])), jobs[6..10]);
+    assert_eq!(world.list(states(&[JobState::Canceled])), jobs[10..12]);
+    assert_eq!(world.list(states(&[JobState::Running])), jobs[12..15]);
+    assert_eq!(world.list(states(&[JobState::Dispatching])), jobs[15..19]);
+    assert_eq!(world.list(states(&[JobState::Queued])), jobs[19..]);
+    let mixed = [JobState::Queued, JobState::Failed, JobState::Running];
+    let expected: Vec<_> = [&jobs[6..10], &jobs[12..15], &jobs[19..]].concat();
+    assert_eq!(world.list(states(&mixed)), expected);
+
+    let every = |first: usize, step: usize| -> Vec<_> {
+        jobs.iter().skip(first).step_by(step).copied().collect()
+    };
+    let of_sounds = JobQuery {
+        addon_id: Some(addon("sounds")),
+        ..all()
+    };
+    assert_eq!(world.list(of_sounds.clone()), every(1, 2));
+    let of_type = JobQuery {
+        job_type: Some(JobType::new("c").expect("a name")),
+        ..of_sounds
+    };
+    assert_eq!(world.list(of_type), every(5, 6));
+    let red = JobQuery {
+        tag: Some("red".into()),
+        ..all()
+    };
+    assert_eq!(world.list(red.clone()), every(0, 5));
+    let red_and_queued = JobQuery {
+        state: vec![JobState::Queued],
+        ..red
+    };
+    assert_eq!(world.list(red_and_queued), [jobs[20], jobs[25]]);
+    let none = JobQuery {
+        tag: Some("green".into()),
+        ..all()
+    };
+    assert_eq!(world.list(none), []);
+}
+
+fn waiting_jobs_page_by_page(world: &World) {
+    let jobs: Vec<_> = (0..10).map(|_| world.plain()).collect();
+    world.claim(&jobs[2..4]);
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let page = world.store.queued(after, 3).wait().expect("a page");
+        let Some(last) = page.last() else { break };
+        after = Some(last.id);
+        found.extend(page.iter().map(|job| job.id));
+    }
+    assert_eq!(found, [&jobs[..2], &jobs[4..]].concat());
+}
+
+fn the_trail_goes_on_from_a_cursor(world: &World) {
+    let jobs: Vec<_> = (0..4).map(|_| world.plain()).collect();
+    jobs.iter().for_each(|job| world.finish(*job));
+    let (mut trail, mut cursor) = (Vec::new(), 0);
+    loop {
+        let page = world.store.events_after(cursor, 3).wait().expect("a page");
+        let Some(last) = page.last() else { break };
+        assert!(page.is_sorted_by_key(|recorded| recorded.cursor));
+        cursor = last.cursor;
+        trail.extend(page);
+    }
+    let told: Vec<_> = world
+        .told()
+        .into_iter()
+        .flat_map(|written| written.changes.events)
+        .collect();
+    let read: Vec<_> = trail
+        .iter()
+        .map(|recorded| recorded.event.clone())
+        .collect();
+    assert_eq!(read, told, "all, in the order of commits");
+    for job in jobs {
+        let of_job: Vec<_> = trail
+            .iter()
+            .filter(|recorded| recorded.event.job_id == Some(job))
+            .cloned()
+            .collect();
+        assert_eq!(world.store.events_of(job).wait(), Ok(of_job));
+    }
+}
+
+fn jobs_are_counted(world: &World) {
+    let jobs: Vec<_> = (0..5).map(|_| world.plain()).collect();
+    world.submit(SubmitRequest::new("sounds", "x", 1));
+    world.finish(jobs[0]);
+    world.claim(&jobs[1..3]);
+    let count = |ended: bool, addon_id: &str, state: JobState| {
+        let counts = world.store.counts(ended).wait().expect("counts");
+        let found = counts
+            .iter()
+            .find(|count| count.addon_id == addon(addon_id) && count.state == state);
+        found.map_or(0, |count| count.jobs)
+    };
+    assert_eq!(count(false, "visuals", JobState::Queued), 2);
+    assert_eq!(count(false, "visuals", JobState::Running), 2);
+    assert_eq!(count(false, "visuals", JobState::Done), 0);
+    assert_eq!(count(true, "visuals", JobState::Done), 1);
+    assert_eq!(count(true, "sounds", JobState::Queued), 1);
+}
+
+fn listeners_hear_of_each_commit(world: &World) {
+    let job = world.plain();
+    let lease = world.claim(&[job]);
+    world
+        .complete(job, CompleteRequest::done(lease.id, None))
+        .expect("it runs");
+    let told = world.told();
+    assert_eq!(told.len(), 3);
+    let states: Vec<_> = told
+        .iter()
+        .map(|written| written.changes.jobs[0].state)
+        .collect();
+    assert_eq!(
+        states,
+        [JobState::Queued, JobState::Running, JobState::Done]
+    );
+    assert_eq!(told[1].changes.leases, [lease]);
+    assert!(told.is_sorted_by_key(|written| written.now));
+}
+
+fn a_refused_command_leaves_no_trace(world: &World) {
+    let job = world.plain();
+    let before = world.store.events_after(0, 100).wait();
+    let foreign = CompleteRequest::done(world.lease_id(), None);
+    refused(world.complete(job, foreign));
+    refused(world.store.redrive(world.stamp(), job, None).wait());
+    assert_eq!(world.store.events_after(0, 100).wait(), before);
+    assert_eq!(world.record(job).revision, 1);
+    assert_eq!(world.told().len(), 1);
+}

@@ -1,0 +1,313 @@
+//! Random runs, compared with the same run in memory: each answer, each record, each trail must be the same.
+
+use std::fmt::Debug;
+
+use jobtree_protocol::{
+    CancelRequest, CompleteRequest, Heartbeat, JobId, JobQuery, JobState, LeaseId,
+    OnDependencyFailure, ReleaseRequest, RevokeRequest, SubmitRequest,
+};
+use jobtree_queue::transitions::{Claim, LoadAdvice, Proof, Reserve, TakeUp, Unclaimed};
+
+use super::world::{World, node, plain};
+use crate::answer::Answer;
+use crate::execute::Stamp;
+use crate::store::Store;
+
+/// Runs so many random commands of this seed on the store and in memory. The store must be new and empty.
+pub fn compare(seed: u64, steps: usize, store: &Store) {
+    let walk = Walk {
+        world: World::new(store.clone()),
+        model: Store::in_memory(),
+        seed,
+    };
+    for _ in 0..seed % 1000 {
+        walk.world.draw();
+    }
+    let mut known = Known::default();
+    for step in 0..steps {
+        walk.step(step, &mut known);
+    }
+    walk.compare_all(&known);
+    walk.world.audit(&format!("walk {seed}"));
+}
+
+#[derive(Default)]
+struct Known {
+    jobs: Vec<JobId>,
+    leases: Vec<LeaseId>,
+    reservations: Vec<(JobId, LeaseId)>,
+}
+
+struct Walk {
+    world: World,
+    model: Store,
+    seed: u64,
+}
+
+impl Walk {
+    /// Asks both, and compares.
+    fn both<T: PartialEq + Debug>(
+        &self,
+        step: usize,
+        what: &str,
+        ask: impl Fn(&Store, Stamp) -> Answer<T>,
+    ) -> T
+    where
+        T: Clone,
+    {
+        let stamp = self.world.stamp();
+        let expected = ask(&self.model, stamp.clone()).wait();
+        let given = ask(&self.world.store, stamp).wait();
+        assert_eq!(given, expected, "seed {}, step {step}: {what}", self.seed);
+        match given {
+            Ok(given) => given,
+            Err(_) => unreachable!("callers wrap what can be refused"),
+        }
+    }
+
+    fn try_both<T: PartialEq + Debug>(
+        &self,
+        step: usize,
+        what: &str,
+        ask: impl Fn(&Store, Stamp) -> Answer<T>,
+    ) -> Option<T> {
+        let stamp = self.world.stamp();
+        let expected = ask(&self.model, stamp.clone()).wait();
+        let given = ask(&self.world.store, stamp).wait();
+        assert_eq!(given, expected, "seed {}, step {step}: {what}", self.seed);
+        given.ok()
+    }
+
+    fn below(&self, bound: usize) -> usize {
+        (self.world.draw() % bound.max(1) as u64) as usize
+    }
+
+    fn some<T: Copy>(&self, of: &[T]) -> Option<T> {
+        // Mostly of the last ones, which are likelier to be alive.
+        let from = of.len().saturating_sub(12);
+        let from = if self.below(4) == 0 { 0 } else { from };
+        of.get(from + self.below(of.len() - from)).copied()
+    }
+
+    fn request(&self, known: &Known) -> SubmitRequest {
+        let draw = self.world.draw();
+        let key = |name: &str| Some(format!("{name}{}", draw % 7));
+        SubmitRequest {
+            addon_id: ["visuals", "sounds"][(draw % 2) as usize].into(),
+            cost_units: 1 + (draw % 50) as i64,
+            idempotency_key: key("i").filter(|_| draw % 11 == 0),
+            unique_key: key("u").filter(|_| draw % 13 == 0),
+            concurrency_key: key("c").filter(|_| draw % 3 == 0),
+            max_attempts: Some(1 + (draw % 3) as i64),
+            max_runtime_sec: Some(60).filter(|_| draw % 5 == 0),
+            depends_on: self
+                .some(&known.jobs)
+                .into_iter()
+                .filter(|_| draw % 4 == 0)
+                .collect(),
+            on_dependency_failure: if draw % 8 == 0 {
+                OnDependencyFailure::Run
+            } else {
+                OnDependencyFailure::Cancel
+            },
+            tags: if draw % 6 == 0 {
+                vec!["t".into()]
+            } else {
+                Vec::new()
+            },
+            ..plain()
+        }
+    }
+
+    fn step(&self, step: usize, known: &mut Known) {
+        let world = &self.world;
+        world.advance([0, 0, 1, 7, 40][self.below(5)]);
+        match self.below(14) {
+            0..4 => {
+                let batch: Vec<_> = (0..1 + self.below(4))
+                    .map(|_| world.submission(self.request(known)))
+                    .collect();
+                let answers = self.both(step, "submit", |store, stamp| {
+                    store.submit_many(stamp, batch.clone())
+                });
+                let ids = answers.into_iter().flatten().map(|answer| answer.job_id);
+                known.jobs.extend(ids);
+            }
+            4..7 => {
+                let jobs: Vec<_> = (0..1 + self.below(4))
+                    .filter_map(|_| self.some(&known.jobs))
+                    .collect();
+                let mut jobs = jobs;
+                jobs.sort_unstable();
+                jobs.dedup();
+                let lease_id = world.lease_id();
+                let claim = || Claim {
+                    lease_id,
+                    node_id: node(),
+                    instance_id: None,
+                    pids: Vec::new(),
+                    reason: "walk".into(),
+                };
+                self.try_both(step, "claim", |store, stamp| {
+                    store.claim(stamp, jobs.clone(), claim())
+                });
+                known.leases.push(lease_id);
+            }
+            7..10 => self.complete_some(step, known),
+            10 => {
+                let Some(job) = self.some(&known.jobs) else {
+                    return;
+                };
+                let reservation_id = world.lease_id();
+                let reserve = || Reserve {
+                    reservation_id,
+                    node_id: node(),
+                    key_holders: 0,
+                    reason: "walk".into(),
+                };
+                if self
+                    .try_both(step, "reserve", |store, stamp| {
+                        store.reserve(stamp, job, reserve())
+                    })
+                    .is_some()
+                {
+                    known.reservations.push((job, reservation_id));
+                }
+            }
+            11 => {
+                let Some((job, reservation)) = self.some(&known.reservations) else {
+                    return;
+                };
+                if self.below(2) == 0 {
+                    let why = || Unclaimed::TimedOut(Proof::Wall);
+                    self.try_both(step, "return", |store, stamp| {
+                        store.return_unclaimed(stamp, job, reservation, why())
+                    });
+                } else {
+                    let lease_id = world.lease_id();
+                    let take_up = || TakeUp {
+                        lease_id,
+                        instance_id: None,
+                        pids: vec![1],
+                    };
+                    self.try_both(step, "take up", |store, stamp| {
+                        store.take_up(stamp, job, take_up())
+                    });
+                    known.leases.push(lease_id);
+                }
+            }
+            12 => self.end_some(step, known),
+            _ => {
+                let Some(job) = self.some(&known.jobs) else {
+                    return;
+                };
+                match self.below(3) {
+                    0 => self.try_both(step, "redrive", |store, stamp| {
+                        store.redrive(stamp, job, None)
+                    }),
+                    1 => self
+                        .try_both(step, "hasten", |store, stamp| store.hasten(stamp, job))
+                        .map(|()| JobState::Queued),
+                    _ => self.try_both(step, "cancel", |store, stamp| {
+                        store.cancel(stamp, job, CancelRequest::default())
+                    }),
+                };
+            }
+        }
+    }
+
+    fn complete_some(&self, step: usize, known: &Known) {
+        let Some(lease) = self.some(&known.leases) else {
+            return;
+        };
+        let Ok(record) = self.model.lease(lease).wait() else {
+            return;
+        };
+        let mut requests: Vec<_> = record
+            .jobs
+            .iter()
+            .filter(|_| self.below(3) > 0)
+            .map(|job| {
+                let request = if self.below(3) == 0 {
+                    CompleteRequest::failed(lease, "walk")
+                } else {
+                    CompleteRequest::done(lease, None)
+                };
+                (job.id, request)
+            })
+            .collect();
+        if let Some(job) = self
+            .some(&known.jobs)
+            .filter(|job| record.job(*job).is_none())
+        {
+            requests.push((job, CompleteRequest::done(lease, None)));
+        }
+        self.both(step, "complete", |store, stamp| {
+            store.complete_many(stamp, requests.clone())
+        });
+    }
+
+    fn end_some(&self, step: usize, known: &Known) {
+        let Some(lease) = self.some(&known.leases) else {
+            return;
+        };
+        match self.below(4) {
+            0 => {
+                let request = ReleaseRequest {
+                    return_jobs: true,
+                    reason: None,
+                };
+                self.try_both(step, "release", |store, stamp| {
+                    store.release(stamp, lease, request.clone())
+                });
+            }
+            1 => {
+                self.try_both(step, "revoke", |store, stamp| {
+                    store.revoke(stamp, lease, RevokeRequest::default())
+                });
+            }
+            2 => {
+                self.try_both(step, "heartbeat", |store, stamp| {
+                    store.heartbeat(stamp, Heartbeat::of(lease), LoadAdvice::default())
+                });
+            }
+            _ => {
+                self.try_both(step, "expire", |store, stamp| {
+                    store.expire(stamp, lease, Proof::Wall)
+                });
+            }
+        }
+    }
+
+    fn compare_all(&self, known: &Known) {
+        let step = usize::MAX;
+        for job in &known.jobs {
+            self.try_both(step, "a job", |store, _| store.job(*job));
+            self.both(step, "a trail", |store, _| {
+                store.read({
+                    let job = *job;
+                    move |tables| {
+                        Ok(tables
+                            .events_of(job)?
+                            .into_iter()
+                            .map(|recorded| recorded.event)
+                            .collect::<Vec<_>>())
+                    }
+                })
+            });
+        }
+        for lease in &known.leases {
+            self.try_both(step, "a lease", |store, _| store.lease(*lease));
+        }
+        self.both(step, "waiting jobs", |store, _| store.queued(None, 1000));
+        self.both(step, "live leases", |store, _| store.live_leases());
+        self.both(step, "dispatched jobs", |store, _| store.dispatching());
+        let queries = JobState::ALL.iter().map(|state| JobQuery {
+            state: vec![*state],
+            ..JobQuery::default()
+        });
+        for query in queries {
+            self.both(step, "a list", |store, _| store.list(query.clone(), 1000));
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Commands about leases: how they are granted, held and ended.
+
+use std::collections::HashMap;
+
+use jobtree_protocol::{
+    AckRequest, CompleteAnswer, CompleteRequest, Heartbeat, HeartbeatAnswer, JobId, JobState,
+    LeaseId, ReleaseRequest, ReportRequest, RevokeRequest,
+};
+use jobtree_queue::transitions::{
+    self, Admit, Changes, Claim, Claimed, LoadAdvice, Proof, Proposed, Reserve, TakeUp, TimeOut,
+};
+use jobtree_queue::{JobRecord, LeaseRecord, Reservation};
+
+use super::Unit;
+use crate::error::StoreError;
+use crate::tables::Result;
+
+impl Unit<'_> {
+    pub(crate) fn reserve(&mut self, id: JobId, command: Reserve) -> Result<Reservation> {
+        let job = self.job(id)?;
+        let key_holders = self.key_holders(&job)?;
+        let command = Reserve {
+            key_holders,
+            ..command
+        };
+        let done = transitions::reserve(&self.cx, &job, command)?;
+        self.settle(done)
+    }
+
+    pub(crate) fn take_up(&mut self, id: JobId, command: TakeUp) -> Result<LeaseRecord> {
+        let job = self.job(id)?;
+        let lease = self.lease_of(&job)?;
+        let done = transitions::take_up(&self.cx, &job, lease.as_ref(), command)?;
+        self.settle(done)
+    }
+
+    pub(crate) fn ack(
+        &mut self,
+        id: JobId,
+        request: AckRequest,
+        new_lease_id: LeaseId,
+    ) -> Result<LeaseRecord> {
+        let job = self.job(id)?;
+        let lease = match request.lease_id {
+            Some(given) => self.tables.lease(given)?,
+            None => self.lease_of(&job)?,
+        };
+        let done = transitions::ack(&self.cx, &job, lease.as_ref(), request, new_lease_id)?;
+        self.settle(done)
+    }
+
+    /// Grants a lease for those of the jobs that can have it.
+    pub(crate) fn claim(&mut self, ids: &[JobId], command: Claim) -> Result<Claimed> {
+        let existing = self.tables.lease(command.lease_id)?;
+        let mut jobs = self.tables.jobs(ids)?;
+        // In the order that was asked for: it is the order in which they are run.
+        let places: HashMap<JobId, usize> = ids
+            .iter()
+            .enumerate()
+            .map(|(place, id)| (*id, place))
+            .collect();
+        jobs.sort_by_key(|job| places.get(&job.id));
+        let holders = jobs
+            .iter()
+            .map(|job| self.key_holders(job))
+            .collect::<Result<Vec<_>>>()?;
+        let proposed: Vec<Proposed<'_>> = jobs
+            .iter()
+            .zip(holders)
+            .map(|(job, key_holders)| Proposed { job, key_holders })
+            .collect();
+        let done = transitions::claim(&self.cx, &proposed, existing.as_ref(), command)?;
+        let mut claimed = self.settle(done)?;
+        if claimed.jobs.is_empty() {
+            // A repetition: they are those of the lease.
+            claimed.jobs = self.jobs_of(&claimed.lease)?;
+            claimed.jobs.sort_by_key(|job| job.lease_position);
+        }
+        Ok(claimed)
+    }
+
+    pub(crate) fn admit(&mut self, command: Admit) -> Result<LeaseRecord> {
+        if let Some(lease) = self.tables.lease(command.lease_id)? {
+            return Ok(lease);
+        }
+        let done = transitions::admit(&self.cx, command);
+        self.settle(done)
+    }
+
+    /// The job that a call about a lease concerns: the one it names, else the current one.
+    fn concerned(
+        &mut self,
+        lease: &LeaseRecord,
+        named: Option<JobId>,
+    ) -> Result<Option<JobRecord>> {
+        match named.or_else(|| lease.current().map(|job| job.id)) {
+            None => Ok(None),
+            Some(id) => Ok(self.tables.jobs(&[id])?.pop()),
+        }
+    }
+
+    pub(crate) fn heartbeat(
+        &mut self,
+        request: Heartbeat,
+        load: LoadAdvice,
+    ) -> Result<HeartbeatAnswer> {
+        let lease = self.lease(request.lease_id)?;
+        let job = if request.progress.is_some() {
+            self.concerned(&lease, request.job_id)?
+        } else {
+            None
+        };
+        let done = transitions::heartbeat(&self.cx, &lease, job.as_ref(), request, load)?;
+        self.settle(done)
+    }
+
+    pub(crate) fn report(&mut self, request: ReportRequest) -> Result<()> {
+        let lease = self.lease(request.lease_id)?;
+        let job = self.concerned(&lease, request.job_id)?;
+        let done = transitions::report(&self.cx, &lease, job.as_ref(), request)?;
+        self.settle(done)
+    }
+
+    pub(crate) fn complete(
+        &mut self,
+        id: JobId,
+        request: &CompleteRequest,
+    ) -> Result<CompleteAnswer> {
+        let job = self.job(id)?;
+        let lease = self.tables.lease(request.lease_id)?;
+        let done = transitions::complete(&self.cx, &job, lease.as_ref(), request)?;
+        self.settle(done)
+    }
+
+    /// Each is answered for itself. All of one lease are taken together: its record is written once.
+    pub(crate) fn complete_many(
+        &mut self,
+        requests: &[(JobId, CompleteRequest)],
+    ) -> Result<Vec<Result<CompleteAnswer>>> {
+        let ids: Vec<JobId> = requests.iter().map(|(id, _)| *id).collect();
+        let jobs: HashMap<JobId, JobRecord> = self
+            .tables
+            .jobs(&ids)?
+            .into_iter()
+            .map(|job| (job.id, job))
+            .collect();
+        let mut answers: Vec<Result<CompleteAnswer>> =
+            ids.iter().map(|id| Err(StoreError::NoJob(*id))).collect();
+        let mut by_lease: Vec<(LeaseId, Vec<usize>)> = Vec::new();
+        for (place, (id, request)) in requests.iter().enumerate() {
+            if !jobs.contains_key(id) {
+                continue;
+            }
+            match by_lease
+                .iter_mut()
+                .find(|(lease, _)| *lease == request.lease_id)
+            {
+                Some((_, places)) => places.push(place),
+                None => by_lease.push((request.lease_id, vec![place])),
+            }
+        }
+        let mut changes = Changes::default();
+        for (lease, places) in by_lease {
+            let lease = self.tables.lease(lease)?;
+            let group: Vec<(&JobRecord, &CompleteRequest)> = places
+                .iter()
+                .map(|place| (&jobs[&requests[*place].0], &requests[*place].1))
+                .collect();
+            let done = transitions::complete_many(&self.cx, lease.as_ref(), &group);
+            for (place, answer) in places.into_iter().zip(done.answers) {
+                answers[place] = answer.map(|(answer, _)| answer).map_err(Into::into);
+            }
+            // Leases have no jobs in common, so nothing is changed twice.
+            changes.jobs.extend(done.changes.jobs);
+            changes.leases.extend(done.changes.leases);
+            changes.events.extend(done.changes.events);
+            changes.ended.extend(done.changes.ended);
+        }
+        self.write(changes)?;
+        Ok(answers)
+    }
+
+    pub(crate) fn release(&mut self, id: LeaseId, request: &ReleaseRequest) -> Result<()> {
+        let lease = self.lease(id)?;
+        let jobs = self.jobs_of(&lease)?;
+        let done = transitions::release(&self.cx, &lease, &jobs, request)?;
+        self.settle(done)
+    }
+
+    pub(crate) fn revoke(&mut self, id: LeaseId, request: &RevokeRequest) -> Result<()> {
+        let lease = self.lease(id)?;
+        let jobs = self.jobs_of(&lease)?;
+        let done = transitions::revoke(&self.cx, &lease, &jobs, request)?;
+        self.settle(done)
+    }
+
+    pub(crate) fn expire(&mut self, id: LeaseId, proof: Proof) -> Result<()> {
+        let lease = self.lease(id)?;
+        let jobs = self.jobs_of(&lease)?;
+        let done = transitions::expire(&self.cx, &lease, &jobs, proof)?;
+        self.settle(done)
+    }
+
+    pub(crate) fn time_out(&mut self, id: LeaseId, command: TimeOut) -> Result<JobState> {
+        let lease = self.lease(id)?;
+        let jobs = self.jobs_of(&lease)?;
+        let done = transitions::time_out(&self.cx, &lease, &jobs, command)?;
+        self.settle(done)
+    }
+}

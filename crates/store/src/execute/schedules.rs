@@ -1,0 +1,136 @@
+//! Schedules: kept here, fired here. When they fire is decided elsewhere.
+
+use jiff::Timestamp;
+use jobtree_protocol::{Event, EventKind, JobId, ScheduleId, SubmitAnswer};
+use jobtree_queue::transitions::Changes;
+
+use super::{Submission, Unit};
+use crate::error::StoreError;
+use crate::tables::{Pause, Result, ScheduleRecord};
+
+/// One firing of a schedule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Firing {
+    /// Whose.
+    pub schedule_id: ScheduleId,
+    /// For which time of its calendar: at most one firing for each.
+    pub at: Timestamp,
+    /// What is submitted; none if this firing is left out (missed, or the job before has not ended), which is noted so
+    /// that nobody fires it later.
+    pub job: Option<Submission>,
+    /// When it fires next.
+    pub next_at: Option<Timestamp>,
+}
+
+impl Unit<'_> {
+    /// Writes a schedule; its revision counts itself.
+    pub(crate) fn put_schedule(&mut self, mut schedule: ScheduleRecord) -> Result<ScheduleRecord> {
+        let all = self.tables.schedules()?;
+        let taken = |other: &&ScheduleRecord| {
+            other.id != schedule.id && other.spec.name == schedule.spec.name
+        };
+        if all.iter().any(|other| taken(&other)) {
+            return Err(StoreError::NameTaken {
+                name: schedule.spec.name,
+            });
+        }
+        let before = all.iter().find(|other| other.id == schedule.id);
+        schedule.revision = before.map_or(1, |before| before.revision + 1);
+        self.tables.put_schedule(&schedule)?;
+        Ok(schedule)
+    }
+
+    /// Fires once for each time: `None` if somebody was faster. A firing without a job is remembered all the same.
+    pub(crate) fn fire(&mut self, firing: Firing) -> Result<Option<SubmitAnswer>> {
+        let Firing {
+            schedule_id,
+            at,
+            job,
+            next_at,
+        } = firing;
+        let schedules = self.tables.schedules()?;
+        let Some(mut schedule) = schedules.into_iter().find(|known| known.id == schedule_id) else {
+            return Err(StoreError::NoSchedule(schedule_id));
+        };
+        let id = job.as_ref().map(|job| job.id);
+        if !self.tables.fire(schedule_id, at, id)? {
+            return Ok(None);
+        }
+        let answer = match job {
+            None => None,
+            Some(mut submission) => {
+                submission.intent.schedule_id = Some(schedule_id);
+                let mut changes = Changes::default();
+                let answer = self.submit_among(submission, &mut changes)??;
+                self.write(changes)?;
+                Some(answer)
+            }
+        };
+        schedule.revision += 1;
+        schedule.next_at = next_at;
+        if let Some(answer) = &answer {
+            schedule.last_at = Some(at);
+            schedule.last_job = Some(answer.job_id);
+        }
+        self.tables.put_schedule(&schedule)?;
+        Ok(answer)
+    }
+
+    pub(crate) fn delete_schedule(&mut self, id: ScheduleId) -> Result<()> {
+        if self.tables.delete_schedule(id)? {
+            Ok(())
+        } else {
+            Err(StoreError::NoSchedule(id))
+        }
+    }
+
+    /// Skips an addon or a type from now on, which the trail tells.
+    pub(crate) fn pause(&mut self, pause: &Pause) -> Result<()> {
+        self.tables.put_pause(pause)?;
+        self.tell(
+            EventKind::Paused,
+            pause_text(pause, pause.reason.as_deref()),
+        )
+    }
+
+    /// Skips it no longer. Whether it was skipped.
+    pub(crate) fn resume(&mut self, pause: &Pause) -> Result<bool> {
+        let was = self
+            .tables
+            .delete_pause(&pause.addon_id, pause.job_type.as_ref())?;
+        if was {
+            self.tell(EventKind::Resumed, pause_text(pause, None))?;
+        }
+        Ok(was)
+    }
+
+    fn tell(&mut self, kind: EventKind, reason: String) -> Result<()> {
+        let event = Event {
+            job_id: None::<JobId>,
+            at: self.cx.now.wall,
+            kind,
+            state: None,
+            lease_id: None,
+            node_id: None,
+            attempt: None,
+            revision: None,
+            reason: Some(reason),
+        };
+        self.write(Changes {
+            events: vec![event],
+            ..Changes::default()
+        })
+    }
+}
+
+fn pause_text(pause: &Pause, why: Option<&str>) -> String {
+    let mut text = match &pause.job_type {
+        None => format!("addon {}", pause.addon_id),
+        Some(job_type) => format!("addon {}, type {job_type}", pause.addon_id),
+    };
+    if let Some(why) = why {
+        text.push_str(": ");
+        text.push_str(why);
+    }
+    text
+}

@@ -1,0 +1,78 @@
+//! Records as they were last read or written, so that a job that is submitted, claimed and completed is not read three
+//! times. The writer is the only one who changes the file, so what it wrote is what is there, as long as its
+//! transaction is not undone: then everything is forgotten and read again.
+//!
+//! It is bounded: new entries go into a young half; when that is full it becomes the old half, and the old one is
+//! dropped. An entry that is used moves to the young half again. The halves are exchanged between operations only, so
+//! what an operation has read stays until its end.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// A bounded map that forgets what was not used for the longest time, roughly.
+pub(crate) struct Cache<K, V> {
+    young: HashMap<K, V>,
+    old: HashMap<K, V>,
+    half: usize,
+}
+
+impl<K: Copy + Eq + Hash, V> Cache<K, V> {
+    pub(crate) fn new(entries: usize) -> Self {
+        Self {
+            young: HashMap::new(),
+            old: HashMap::new(),
+            half: entries.div_ceil(2),
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut V> {
+        if let Some(value) = self.old.remove(&key) {
+            self.young.insert(key, value);
+        }
+        self.young.get_mut(&key)
+    }
+
+    pub(crate) fn insert(&mut self, key: K, value: V) {
+        self.old.remove(&key);
+        self.young.insert(key, value);
+    }
+
+    pub(crate) fn remove(&mut self, key: K) -> Option<V> {
+        let old = self.old.remove(&key);
+        self.young.remove(&key).or(old)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.young.clear();
+        self.old.clear();
+    }
+
+    /// Between operations: makes room.
+    pub(crate) fn settle(&mut self) {
+        if self.half == 0 {
+            self.clear();
+        } else if self.young.len() >= self.half {
+            self.old = std::mem::take(&mut self.young);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_stays_and_the_size_is_bounded() {
+        let mut cache = Cache::new(100);
+        cache.insert(0, 0);
+        for key in 1..10_000 {
+            cache.settle();
+            cache.insert(key, key);
+            assert_eq!(cache.get_mut(0), Some(&mut 0));
+            assert!(cache.young.len() + cache.old.len() <= 101);
+        }
+        assert_eq!(cache.get_mut(1), None);
+        assert_eq!(cache.remove(0), Some(0));
+        assert_eq!(cache.get_mut(0), None);
+    }
+}

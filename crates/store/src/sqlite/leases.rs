@@ -1,0 +1,105 @@
+//! How leases lie in columns. Which jobs a lease has is not written with it: each running job names its lease and its
+//! place in it, so the end of one job of a batch does not rewrite the list.
+
+use jobtree_protocol::{InstanceId, JobId, LeaseId, NodeId, from_micros, to_micros};
+use jobtree_queue::{LeaseEnd, LeaseRecord, LeasedJob};
+use rusqlite::{Connection, Row, params};
+
+use super::codec::{
+    Id, Maybe, constraints_bits, constraints_of, damaged, json_text, micros, number,
+    optional_number, optional_text_at, optional_uuid_at, priority_of, text_at, time, uuid_at,
+};
+use crate::tables::Result;
+
+pub(crate) const LEASE_COLUMNS: &str = "id, revision, addon_id, job_type, node_id, instance_id, priority, flags, \
+     expected_duration_sec, own_cost, ttl_sec, granted_at, renewed_at, expires_at, named_current, current_since, pids, \
+     lease_end, ended_at, end_reason, renewals";
+
+const ENDS: [LeaseEnd; 4] = [
+    LeaseEnd::Completed,
+    LeaseEnd::Released,
+    LeaseEnd::Revoked,
+    LeaseEnd::Expired,
+];
+
+fn end_number(end: LeaseEnd) -> i64 {
+    match end {
+        LeaseEnd::Completed => 0,
+        LeaseEnd::Released => 1,
+        LeaseEnd::Revoked => 2,
+        LeaseEnd::Expired => 3,
+    }
+}
+
+pub(crate) fn write_lease(db: &Connection, lease: &LeaseRecord) -> Result<()> {
+    let mut statement = db.prepare_cached(
+        "INSERT OR REPLACE INTO scheduler_leases VALUES \
+         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+    )?;
+    statement.execute(params![
+        Id(&lease.id.0),
+        lease.revision as i64,
+        lease.addon_id.as_str(),
+        lease.job_type.as_str(),
+        lease.node_id.as_str(),
+        Maybe(lease.instance_id.as_ref().map(|id| Id(&id.0))),
+        lease.priority as i64,
+        constraints_bits(&lease.constraints),
+        lease.expected_duration_sec,
+        lease.own_cost,
+        lease.ttl_sec,
+        to_micros(lease.granted_at),
+        to_micros(lease.renewed_at),
+        to_micros(lease.expires_at),
+        Maybe(lease.named_current.as_ref().map(|id| Id(&id.0))),
+        to_micros(lease.current_since),
+        Maybe((!lease.pids.is_empty()).then(|| json_text(&lease.pids))),
+        lease.end.map(end_number),
+        micros(lease.ended_at),
+        lease.end_reason,
+        lease.renewals as i64,
+    ])?;
+    Ok(())
+}
+
+/// A lease of a row with all columns, and of its jobs.
+pub(crate) fn lease_of(row: &Row<'_>, jobs: Vec<LeasedJob>) -> Result<LeaseRecord> {
+    let name = |_| damaged("a name");
+    let end: Option<i64> = row.get(17)?;
+    let end = match end {
+        None => None,
+        Some(number) => Some(
+            *usize::try_from(number)
+                .ok()
+                .and_then(|number| ENDS.get(number))
+                .ok_or_else(|| damaged("a lease's end"))?,
+        ),
+    };
+    Ok(LeaseRecord {
+        id: LeaseId(uuid_at(row, 0)?),
+        revision: number(row.get(1)?)?,
+        addon_id: text_at(row, 2)?.parse().map_err(name)?,
+        job_type: text_at(row, 3)?.parse().map_err(name)?,
+        node_id: text_at(row, 4)?.parse::<NodeId>().map_err(name)?,
+        instance_id: optional_uuid_at(row, 5)?.map(InstanceId),
+        priority: priority_of(row.get(6)?)?,
+        constraints: constraints_of(row.get(7)?),
+        expected_duration_sec: optional_number(row.get(8)?)?,
+        own_cost: number(row.get(9)?)?,
+        ttl_sec: number(row.get(10)?)?,
+        granted_at: from_micros(row.get(11)?),
+        renewed_at: from_micros(row.get(12)?),
+        expires_at: from_micros(row.get(13)?),
+        jobs,
+        named_current: optional_uuid_at(row, 14)?.map(JobId),
+        current_since: from_micros(row.get(15)?),
+        pids: match optional_text_at(row, 16)? {
+            None => Vec::new(),
+            Some(text) => serde_json::from_str(text).map_err(|_| damaged("a list of processes"))?,
+        },
+        end,
+        ended_at: time(row.get(18)?),
+        end_reason: row.get(19)?,
+        renewals: number(row.get(20)?)?,
+    })
+}

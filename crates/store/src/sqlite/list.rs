@@ -1,0 +1,138 @@
+//! Lists of jobs, filtered and page by page, in the order of ids.
+//!
+//! Filters need no indexes, which every job would pay for: a page looks at a bounded number of rows and stops there,
+//! perhaps with few jobs or none, and says where to go on. What people look for most is found at once all the same:
+//! running, dispatched, failed and canceled jobs, and tags, have small indexes of their own.
+
+use jobtree_protocol::{JobId, JobQuery, JobState};
+use rusqlite::{Connection, params};
+
+use super::codec::{is_quarantined, state_number, state_of, text_at, uuid_at};
+use super::queries::{self, after_bytes};
+use crate::tables::{Page, Result};
+
+/// How many rows one page may look at in each place.
+const BUDGET: usize = 10_000;
+
+/// Ids that match, from one place, in order, and how far that place was searched (`None`: to its end).
+struct Found {
+    ids: Vec<JobId>,
+    searched_to: Option<JobId>,
+}
+
+pub(crate) fn list(db: &Connection, query: &JobQuery, limit: usize) -> Result<Page> {
+    list_within(db, query, limit, BUDGET)
+}
+
+fn list_within(db: &Connection, query: &JobQuery, limit: usize, budget: usize) -> Result<Page> {
+    let limit = limit.max(1);
+    let found = statements(query)
+        .iter()
+        .map(|sql| search(db, sql, query, limit, budget))
+        .collect::<Result<Vec<_>>>()?;
+    // Beyond this a place may have more that was not looked at.
+    let sure_to = found.iter().filter_map(|found| found.searched_to).min();
+    let mut ids: Vec<JobId> = found.into_iter().flat_map(|found| found.ids).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids.retain(|id| sure_to.is_none_or(|end| *id <= end));
+    let next = if ids.len() > limit {
+        ids.truncate(limit);
+        ids.last().copied()
+    } else {
+        sure_to
+    };
+    let mut jobs = Vec::with_capacity(ids.len());
+    for id in ids {
+        jobs.extend(queries::job(db, id)?.map(|stored| stored.job));
+    }
+    Ok(Page { jobs, next })
+}
+
+const COLUMNS: &str = "id, state, addon_id, job_type, flags";
+
+/// One statement for each place where jobs of the query can be. Parameters: after which id, and the budget.
+#[doc(hidden)]
+pub fn statements(query: &JobQuery) -> Vec<String> {
+    let by_id =
+        |from: &str| format!("SELECT {COLUMNS} FROM {from} AND id > ?1 ORDER BY id LIMIT ?2");
+    if query.tag.is_some() {
+        let tagged = |table: &str| {
+            format!(
+                "SELECT job.id, job.state, job.addon_id, job.job_type, job.flags FROM scheduler_tags AS tagged \
+                 CROSS JOIN {table} AS job ON job.id = tagged.id \
+                 WHERE tagged.tag = ?3 AND tagged.id > ?1 ORDER BY tagged.id LIMIT ?2"
+            )
+        };
+        return vec![tagged("scheduler_jobs"), tagged("scheduler_jobs_history")];
+    }
+    if query.quarantined && query.state.is_empty() {
+        return vec![by_id("scheduler_jobs_history WHERE state = 4")];
+    }
+    if query.state.is_empty() {
+        return vec![
+            by_id("scheduler_jobs WHERE TRUE"),
+            by_id("scheduler_jobs_history WHERE TRUE"),
+        ];
+    }
+    let place = |state: &JobState| match state {
+        JobState::Queued => by_id("scheduler_jobs WHERE TRUE"),
+        JobState::Dispatching => by_id("scheduler_jobs WHERE state = 1"),
+        JobState::Running => {
+            by_id("scheduler_jobs INDEXED BY scheduler_jobs_leased WHERE lease_id IS NOT NULL")
+        }
+        JobState::Done => by_id("scheduler_jobs_history WHERE TRUE"),
+        JobState::Failed | JobState::Canceled => {
+            let state = state_number(*state);
+            by_id(&format!("scheduler_jobs_history WHERE state = {state}"))
+        }
+    };
+    query.state.iter().map(place).collect()
+}
+
+fn search(
+    db: &Connection,
+    sql: &str,
+    query: &JobQuery,
+    limit: usize,
+    budget: usize,
+) -> Result<Found> {
+    let mut statement = db.prepare_cached(sql)?;
+    let after = after_bytes(query.after);
+    let budget_parameter = budget as i64;
+    let mut rows = match &query.tag {
+        Some(tag) => statement.query(params![after, budget_parameter, tag])?,
+        None => statement.query(params![after, budget_parameter])?,
+    };
+    let mut ids = Vec::new();
+    let mut looked_at = 0;
+    let mut last = None;
+    while let Some(row) = rows.next()? {
+        let id = JobId(uuid_at(row, 0)?);
+        looked_at += 1;
+        last = Some(id);
+        let state = state_of(row.get(1)?)?;
+        let matches = (query.state.is_empty() || query.state.contains(&state))
+            && is_or_any(query.addon_id.as_ref().map(AsRef::as_ref), text_at(row, 2)?)
+            && is_or_any(query.job_type.as_ref().map(AsRef::as_ref), text_at(row, 3)?)
+            && (!query.quarantined || is_quarantined(row.get(4)?));
+        if matches {
+            ids.push(id);
+            // One more than asked for, to know whether there is another page.
+            if ids.len() > limit {
+                return Ok(Found {
+                    ids,
+                    searched_to: last,
+                });
+            }
+        }
+    }
+    Ok(Found {
+        ids,
+        searched_to: last.filter(|_| looked_at >= budget),
+    })
+}
+
+fn is_or_any(wanted: Option<&str>, found: &str) -> bool {
+    wanted.is_none_or(|wanted| wanted == found)
+}

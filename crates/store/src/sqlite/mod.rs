@@ -1,0 +1,77 @@
+//! The queue in one SQLite file: one thread writes, others read.
+
+mod cache;
+mod codec;
+mod failure;
+mod leases;
+mod list;
+mod migrate;
+mod open;
+mod prune;
+mod queries;
+mod readers;
+mod snapshot;
+mod tables;
+mod writer;
+
+use std::sync::Arc;
+
+pub use open::SqliteOptions;
+
+use crate::backend::{Backend, Listener, Listeners, Query, Work};
+use crate::error::{OpenError, StoreError};
+
+/// Statements whose plans the tests hold to an index.
+#[doc(hidden)]
+pub mod plans {
+    pub use super::list::statements as list_statements;
+    pub use super::queries::HOT_STATEMENTS;
+}
+
+/// An open file. Fields are dropped in this order: the readers let go of the log before the writer closes the file, and
+/// the lock goes last.
+pub(crate) struct Sqlite {
+    readers: readers::Readers,
+    writer: writer::Writer,
+    listeners: Arc<Listeners>,
+    _lock: open::ProcessLock,
+}
+
+impl Sqlite {
+    pub(crate) fn open(options: &SqliteOptions) -> Result<Self, OpenError> {
+        let lock = open::ProcessLock::take(options)?;
+        let db = open::writer(options)?;
+        let tables = tables::SqliteTables::new(db, options.remembered)
+            .map_err(|error| OpenError::Database(error.to_string()))?;
+        let readers = readers::Readers::start(options)?;
+        let listeners = Arc::new(Listeners::default());
+        let writer = writer::Writer::start(tables, options, Arc::clone(&listeners))?;
+        Ok(Self {
+            readers,
+            writer,
+            listeners,
+            _lock: lock,
+        })
+    }
+}
+
+impl Backend for Sqlite {
+    fn transact(&self, work: Box<dyn Work>) {
+        self.writer.transact(work);
+    }
+
+    fn snapshot(&self, query: Box<dyn Query>) {
+        if let Some(error) = self.stopped() {
+            return query.refuse(error);
+        }
+        self.readers.ask(query);
+    }
+
+    fn listen(&self, listener: Listener) {
+        self.listeners.add(listener);
+    }
+
+    fn stopped(&self) -> Option<StoreError> {
+        self.writer.stopped()
+    }
+}

@@ -1,0 +1,147 @@
+//! Forgetting what is old, a little at a time.
+//!
+//! There is no index on ages, which every job would pay for. The history lies in the order of ids, which is about that
+//! of age: a step looks at the next rows after the last step's, deletes those that are too old, and the pass begins
+//! anew when it has come to rows too young for any rule. Events lie in the order of time.
+
+use jobtree_protocol::{JobId, to_micros};
+use rusqlite::{Connection, params};
+
+use super::codec::{Id, has_rows_apart, optional_text_at, state_of, tags_of, uuid_at};
+use super::queries;
+use super::tables::SqliteTables;
+use crate::tables::{Pruned, Result, Retention};
+
+/// Where a pass is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Position(Option<JobId>);
+
+/// Where the place of the last event is remembered when events are pruned: without it, a restart after all of them were
+/// pruned would use places again.
+const LAST_EVENT_NOTE: &str = "events/pruned";
+
+pub(crate) fn next_event(db: &Connection) -> Result<i64> {
+    let pruned = queries::note(db, LAST_EVENT_NOTE)?.and_then(|note| note.read::<i64>().ok());
+    Ok(queries::last_event(db)?.max(pruned.unwrap_or(0)) + 1)
+}
+
+pub(crate) fn step(
+    tables: &mut SqliteTables,
+    retention: &Retention,
+    limit: usize,
+) -> Result<Pruned> {
+    let mut pruned = Pruned::default();
+    tables.prune_from = jobs(
+        tables.db(),
+        tables.prune_from,
+        retention,
+        limit,
+        &mut pruned,
+    )?;
+    let db = tables.db();
+    events(db, retention, limit, &mut pruned)?;
+    let delete = |sql: &str, before| -> Result<u64> {
+        Ok(db
+            .prepare_cached(sql)?
+            .execute(params![to_micros(before), limit as i64])? as u64)
+    };
+    pruned.keys = delete(
+        "DELETE FROM scheduler_keys WHERE (addon_id, key) IN \
+         (SELECT addon_id, key FROM scheduler_keys WHERE created_at < ?1 ORDER BY created_at LIMIT ?2)",
+        retention.keys,
+    )?;
+    pruned.leases = delete(
+        "DELETE FROM scheduler_leases WHERE id IN (SELECT id FROM scheduler_leases \
+         WHERE lease_end IS NOT NULL AND ended_at < ?1 ORDER BY ended_at LIMIT ?2)",
+        retention.leases,
+    )?;
+    // Few, and in no order of time; the newest of each schedule stays in the schedule itself.
+    pruned.leases += delete(
+        "DELETE FROM scheduler_firings WHERE (schedule_id, at) IN \
+         (SELECT schedule_id, at FROM scheduler_firings WHERE at < ?1 LIMIT ?2)",
+        retention.leases,
+    )?;
+    let full = limit as u64;
+    pruned.more |= pruned.events >= full || pruned.keys >= full || pruned.leases >= full;
+    Ok(pruned)
+}
+
+fn jobs(
+    db: &Connection,
+    from: Position,
+    retention: &Retention,
+    limit: usize,
+    pruned: &mut Pruned,
+) -> Result<Position> {
+    let mut statement = db.prepare_cached(
+        "SELECT id, state, ended_at, flags, created_at, rest FROM scheduler_jobs_history WHERE id > ?1 ORDER BY id LIMIT ?2",
+    )?;
+    let mut rows = statement.query(params![queries::after_bytes(from.0), limit as i64])?;
+    let mut old = Vec::new();
+    let (mut looked_at, mut last, mut last_created) = (0, None, i64::MAX);
+    while let Some(row) = rows.next()? {
+        let id = JobId(uuid_at(row, 0)?);
+        looked_at += 1;
+        last = Some(id);
+        last_created = row.get(4)?;
+        let before = retention.of(state_of(row.get(1)?)?).map(to_micros);
+        if before.is_some_and(|before| row.get::<_, i64>(2).is_ok_and(|ended| ended < before)) {
+            let apart = has_rows_apart(row.get(3)?);
+            old.push((
+                id,
+                apart,
+                if apart {
+                    tags_of(optional_text_at(row, 5)?)?
+                } else {
+                    Vec::new()
+                },
+            ));
+        }
+    }
+    drop(rows);
+    for (id, apart, tags) in &old {
+        db.prepare_cached("DELETE FROM scheduler_jobs_history WHERE id = ?1")?
+            .execute([Id(&id.0)])?;
+        if *apart {
+            delete_rows_apart(db, *id, tags)?;
+        }
+    }
+    pruned.jobs = old.len() as u64;
+    let all_old_behind =
+        looked_at < limit || last_created >= to_micros(retention.newest_for_jobs());
+    pruned.more |= !all_old_behind;
+    Ok(Position(last.filter(|_| !all_old_behind)))
+}
+
+fn delete_rows_apart(db: &Connection, id: JobId, tags: &[String]) -> Result<()> {
+    db.prepare_cached("DELETE FROM scheduler_payloads WHERE id = ?1")?
+        .execute([Id(&id.0)])?;
+    for tag in tags {
+        db.prepare_cached("DELETE FROM scheduler_tags WHERE tag = ?1 AND id = ?2")?
+            .execute(params![tag, Id(&id.0)])?;
+    }
+    Ok(())
+}
+
+fn events(db: &Connection, retention: &Retention, limit: usize, pruned: &mut Pruned) -> Result<()> {
+    let mut statement =
+        db.prepare_cached("SELECT id, at FROM scheduler_job_events ORDER BY id LIMIT ?1")?;
+    let mut rows = statement.query([limit as i64])?;
+    let mut up_to = None;
+    while let Some(row) = rows.next()? {
+        if row.get::<_, i64>(1)? >= to_micros(retention.events) {
+            break;
+        }
+        up_to = Some(row.get::<_, i64>(0)?);
+    }
+    drop(rows);
+    if let Some(up_to) = up_to {
+        let last = queries::last_event(db)?;
+        db.prepare_cached("INSERT OR REPLACE INTO scheduler_notes VALUES (?1, ?2)")?
+            .execute(params![LAST_EVENT_NOTE, last.to_string()])?;
+        pruned.events = db
+            .prepare_cached("DELETE FROM scheduler_job_events WHERE id <= ?1")?
+            .execute([up_to])? as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,380 @@
+//! Questions to the file: each a statement that an index answers, whichever connection asks. `tests/plans.rs` holds the
+//! plans to that.
+
+use jobtree_protocol::{
+    AddonId, Event, EventKind, JobId, JobState, JobType, Json, LeaseId, ScheduleId, from_micros,
+};
+use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, LeasedJob};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
+
+use super::codec::{
+    self, Id, JOB_COLUMNS, LAST_EVENT_COLUMN, damaged, job_of, json_of, number, optional_number,
+    optional_text_at, optional_uuid_at, state_of, text_at, time, uuid_at,
+};
+use super::leases;
+use crate::tables::{Count, Pause, Recorded, Result, ScheduleRecord};
+
+/// Which of the two tables a job is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Hot,
+    History,
+}
+
+/// A job as it lies in the file.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub(crate) job: JobRecord,
+    pub(crate) place: Place,
+    pub(crate) last_event: Option<i64>,
+}
+
+const HOT_BY_ID: &str = "SELECT * FROM scheduler_jobs WHERE id = ?1";
+const HISTORY_BY_ID: &str = "SELECT * FROM scheduler_jobs_history WHERE id = ?1";
+
+/// All statements with a fixed text that are asked for often, for the test of their plans.
+#[doc(hidden)]
+pub const HOT_STATEMENTS: &[&str] = &[
+    HOT_BY_ID,
+    HISTORY_BY_ID,
+    JOBS_OF_LEASE,
+    LEASE_BY_ID,
+    LIVE_LEASES,
+    DISPATCHING,
+    QUEUED,
+    KEY,
+    UNIQUE_HOLDER,
+    KEY_HOLDERS,
+    WAITING_FOR,
+    EVENT,
+    EVENTS_AFTER,
+    LAST_EVENT,
+];
+
+fn payload(db: &Connection, id: JobId) -> Result<Json> {
+    let mut statement =
+        db.prepare_cached("SELECT payload FROM scheduler_payloads WHERE id = ?1")?;
+    let mut rows = statement.query([Id(&id.0)])?;
+    match rows.next()? {
+        Some(row) => json_of(text_at(row, 0)?),
+        None => Err(damaged("a missing payload")),
+    }
+}
+
+fn read_job(db: &Connection, row: &Row<'_>) -> Result<JobRecord> {
+    job_of(row, |id| payload(db, id))
+}
+
+pub(crate) fn job(db: &Connection, id: JobId) -> Result<Option<Stored>> {
+    for (sql, place) in [(HOT_BY_ID, Place::Hot), (HISTORY_BY_ID, Place::History)] {
+        let mut statement = db.prepare_cached(sql)?;
+        let mut rows = statement.query([Id(&id.0)])?;
+        if let Some(row) = rows.next()? {
+            return Ok(Some(Stored {
+                job: read_job(db, row)?,
+                place,
+                last_event: row.get(LAST_EVENT_COLUMN)?,
+            }));
+        }
+    }
+    Ok(None)
+}
+
+fn collect_jobs(
+    db: &Connection,
+    mut statement: CachedStatement<'_>,
+    parameters: impl rusqlite::Params,
+) -> Result<Vec<JobRecord>> {
+    let mut rows = statement.query(parameters)?;
+    let mut jobs = Vec::new();
+    while let Some(row) = rows.next()? {
+        jobs.push(read_job(db, row)?);
+    }
+    Ok(jobs)
+}
+
+const DISPATCHING: &str = "SELECT * FROM scheduler_jobs WHERE state = 1 ORDER BY id";
+
+pub(crate) fn dispatching(db: &Connection) -> Result<Vec<JobRecord>> {
+    collect_jobs(db, db.prepare_cached(DISPATCHING)?, [])
+}
+
+const QUEUED: &str =
+    "SELECT * FROM scheduler_jobs WHERE id > ?1 AND state = 0 ORDER BY id LIMIT ?2";
+
+pub(crate) fn queued(
+    db: &Connection,
+    after: Option<JobId>,
+    limit: usize,
+) -> Result<Vec<JobRecord>> {
+    collect_jobs(
+        db,
+        db.prepare_cached(QUEUED)?,
+        params![after_bytes(after), limit as i64],
+    )
+}
+
+/// What every id is greater than, if none is given.
+pub(crate) fn after_bytes(after: Option<JobId>) -> Vec<u8> {
+    after.map_or(Vec::new(), |id| id.0.as_bytes().to_vec())
+}
+
+const JOBS_OF_LEASE: &str = "SELECT * FROM scheduler_jobs WHERE lease_id = ?1 AND lease_id IS NOT NULL ORDER BY lease_position";
+
+fn leased_jobs(db: &Connection, lease: LeaseId) -> Result<Vec<LeasedJob>> {
+    let jobs = collect_jobs(db, db.prepare_cached(JOBS_OF_LEASE)?, [Id(&lease.0)])?;
+    Ok(jobs.iter().map(LeasedJob::of).collect())
+}
+
+const LEASE_BY_ID: &str = "SELECT * FROM scheduler_leases WHERE id = ?1";
+
+pub(crate) fn lease(db: &Connection, id: LeaseId) -> Result<Option<LeaseRecord>> {
+    let mut statement = db.prepare_cached(LEASE_BY_ID)?;
+    let mut rows = statement.query([Id(&id.0)])?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    leases::lease_of(row, leased_jobs(db, id)?).map(Some)
+}
+
+const LIVE_LEASES: &str = "SELECT * FROM scheduler_leases WHERE lease_end IS NULL ORDER BY id";
+
+pub(crate) fn live_leases(db: &Connection) -> Result<Vec<LeaseRecord>> {
+    let mut statement = db.prepare_cached(LIVE_LEASES)?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let id = LeaseId(uuid_at(row, 0)?);
+        found.push(leases::lease_of(row, leased_jobs(db, id)?)?);
+    }
+    Ok(found)
+}
+
+const KEY: &str = "SELECT fingerprint, job_id, state, created_at FROM scheduler_keys WHERE addon_id = ?1 AND key = ?2";
+
+pub(crate) fn key(db: &Connection, addon: &AddonId, key: &str) -> Result<Option<KeyRecord>> {
+    let mut statement = db.prepare_cached(KEY)?;
+    let mut rows = statement.query(params![addon.as_str(), key])?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    let fingerprint: [u8; 16] = row.get(0)?;
+    Ok(Some(KeyRecord {
+        addon_id: addon.clone(),
+        key: key.to_owned(),
+        fingerprint: jobtree_protocol::Fingerprint(fingerprint),
+        job_id: JobId(uuid_at(row, 1)?),
+        state: state_of(row.get(2)?)?,
+        created_at: from_micros(row.get(3)?),
+    }))
+}
+
+const UNIQUE_HOLDER: &str = "SELECT id, state FROM scheduler_jobs \
+     WHERE addon_id = ?1 AND job_type = ?2 AND unique_key = ?3 AND unique_key IS NOT NULL";
+
+pub(crate) fn unique_holder(
+    db: &Connection,
+    addon: &AddonId,
+    job_type: &JobType,
+    key: &str,
+) -> Result<Option<(JobId, JobState)>> {
+    let mut statement = db.prepare_cached(UNIQUE_HOLDER)?;
+    let mut rows = statement.query(params![addon.as_str(), job_type.as_str(), key])?;
+    match rows.next()? {
+        None => Ok(None),
+        Some(row) => Ok(Some((JobId(uuid_at(row, 0)?), state_of(row.get(1)?)?))),
+    }
+}
+
+const KEY_HOLDERS: &str = "SELECT count(DISTINCT coalesce(lease_id, id)) FROM scheduler_jobs \
+     WHERE addon_id = ?1 AND concurrency_key = ?2 AND concurrency_key IS NOT NULL AND state <> 0";
+
+pub(crate) fn key_holders(db: &Connection, addon: &AddonId, key: &str) -> Result<u32> {
+    let mut statement = db.prepare_cached(KEY_HOLDERS)?;
+    Ok(statement.query_row(params![addon.as_str(), key], |row| row.get(0))?)
+}
+
+const WAITING_FOR: &str = "SELECT id FROM scheduler_waits WHERE dependency = ?1";
+
+pub(crate) fn waiting_for(db: &Connection, dependency: JobId) -> Result<Vec<JobId>> {
+    let mut statement = db.prepare_cached(WAITING_FOR)?;
+    let mut rows = statement.query([Id(&dependency.0)])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(JobId(uuid_at(row, 0)?));
+    }
+    Ok(found)
+}
+
+const EVENT_COLUMNS: &str =
+    "id, previous, job_id, at, kind, state, lease_id, node_id, attempt, revision, reason";
+
+fn recorded(row: &Row<'_>) -> Result<(Recorded, Option<i64>)> {
+    let kind = usize::try_from(row.get::<_, i64>(4)?)
+        .ok()
+        .and_then(|kind| EventKind::ALL.get(kind))
+        .copied()
+        .ok_or_else(|| damaged("an event's kind"))?;
+    let state: Option<i64> = row.get(5)?;
+    let event = Event {
+        job_id: optional_uuid_at(row, 2)?.map(JobId),
+        at: from_micros(row.get(3)?),
+        kind,
+        state: state.map(state_of).transpose()?,
+        lease_id: optional_uuid_at(row, 6)?.map(LeaseId),
+        node_id: optional_text_at(row, 7)?
+            .map(str::parse)
+            .transpose()
+            .map_err(|_| damaged("a name"))?,
+        attempt: optional_number(row.get(8)?)?,
+        revision: optional_number(row.get(9)?)?,
+        reason: row.get(10)?,
+    };
+    let cursor = number(row.get(0)?)?;
+    Ok((Recorded { cursor, event }, row.get(1)?))
+}
+
+const EVENT: &str = "SELECT * FROM scheduler_job_events WHERE id = ?1";
+
+/// Follows the chain from a job's last event back to its first, or to where the trail was pruned.
+pub(crate) fn events_before(db: &Connection, last: Option<i64>) -> Result<Vec<Recorded>> {
+    debug_assert!(EVENT_COLUMNS.starts_with("id, previous"));
+    let mut statement = db.prepare_cached(EVENT)?;
+    let mut found = Vec::new();
+    let mut next = last;
+    while let Some(id) = next {
+        let mut rows = statement.query([id])?;
+        let Some(row) = rows.next()? else { break };
+        let (event, previous) = recorded(row)?;
+        found.push(event);
+        next = previous;
+    }
+    found.reverse();
+    Ok(found)
+}
+
+const EVENTS_AFTER: &str = "SELECT * FROM scheduler_job_events WHERE id > ?1 ORDER BY id LIMIT ?2";
+
+pub(crate) fn events_after(db: &Connection, cursor: u64, limit: usize) -> Result<Vec<Recorded>> {
+    let mut statement = db.prepare_cached(EVENTS_AFTER)?;
+    let cursor = i64::try_from(cursor).unwrap_or(i64::MAX);
+    let mut rows = statement.query(params![cursor, limit as i64])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(recorded(row)?.0);
+    }
+    Ok(found)
+}
+
+const LAST_EVENT: &str = "SELECT max(id) FROM scheduler_job_events";
+
+pub(crate) fn last_event(db: &Connection) -> Result<i64> {
+    let last: Option<i64> = db
+        .prepare_cached(LAST_EVENT)?
+        .query_row([], |row| row.get(0))?;
+    Ok(last.unwrap_or(0))
+}
+
+pub(crate) fn counts(db: &Connection, ended: bool) -> Result<Vec<Count>> {
+    let sql = |table: &str| {
+        format!("SELECT addon_id, state, count(*) FROM {table} GROUP BY addon_id, state")
+    };
+    let mut found = Vec::new();
+    let tables: &[&str] = if ended {
+        &["scheduler_jobs", "scheduler_jobs_history"]
+    } else {
+        &["scheduler_jobs"]
+    };
+    for table in tables {
+        let mut statement = db.prepare_cached(&sql(table))?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            found.push(Count {
+                addon_id: text_at(row, 0)?.parse().map_err(|_| damaged("a name"))?,
+                state: state_of(row.get(1)?)?,
+                jobs: number(row.get(2)?)?,
+            });
+        }
+    }
+    Ok(found)
+}
+
+pub(crate) fn schedules(db: &Connection) -> Result<Vec<ScheduleRecord>> {
+    let mut statement = db.prepare_cached(
+        "SELECT id, revision, spec, next_at, last_at, last_job FROM scheduler_schedules ORDER BY name",
+    )?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(ScheduleRecord {
+            id: ScheduleId(uuid_at(row, 0)?),
+            revision: number(row.get(1)?)?,
+            spec: serde_json::from_str(text_at(row, 2)?).map_err(|_| damaged("a schedule"))?,
+            next_at: time(row.get(3)?),
+            last_at: time(row.get(4)?),
+            last_job: optional_uuid_at(row, 5)?.map(JobId),
+        });
+    }
+    Ok(found)
+}
+
+pub(crate) fn pauses(db: &Connection) -> Result<Vec<Pause>> {
+    let mut statement =
+        db.prepare_cached("SELECT addon_id, job_type, since, reason FROM scheduler_pauses ORDER BY addon_id, job_type")?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    let name = |_| damaged("a name");
+    while let Some(row) = rows.next()? {
+        let job_type = text_at(row, 1)?;
+        found.push(Pause {
+            addon_id: text_at(row, 0)?.parse().map_err(name)?,
+            job_type: if job_type.is_empty() {
+                None
+            } else {
+                Some(job_type.parse().map_err(name)?)
+            },
+            since: from_micros(row.get(2)?),
+            reason: row.get(3)?,
+        });
+    }
+    Ok(found)
+}
+
+pub(crate) fn note(db: &Connection, name: &str) -> Result<Option<Json>> {
+    let text: Option<String> = db
+        .prepare_cached("SELECT value FROM scheduler_notes WHERE name = ?1")?
+        .query_row([name], |row| row.get(0))
+        .optional()?;
+    text.as_deref().map(json_of).transpose()
+}
+
+pub(crate) fn notes(db: &Connection, prefix: &str) -> Result<Vec<(String, Json)>> {
+    let mut statement = db
+        .prepare_cached("SELECT name, value FROM scheduler_notes WHERE name >= ?1 ORDER BY name")?;
+    let mut rows = statement.query([prefix])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let name = text_at(row, 0)?;
+        if !name.starts_with(prefix) {
+            break;
+        }
+        found.push((name.to_owned(), json_of(text_at(row, 1)?)?));
+    }
+    Ok(found)
+}
+
+/// Whether the tables have the columns that the statements count on, in their order.
+pub(crate) fn check_columns(db: &Connection) -> Result<()> {
+    for (table, columns) in [
+        ("scheduler_jobs", JOB_COLUMNS),
+        ("scheduler_jobs_history", JOB_COLUMNS),
+        ("scheduler_leases", leases::LEASE_COLUMNS),
+        ("scheduler_job_events", EVENT_COLUMNS),
+    ] {
+        let statement = db.prepare(&format!("SELECT * FROM {table}"))?;
+        if !statement.column_names().eq(columns.split(", ")) {
+            return Err(codec::damaged(table));
+        }
+    }
+    Ok(())
+}

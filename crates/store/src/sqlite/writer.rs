@@ -1,0 +1,338 @@
+//! The one thread that writes. Calls wait in a queue; the thread takes all that wait, runs each in a savepoint of one
+//! transaction, commits once, and answers them all: so a thousand waiting calls share one sync.
+//!
+//! - An operation that fails rolls back its own savepoint; the others in its group are not touched.
+//! - Answers go out after the commit, also those of operations that changed nothing but saw what others in the group
+//!   had written.
+//! - A commit that fails takes the whole group with it. If the disk is to blame (see `failure.rs`), the store stops:
+//!   every later call fails until it is opened again.
+//! - The queue is bounded: one call too many is refused at once instead of waiting without end.
+//! - After a commit, the callers of its group tend to come back together. If the thread took the first of them at
+//!   once, each second group would be small. So it waits a little, at most a part of the time that a commit takes, for
+//!   as many as were there the last time. A lone caller is never delayed.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::failure;
+use super::open::SqliteOptions;
+use super::tables::SqliteTables;
+use crate::backend::{Listeners, Work};
+use crate::error::StoreError;
+
+struct Waiting {
+    operations: VecDeque<Box<dyn Work>>,
+    /// Set when no more calls are taken: the writer finishes what waits and ends.
+    closing: bool,
+    /// Set when the disk failed.
+    stopped: Option<StoreError>,
+    /// How many the writer hopes for while it lingers, so that not every call wakes it.
+    awaited: usize,
+}
+
+struct Queue {
+    waiting: Mutex<Waiting>,
+    arrived: Condvar,
+    max_waiting: usize,
+}
+
+impl Queue {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the work, or finishes it at once with the reason why not.
+    fn push(&self, work: Box<dyn Work>) {
+        if let Err((work, refusal)) = self.try_push(work) {
+            work.finish(Err(refusal));
+        }
+    }
+
+    fn try_push(&self, work: Box<dyn Work>) -> Result<(), (Box<dyn Work>, StoreError)> {
+        let mut waiting = self.waiting();
+        let count = waiting.operations.len();
+        if let Some(error) = &waiting.stopped {
+            return Err((work, error.clone()));
+        }
+        if waiting.closing {
+            return Err((work, StoreError::closed()));
+        }
+        if count >= self.max_waiting {
+            return Err((work, StoreError::Overloaded { waiting: count }));
+        }
+        waiting.operations.push_back(work);
+        if count + 1 >= waiting.awaited {
+            self.arrived.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Waits for a group; `None` when the store closes and nothing is left.
+    fn next_group(
+        &self,
+        hoped: usize,
+        patience: Duration,
+        most: usize,
+    ) -> Option<Vec<Box<dyn Work>>> {
+        let mut waiting = self.waiting();
+        waiting.awaited = 1;
+        while waiting.operations.is_empty() {
+            if waiting.closing {
+                return None;
+            }
+            waiting = self
+                .arrived
+                .wait(waiting)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        if waiting.operations.len() < hoped && !waiting.closing {
+            let until = Instant::now() + patience;
+            waiting.awaited = hoped;
+            while waiting.operations.len() < hoped && !waiting.closing {
+                let left = until.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                waiting = self
+                    .arrived
+                    .wait_timeout(waiting, left)
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .0;
+            }
+        }
+        let count = waiting.operations.len().min(most);
+        Some(waiting.operations.drain(..count).collect())
+    }
+
+    fn stop(&self, error: &StoreError) {
+        let left = {
+            let mut waiting = self.waiting();
+            waiting.stopped = Some(error.clone());
+            std::mem::take(&mut waiting.operations)
+        };
+        for operation in left {
+            operation.finish(Err(error.clone()));
+        }
+    }
+}
+
+/// The writer's end for callers. Dropping it finishes what waits, and closes the file.
+pub(crate) struct Writer {
+    queue: Arc<Queue>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub(crate) fn start(
+        tables: SqliteTables,
+        options: &SqliteOptions,
+        listeners: Arc<Listeners>,
+    ) -> std::io::Result<Self> {
+        let queue = Arc::new(Queue {
+            waiting: Mutex::new(Waiting {
+                operations: VecDeque::new(),
+                closing: false,
+                stopped: None,
+                awaited: 1,
+            }),
+            arrived: Condvar::new(),
+            max_waiting: options.max_waiting,
+        });
+        let desk = Desk {
+            tables,
+            queue: Arc::clone(&queue),
+            max_group: options.max_group,
+            checkpoint_pages: options.checkpoint_pages,
+            listeners,
+        };
+        let thread = std::thread::Builder::new()
+            .name("jobtree-store".to_owned())
+            .spawn(move || desk.work())?;
+        Ok(Self {
+            queue,
+            thread: Some(thread),
+        })
+    }
+
+    /// Runs the work in a savepoint of the next commit.
+    pub(crate) fn transact(&self, work: Box<dyn Work>) {
+        self.queue.push(work);
+    }
+
+    /// Why the store has stopped, if it has.
+    pub(crate) fn stopped(&self) -> Option<StoreError> {
+        self.queue.waiting().stopped.clone()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue.waiting().closing = true;
+        self.queue.arrived.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It catches what operations throw; should it have panicked itself, its file is closed anyway.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread works with.
+struct Desk {
+    tables: SqliteTables,
+    queue: Arc<Queue>,
+    max_group: usize,
+    checkpoint_pages: i64,
+    listeners: Arc<Listeners>,
+}
+
+impl Desk {
+    fn work(mut self) {
+        // If this thread ends in whatever way, nobody may wait for it.
+        struct StopOnExit(Arc<Queue>);
+        impl Drop for StopOnExit {
+            fn drop(&mut self) {
+                self.0.stop(&StoreError::closed());
+            }
+        }
+        let _stop = StopOnExit(Arc::clone(&self.queue));
+
+        let (mut hoped, mut patience) = (1, Duration::ZERO);
+        while let Some(group) = self.queue.next_group(hoped, patience, self.max_group) {
+            hoped = group.len();
+            let begun = Instant::now();
+            if let Err(error) = self.run_group(group) {
+                self.queue.stop(&error);
+                // The queue refuses from now on; wait for the owner to close.
+                while self.queue.next_group(1, Duration::ZERO, 1).is_some() {}
+                return;
+            }
+            patience = (begun.elapsed() / 4).min(Duration::from_millis(2));
+        }
+        // The owner closes in peace: leave a file without a log. If it fails, the log is read the next time.
+        let _ = self.tables.db().execute_batch("PRAGMA optimize");
+    }
+
+    /// Runs and answers a group. An error is one after which the store must stop.
+    fn run_group(&mut self, group: Vec<Box<dyn Work>>) -> Result<(), StoreError> {
+        let mut group = VecDeque::from(group);
+        while !group.is_empty() {
+            let mut ran = Vec::with_capacity(group.len());
+            let outcome = self.run_in_transaction(&mut group, &mut ran);
+            let fatal = outcome
+                .as_ref()
+                .err()
+                .filter(|error| is_stop(error))
+                .cloned();
+            match &outcome {
+                Ok(_) => self.listeners.tell(&self.tables.committed()),
+                Err(_) => self.tables.forget(),
+            }
+            if let Some(error) = &fatal {
+                ran.extend(group.drain(..));
+                // Before anybody hears of it, so that none of them finds the store open.
+                self.queue.stop(error);
+            }
+            for operation in ran {
+                operation.finish(outcome.as_ref().map(drop).map_err(Clone::clone));
+            }
+            if let Some(error) = fatal {
+                return Err(error);
+            }
+            if matches!(outcome, Ok(true)) {
+                self.checkpoint_if_long()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs operations from the front of the group until it is empty or the transaction is lost, and commits. Those
+    /// that ran are moved to `ran`: the outcome is theirs. Says whether anything was changed.
+    fn run_in_transaction(
+        &mut self,
+        group: &mut VecDeque<Box<dyn Work>>,
+        ran: &mut Vec<Box<dyn Work>>,
+    ) -> Result<bool, StoreError> {
+        let begin = self.execute("BEGIN IMMEDIATE");
+        if begin.is_err() {
+            // None of them ran, but all of them must hear of it, or this would go on for ever.
+            ran.extend(group.drain(..));
+            return begin.map(|()| false).map_err(as_commit_failure);
+        }
+        let before = self.tables.db().total_changes();
+        while let Some(mut operation) = group.pop_front() {
+            let outcome = self.run_in_savepoint(operation.as_mut());
+            ran.push(operation);
+            if let Err(error) = outcome {
+                let _ = self.execute("ROLLBACK");
+                return Err(error);
+            }
+        }
+        if let Err(error) = self.execute("COMMIT") {
+            let _ = self.execute("ROLLBACK");
+            return Err(as_commit_failure(error));
+        }
+        Ok(self.tables.db().total_changes() != before)
+    }
+
+    /// An error is one that concerns the whole transaction.
+    fn run_in_savepoint(&mut self, operation: &mut dyn Work) -> Result<(), StoreError> {
+        self.execute("SAVEPOINT operation")
+            .map_err(as_commit_failure)?;
+        self.tables.begin();
+        match operation.run(&mut self.tables) {
+            Ok(()) => self.execute("RELEASE operation").map_err(as_commit_failure),
+            Err(error) if is_stop(&error) => Err(error),
+            // Some errors end the transaction, savepoints and all.
+            Err(error) if self.tables.db().is_autocommit() => Err(as_commit_failure(error)),
+            Err(_) => {
+                self.tables.undone();
+                self.execute("ROLLBACK TO operation")
+                    .and_then(|()| self.execute("RELEASE operation"))
+                    .map_err(as_commit_failure)
+            }
+        }
+    }
+
+    /// Copies the log into the file when it has grown. What is in the log is durable already, so whoever waited has
+    /// been answered before.
+    fn checkpoint_if_long(&mut self) -> Result<(), StoreError> {
+        let pages: i64 = self
+            .tables
+            .db()
+            .prepare_cached("PRAGMA wal_checkpoint(NOOP)")?
+            .query_row([], |row| row.get(1))?;
+        if pages < self.checkpoint_pages {
+            return Ok(());
+        }
+        let checkpoint = self
+            .tables
+            .db()
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        match checkpoint {
+            Err(error) if failure::is_fatal(&error) => Err(error.into()),
+            // A full disk, or a reader in the way: the log goes on growing, and the next commit tries again.
+            _ => Ok(()),
+        }
+    }
+
+    fn execute(&self, sql: &str) -> Result<(), StoreError> {
+        self.tables.db().prepare_cached(sql)?.execute([])?;
+        Ok(())
+    }
+}
+
+fn is_stop(error: &StoreError) -> bool {
+    matches!(error, StoreError::Stopped { .. })
+}
+
+/// What the others in the group get to see: their own statements were fine.
+fn as_commit_failure(error: StoreError) -> StoreError {
+    match error {
+        StoreError::Stopped { .. } | StoreError::NoSpace => error,
+        other => StoreError::CommitFailed {
+            why: other.to_string().into(),
+        },
+    }
+}

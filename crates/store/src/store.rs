@@ -1,0 +1,369 @@
+//! The store, as its users see it: each command and each question is a method, whichever backend is behind it.
+
+use std::sync::Arc;
+
+use jobtree_protocol::{
+    AckRequest, AddonId, CancelRequest, CompleteAnswer, CompleteRequest, Heartbeat,
+    HeartbeatAnswer, JobId, JobQuery, JobState, Json, LeaseId, ReleaseRequest, ReportRequest,
+    RevokeRequest, ScheduleId, SubmitAnswer,
+};
+use jobtree_queue::transitions::{
+    Admit, Claim, Claimed, LoadAdvice, Proof, Reserve, TakeUp, TimeOut, TransitionError, Unclaimed,
+};
+use jobtree_queue::{JobRecord, LeaseRecord, Reservation};
+
+use crate::answer::Answer;
+use crate::backend::{Backend, Listener, question, work};
+use crate::error::{OpenError, StoreError};
+use crate::execute::{Firing, Stamp, Submission, Unit};
+use crate::memory::Memory;
+use crate::sqlite::{Sqlite, SqliteOptions};
+use crate::tables::{
+    Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord,
+};
+
+/// A job, with the lease that it runs under.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// The job.
+    pub job: JobRecord,
+    /// Its lease, if it runs.
+    pub lease: Option<LeaseRecord>,
+}
+
+/// The queue's jobs, leases, keys, events and schedules, wherever they are kept. Clones are the same store; it closes
+/// with the last of them.
+#[derive(Clone)]
+pub struct Store {
+    backend: Arc<dyn Backend>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let stopped = self.stopped();
+        f.debug_struct("Store").field("stopped", &stopped).finish()
+    }
+}
+
+impl Store {
+    /// A store that forgets everything with the process.
+    pub fn in_memory() -> Self {
+        Self::on(Memory::default())
+    }
+
+    /// A store in a SQLite file.
+    ///
+    /// # Errors
+    /// If the file is in use, not ours, too new, or cannot be opened; see [`OpenError`].
+    pub fn open(options: &SqliteOptions) -> std::result::Result<Self, OpenError> {
+        Sqlite::open(options).map(Self::on)
+    }
+
+    /// A store on any backend.
+    pub fn on(backend: impl Backend + 'static) -> Self {
+        Self {
+            backend: Arc::new(backend),
+        }
+    }
+
+    /// Calls the listener with what each commit wrote, in the order of commits, before anybody is answered. It must not
+    /// block.
+    pub fn listen(&self, listener: Listener) {
+        self.backend.listen(listener);
+    }
+
+    /// Why the store has stopped, if it has.
+    pub fn stopped(&self) -> Option<StoreError> {
+        self.backend.stopped()
+    }
+
+    fn command<T, F>(&self, stamp: Stamp, run: F) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Unit<'_>) -> Result<T> + Send + 'static,
+    {
+        let (work, answer) = work(move |tables| run(&mut Unit::new(tables, &stamp)?));
+        self.backend.transact(work);
+        answer
+    }
+
+    /// Asks anything of one snapshot.
+    pub fn read<T, F>(&self, ask: F) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut dyn Reading) -> Result<T> + Send + 'static,
+    {
+        let (query, answer) = question(ask);
+        self.backend.snapshot(query);
+        answer
+    }
+}
+
+/// Submitting.
+impl Store {
+    /// Submits a job, or finds the one that was submitted before.
+    pub fn submit(&self, stamp: Stamp, submission: Submission) -> Answer<SubmitAnswer> {
+        self.command(stamp, move |unit| unit.submit(submission))
+    }
+
+    /// Submits many at once, each answered for itself. They may depend on ones before them.
+    pub fn submit_many(
+        &self,
+        stamp: Stamp,
+        submissions: Vec<Submission>,
+    ) -> Answer<Vec<std::result::Result<SubmitAnswer, TransitionError>>> {
+        self.command(stamp, move |unit| unit.submit_many(submissions))
+    }
+}
+
+/// Dispatching.
+impl Store {
+    /// Reserves a place for a waiting job. How many hold its concurrency key is counted here.
+    pub fn reserve(&self, stamp: Stamp, job: JobId, command: Reserve) -> Answer<Reservation> {
+        self.command(stamp, move |unit| unit.reserve(job, command))
+    }
+
+    /// Lets a job wait again whose dispatch nobody took up.
+    pub fn return_unclaimed(
+        &self,
+        stamp: Stamp,
+        job: JobId,
+        reservation: LeaseId,
+        why: Unclaimed,
+    ) -> Answer<JobState> {
+        self.command(stamp, move |unit| {
+            unit.return_unclaimed(job, reservation, &why)
+        })
+    }
+
+    /// Turns a reservation into a lease.
+    pub fn take_up(&self, stamp: Stamp, job: JobId, command: TakeUp) -> Answer<LeaseRecord> {
+        self.command(stamp, move |unit| unit.take_up(job, command))
+    }
+
+    /// Takes a dispatch up under a lease that was requested before, or a new one.
+    pub fn ack(
+        &self,
+        stamp: Stamp,
+        job: JobId,
+        request: AckRequest,
+        new: LeaseId,
+    ) -> Answer<LeaseRecord> {
+        self.command(stamp, move |unit| unit.ack(job, request, new))
+    }
+
+    /// Grants one lease for those of the jobs that can have it, in this order.
+    pub fn claim(&self, stamp: Stamp, jobs: Vec<JobId>, command: Claim) -> Answer<Claimed> {
+        self.command(stamp, move |unit| unit.claim(&jobs, command))
+    }
+
+    /// Grants a lease of capacity alone.
+    pub fn admit(&self, stamp: Stamp, command: Admit) -> Answer<LeaseRecord> {
+        self.command(stamp, move |unit| unit.admit(command))
+    }
+
+    /// Notes why a waiting job is not admitted.
+    pub fn deny(&self, stamp: Stamp, job: JobId, code: String, reason: String) -> Answer<()> {
+        self.command(stamp, move |unit| unit.deny(job, &code, &reason))
+    }
+
+    /// Notes that a deadline will probably be missed.
+    pub fn mark_at_risk(&self, stamp: Stamp, job: JobId, reason: String) -> Answer<()> {
+        self.command(stamp, move |unit| unit.mark_at_risk(job, &reason))
+    }
+
+    /// Fails a job that waited beyond its deadline.
+    pub fn miss_deadline(&self, stamp: Stamp, job: JobId) -> Answer<JobState> {
+        self.command(stamp, move |unit| unit.miss_deadline(job))
+    }
+}
+
+/// Working.
+impl Store {
+    /// Renews a lease.
+    pub fn heartbeat(
+        &self,
+        stamp: Stamp,
+        request: Heartbeat,
+        load: LoadAdvice,
+    ) -> Answer<HeartbeatAnswer> {
+        self.command(stamp, move |unit| unit.heartbeat(request, load))
+    }
+
+    /// Notes what a running job tells.
+    pub fn report(&self, stamp: Stamp, request: ReportRequest) -> Answer<()> {
+        self.command(stamp, move |unit| unit.report(request))
+    }
+
+    /// Takes a worker's answer.
+    pub fn complete(
+        &self,
+        stamp: Stamp,
+        job: JobId,
+        request: CompleteRequest,
+    ) -> Answer<CompleteAnswer> {
+        self.command(stamp, move |unit| unit.complete(job, &request))
+    }
+
+    /// Takes many answers at once, each answered for itself.
+    pub fn complete_many(
+        &self,
+        stamp: Stamp,
+        requests: Vec<(JobId, CompleteRequest)>,
+    ) -> Answer<Vec<std::result::Result<CompleteAnswer, StoreError>>> {
+        self.command(stamp, move |unit| unit.complete_many(&requests))
+    }
+
+    /// Gives a lease back.
+    pub fn release(&self, stamp: Stamp, lease: LeaseId, request: ReleaseRequest) -> Answer<()> {
+        self.command(stamp, move |unit| unit.release(lease, &request))
+    }
+
+    /// Takes a lease away.
+    pub fn revoke(&self, stamp: Stamp, lease: LeaseId, request: RevokeRequest) -> Answer<()> {
+        self.command(stamp, move |unit| unit.revoke(lease, &request))
+    }
+
+    /// Ends a lease that was not renewed.
+    pub fn expire(&self, stamp: Stamp, lease: LeaseId, proof: Proof) -> Answer<()> {
+        self.command(stamp, move |unit| unit.expire(lease, proof))
+    }
+
+    /// Ends a run that took too long.
+    pub fn time_out(&self, stamp: Stamp, lease: LeaseId, command: TimeOut) -> Answer<JobState> {
+        self.command(stamp, move |unit| unit.time_out(lease, command))
+    }
+}
+
+/// Changing one's mind.
+impl Store {
+    /// Stops a job.
+    pub fn cancel(&self, stamp: Stamp, job: JobId, request: CancelRequest) -> Answer<JobState> {
+        self.command(stamp, move |unit| unit.cancel(job, &request))
+    }
+
+    /// Queues a dead letter again.
+    pub fn redrive(&self, stamp: Stamp, job: JobId, reason: Option<String>) -> Answer<JobState> {
+        self.command(stamp, move |unit| unit.redrive(job, reason.as_deref()))
+    }
+
+    /// Ends a wait for a start time or a retry.
+    pub fn hasten(&self, stamp: Stamp, job: JobId) -> Answer<()> {
+        self.command(stamp, move |unit| unit.hasten(job))
+    }
+
+    /// Skips an addon or a type from now on.
+    pub fn pause(&self, stamp: Stamp, pause: Pause) -> Answer<()> {
+        self.command(stamp, move |unit| unit.pause(&pause))
+    }
+
+    /// Skips it no longer. Whether it was skipped; when and why do not matter.
+    pub fn resume(&self, stamp: Stamp, pause: Pause) -> Answer<bool> {
+        self.command(stamp, move |unit| unit.resume(&pause))
+    }
+}
+
+/// Schedules, and what was learnt.
+impl Store {
+    /// Writes a schedule, a new one or a changed one.
+    pub fn put_schedule(&self, stamp: Stamp, schedule: ScheduleRecord) -> Answer<ScheduleRecord> {
+        self.command(stamp, move |unit| unit.put_schedule(schedule))
+    }
+
+    /// Forgets a schedule.
+    pub fn delete_schedule(&self, stamp: Stamp, id: ScheduleId) -> Answer<()> {
+        self.command(stamp, move |unit| unit.delete_schedule(id))
+    }
+
+    /// Fires a schedule, at most once for each time: `None` if it was fired before, or if this firing has no job.
+    pub fn fire(&self, stamp: Stamp, firing: Firing) -> Answer<Option<SubmitAnswer>> {
+        self.command(stamp, move |unit| unit.fire(firing))
+    }
+
+    /// Notes something under a name, or with `None` forgets it.
+    pub fn put_note(&self, stamp: Stamp, name: String, value: Option<Json>) -> Answer<()> {
+        self.command(stamp, move |unit| {
+            unit.tables().put_note(&name, value.as_ref())
+        })
+    }
+
+    /// Forgets old things, at most `limit` of each kind.
+    pub fn prune(&self, stamp: Stamp, retention: Retention, limit: usize) -> Answer<Pruned> {
+        self.command(stamp, move |unit| unit.tables().prune(&retention, limit))
+    }
+}
+
+/// Asking. Each answer is of one snapshot; for several questions to the same one, see [`Store::read`].
+impl Store {
+    /// A job, and its lease.
+    pub fn job(&self, id: JobId) -> Answer<Told> {
+        self.read(move |tables| {
+            let job = tables.jobs(&[id])?.pop().ok_or(StoreError::NoJob(id))?;
+            let lease = match job.lease_id {
+                None => None,
+                Some(id) => tables.lease(id)?,
+            };
+            Ok(Told { job, lease })
+        })
+    }
+
+    /// A lease.
+    pub fn lease(&self, id: LeaseId) -> Answer<LeaseRecord> {
+        self.read(move |tables| tables.lease(id)?.ok_or(StoreError::NoLease(id)))
+    }
+
+    /// Jobs that a query finds.
+    pub fn list(&self, query: JobQuery, limit: usize) -> Answer<Page> {
+        self.read(move |tables| tables.list(&query, limit))
+    }
+
+    /// The trail of a job.
+    pub fn events_of(&self, job: JobId) -> Answer<Vec<Recorded>> {
+        self.read(move |tables| tables.events_of(job))
+    }
+
+    /// The trail of everything after a place.
+    pub fn events_after(&self, cursor: u64, limit: usize) -> Answer<Vec<Recorded>> {
+        self.read(move |tables| tables.events_after(cursor, limit))
+    }
+
+    /// All leases that hold: what is used is computed from them and from [`Store::dispatching`].
+    pub fn live_leases(&self) -> Answer<Vec<LeaseRecord>> {
+        self.read(|tables| tables.live_leases())
+    }
+
+    /// All jobs with a place that waits to be taken up.
+    pub fn dispatching(&self) -> Answer<Vec<JobRecord>> {
+        self.read(|tables| tables.dispatching())
+    }
+
+    /// Waiting jobs, page by page.
+    pub fn queued(&self, after: Option<JobId>, limit: usize) -> Answer<Vec<JobRecord>> {
+        self.read(move |tables| tables.queued(after, limit))
+    }
+
+    /// How many jobs are in each state. Reads every row.
+    pub fn counts(&self, ended: bool) -> Answer<Vec<Count>> {
+        self.read(move |tables| tables.counts(ended))
+    }
+
+    /// How many leases and reservations hold a concurrency key.
+    pub fn key_holders(&self, addon: AddonId, key: String) -> Answer<u32> {
+        self.read(move |tables| tables.key_holders(&addon, &key))
+    }
+
+    /// All schedules.
+    pub fn schedules(&self) -> Answer<Vec<ScheduleRecord>> {
+        self.read(|tables| tables.schedules())
+    }
+
+    /// All that is paused.
+    pub fn pauses(&self) -> Answer<Vec<Pause>> {
+        self.read(|tables| tables.pauses())
+    }
+
+    /// All notes whose names begin so.
+    pub fn notes(&self, prefix: String) -> Answer<Vec<(String, Json)>> {
+        self.read(move |tables| tables.notes(&prefix))
+    }
+}
