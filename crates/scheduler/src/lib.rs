@@ -1,0 +1,3 @@
+//! The running engine of the durable queue.
+
+#![forbid(unsafe_code)]
