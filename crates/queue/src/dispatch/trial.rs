@@ -1,6 +1,7 @@
 //! What explanations need of a dispatcher: to look inside, to try, and to be as before.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use jobtree_protocol::{JobId, JobType, NodeId};
@@ -84,5 +85,11 @@ impl Dispatcher {
 
     pub(crate) fn has_worker(&self, addon: AddonIndex, job_type: &JobType) -> bool {
         self.ask_for(addon, job_type).is_some()
+    }
+
+    /// How long until so many units are freed, if running jobs end as expected.
+    pub(crate) fn units_free_in(&self, units: u32, now: Now) -> Option<Duration> {
+        let (at, _) = self.ledger.freed(units, now.mono)?;
+        Some(at.saturating_sub(now.mono))
     }
 }

@@ -1,0 +1,225 @@
+//! What past runs tell: success, waits, and how long jobs of a type take.
+//!
+//! Durations go into buckets that grow by 4 % each, so that a quantile is right to 2 % whatever the durations are, in a
+//! few hundred numbers at most. When a type has 4 096 runs on record all counts are halved: what is new soon outweighs
+//! what is old.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jobtree_protocol::{AddonId, JobType};
+use serde::{Deserialize, Serialize};
+
+const GROWTH: f64 = 1.04;
+const MOST: u64 = 4096;
+/// Fewer runs teach nothing.
+const ENOUGH: u64 = 20;
+
+/// Quantiles of a stream of durations.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Durations {
+    buckets: BTreeMap<i32, u64>,
+    count: u64,
+}
+
+impl Durations {
+    /// Adds one.
+    pub fn add(&mut self, duration: Duration) {
+        let millis = duration.as_secs_f64() * 1000.0;
+        let bucket = if millis <= 1.0 {
+            0
+        } else {
+            (millis.ln() / GROWTH.ln()).ceil() as i32
+        };
+        *self.buckets.entry(bucket).or_default() += 1;
+        self.count += 1;
+        if self.count >= MOST {
+            self.buckets.retain(|_, count| {
+                *count /= 2;
+                *count > 0
+            });
+            self.count = self.buckets.values().sum();
+        }
+    }
+
+    /// How many there are, old ones counted less.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The duration that this part of all does not exceed, 0..=1; none without any.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use jobtree_queue::history::Durations;
+    ///
+    /// let mut durations = Durations::default();
+    /// for seconds in 1..=100 {
+    ///     durations.add(Duration::from_secs(seconds));
+    /// }
+    /// let p95 = durations.quantile(0.95).unwrap().as_secs_f64();
+    /// assert!((95.0 * 0.97..95.0 * 1.03).contains(&p95));
+    /// ```
+    pub fn quantile(&self, part: f64) -> Option<Duration> {
+        let rank = (part.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        let bucket = self.buckets.iter().find(|(_, count)| {
+            seen += **count;
+            seen >= rank
+        });
+        // The middle of the bucket, as ratios go.
+        bucket.map(|(bucket, _)| {
+            Duration::from_secs_f64(GROWTH.powf(f64::from(*bucket) - 0.5) / 1000.0)
+        })
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Whether it ended well.
+    pub succeeded: bool,
+    /// How long the job had waited since it could have started.
+    pub waited: Duration,
+    /// How long it ran.
+    pub ran: Duration,
+}
+
+/// What is known of an addon or a type.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Runs that ended well.
+    pub succeeded: u64,
+    /// Runs that did not.
+    pub failed: u64,
+    waited_ms: u128,
+    ran: Durations,
+}
+
+impl Record {
+    fn add(&mut self, run: &Run) {
+        if run.succeeded {
+            self.succeeded += 1;
+            // What failed early says nothing of how long it takes.
+            self.ran.add(run.ran);
+        } else {
+            self.failed += 1;
+        }
+        self.waited_ms += run.waited.as_millis();
+    }
+
+    /// Part of the runs that ended well, 0..=1; none without any.
+    pub fn success_rate(&self) -> Option<f64> {
+        let runs = self.succeeded + self.failed;
+        (runs > 0).then(|| self.succeeded as f64 / runs as f64)
+    }
+
+    /// Mean wait; none without any run.
+    pub fn average_wait(&self) -> Option<Duration> {
+        let runs = u128::from(self.succeeded + self.failed);
+        self.waited_ms
+            .checked_div(runs)
+            .map(|millis| Duration::from_millis(millis as u64))
+    }
+
+    /// 95th percentile of the run time of what ended well.
+    pub fn p95_run(&self) -> Option<Duration> {
+        self.ran.quantile(0.95)
+    }
+
+    /// The same, once there are enough runs to go by: what `Event::Learnt` is told.
+    pub fn learnt(&self) -> Option<Duration> {
+        self.p95_run().filter(|_| self.ran.count() >= ENOUGH)
+    }
+}
+
+/// What is known of all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct History {
+    addons: BTreeMap<AddonId, (Record, BTreeMap<JobType, Record>)>,
+}
+
+impl History {
+    /// Adds a run.
+    pub fn add(&mut self, addon: &AddonId, job_type: &JobType, run: &Run) {
+        let (all, types) = self.addons.entry(addon.clone()).or_default();
+        all.add(run);
+        types.entry(job_type.clone()).or_default().add(run);
+    }
+
+    /// All that is known of an addon.
+    pub fn addon(&self, addon: &AddonId) -> Option<&Record> {
+        self.addons.get(addon).map(|(all, _)| all)
+    }
+
+    /// All that is known of a type.
+    pub fn job_type(&self, addon: &AddonId, job_type: &JobType) -> Option<&Record> {
+        self.addons
+            .get(addon)
+            .and_then(|(_, types)| types.get(job_type))
+    }
+
+    /// Every addon with its types.
+    pub fn iter(&self) -> impl Iterator<Item = (&AddonId, &Record, &BTreeMap<JobType, Record>)> {
+        self.addons
+            .iter()
+            .map(|(addon, (all, types))| (addon, all, types))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_new_outweighs_what_is_old() {
+        let mut durations = Durations::default();
+        for _ in 0..4000 {
+            durations.add(Duration::from_secs(100));
+        }
+        for _ in 0..20_000 {
+            durations.add(Duration::from_secs(1));
+        }
+        let p95 = durations.quantile(0.95).unwrap().as_secs_f64();
+        assert!((0.9..1.1).contains(&p95), "{p95}");
+        assert!(durations.buckets.len() <= 2 && durations.count() < MOST);
+    }
+
+    #[test]
+    fn extremes_and_nothing() {
+        let mut durations = Durations::default();
+        assert_eq!(durations.quantile(0.95), None);
+        durations.add(Duration::ZERO);
+        durations.add(Duration::from_secs(30 * 86_400));
+        assert!(durations.quantile(0.0).unwrap() <= Duration::from_millis(1));
+        let most = durations.quantile(1.0).unwrap().as_secs_f64() / (30.0 * 86_400.0);
+        assert!((0.97..1.03).contains(&most), "{most}");
+    }
+
+    #[test]
+    fn records_by_addon_and_type() {
+        let mut history = History::default();
+        let (addon, kind) = (AddonId::new("a").unwrap(), JobType::new("t").unwrap());
+        for number in 0..40 {
+            let run = Run {
+                succeeded: number % 4 != 0,
+                waited: Duration::from_secs(number),
+                ran: Duration::from_secs(10),
+            };
+            history.add(&addon, &kind, &run);
+        }
+        let record = history.job_type(&addon, &kind).unwrap();
+        assert_eq!(record.success_rate(), Some(0.75));
+        assert_eq!(record.average_wait(), Some(Duration::from_millis(19_500)));
+        let learnt = record.learnt().unwrap().as_secs_f64();
+        assert!((9.8..10.2).contains(&learnt), "{learnt}");
+        assert_eq!(history.addon(&addon), Some(record));
+        let mut few = Record::default();
+        few.add(&Run {
+            succeeded: true,
+            waited: Duration::ZERO,
+            ran: Duration::from_secs(1),
+        });
+        assert_eq!(few.learnt(), None, "one run teaches nothing");
+    }
+}
