@@ -1,3 +1,5 @@
 //! The running engine of the durable queue.
 
 #![forbid(unsafe_code)]
+
+pub mod sampler;
