@@ -467,7 +467,11 @@ fn leases_are_renewed_three_times_a_ttl_while_the_handler_does_not_care() {
     for _ in 0..10 {
         desk.pass(Duration::from_secs(10));
         match said.recv().unwrap() {
-            Said::Beat(beat) => assert_eq!((beat.lease_id, beat.job_id), (lease, Some(id))),
+            Said::Beat(beat) => {
+                // The handler may be faster than who notes that it has begun.
+                assert_eq!(beat.lease_id, lease);
+                assert!(beat.job_id.is_none_or(|named| named == id));
+            }
             other => panic!("{other:?}"),
         }
     }
