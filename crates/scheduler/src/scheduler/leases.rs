@@ -21,7 +21,9 @@ impl Scheduler {
         }
         let own = &self.options().node;
         if request.node_id.as_ref().is_some_and(|node| node != own) {
-            let message = format!("is not the node of this scheduler: ask the one of it, or leave it out; this is {own}");
+            let message = format!(
+                "is not the node of this scheduler: ask the one of it, or leave it out; this is {own}"
+            );
             return Reply::ready(Err(jobtree_protocol::ApiError::invalid(vec![
                 FieldError::new("node_id", message),
             ])));
