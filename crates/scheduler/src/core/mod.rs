@@ -49,8 +49,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use jobtree_protocol::{
-    AddonId, Advice, ApiError, Decision, ErrorCode, JobId, JobType, LeaseId, NodeId, QuietState,
+    AddonId, Advice, ApiError, Constraints, Decision, ErrorCode, JobId, JobType, LeaseId, NodeId,
+    Priority, QuietState,
 };
+use jobtree_queue::advice::advice;
 use jobtree_queue::dispatch::{Dispatcher, Effect, Event};
 use jobtree_queue::estimate::WeeklyProfile;
 use jobtree_queue::history::History;
@@ -182,6 +184,10 @@ pub struct Core {
     next_prune: Duration,
     next_note: Duration,
     pids_version: u64,
+    /// What leases are told may have changed.
+    advice_changed: bool,
+    /// Some lease is told something.
+    advised: bool,
     history: History,
     /// Types with news since they were written down.
     unwritten: BTreeSet<(AddonId, JobType)>,
@@ -244,6 +250,8 @@ impl Core {
             next_prune: now.mono + PRUNING,
             next_note: now.mono + NOTING,
             pids_version: 0,
+            advice_changed: false,
+            advised: false,
             history: History::default(),
             unwritten: BTreeSet::new(),
             profile: WeeklyProfile::default(),
@@ -305,6 +313,7 @@ impl Core {
             }
             Input::Answer { op, answer } => self.answered(op, answer, now),
             Input::Sample(sample) => {
+                self.advice_changed = true;
                 self.events.push(Event::Sample(sample));
                 let quiet = self.dispatcher.admission().quiet().state() == QuietState::Quiet;
                 self.profile.add(now.wall, &self.zone, quiet);
@@ -313,13 +322,14 @@ impl Core {
             Input::Policy(policy) => self.set_policy(policy),
             Input::Drain(draining) => {
                 self.draining = draining;
+                self.advice_changed = true;
                 self.events.push(Event::Drain(draining));
             }
             Input::Kick => self.events.push(Event::Kick),
             Input::Doubt => self.read_store(true, now),
             Input::Settings => self.read_store(false, now),
             Input::Hint(jobs) => drop(self.op(Op::Look(jobs), None, now)),
-            Input::Timer => {}
+            Input::Timer => self.advice_changed |= self.advised,
         }
     }
 
@@ -560,26 +570,28 @@ impl Core {
         self.outputs.push(Output::Reply { slot, reply });
     }
 
-    /// What the load of this node asks of its workers: the numbers decide. A machine that was not measured asks nothing.
-    pub fn advice(&self, now: Now) -> Advice {
-        if self.draining {
-            return Advice::Drain;
+    /// What the load of this node asks of a worker.
+    pub fn advice(&self, priority: Priority, constraints: Constraints, now: Now) -> Advice {
+        let view = self.dispatcher.view(now);
+        let admission = self.dispatcher.admission();
+        advice(admission, &view, priority, constraints, self.draining, now)
+    }
+
+    /// What each lease of this node is told that is told something else than to go on, if that may have changed.
+    pub fn advices(&mut self, now: Now) -> Option<HashMap<LeaseId, Advice>> {
+        if !std::mem::take(&mut self.advice_changed) {
+            return None;
         }
         let view = self.dispatcher.view(now);
-        if view.stale.is_some() {
-            return Advice::Continue;
-        }
-        let capacity = self
-            .dispatcher
-            .admission()
-            .capacity(&view, Default::default());
-        let over = self.dispatcher.used() > capacity;
-        match view.state {
-            QuietState::Panic => Advice::Yield,
-            QuietState::Busy if over => Advice::Checkpoint,
-            _ if over => Advice::Slow,
-            _ => Advice::Continue,
-        }
+        let admission = self.dispatcher.admission();
+        let told = self.leases.iter().filter_map(|(id, lease)| {
+            let (priority, constraints) = (lease.priority, lease.constraints);
+            let told = advice(admission, &view, priority, constraints, self.draining, now);
+            (told != Advice::Continue).then_some((*id, told))
+        });
+        let told: HashMap<LeaseId, Advice> = told.collect();
+        self.advised = !told.is_empty();
+        Some(told)
     }
 
     /// Grows when [`Core::pids`] changes.

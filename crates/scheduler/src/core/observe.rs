@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use jobtree_protocol::{JobState, Late, LeaseId};
+use jobtree_protocol::{Constraints, JobState, Late, LeaseId, Priority};
 use jobtree_queue::candidate::ConcurrencyKey;
 use jobtree_queue::dispatch::{Event, LiveLease};
 use jobtree_queue::history::Run;
@@ -24,6 +24,8 @@ pub(super) struct Known {
     /// When it will probably end, by the monotonic clock.
     pub(super) ends: Option<Duration>,
     pub(super) pids: Vec<u32>,
+    pub(super) priority: Priority,
+    pub(super) constraints: Constraints,
     /// When it was last heard of; see [`Core::heard`].
     pub(super) heard: u64,
 }
@@ -135,12 +137,15 @@ impl Core {
             self.pids_version += 1;
         }
         let heard = self.heard;
+        self.advice_changed |= known.is_none() && (self.advised || self.draining);
         self.leases.insert(
             lease.id,
             Known {
                 key: key.clone(),
                 ends,
                 pids: lease.pids.clone(),
+                priority: lease.priority,
+                constraints: lease.constraints,
                 heard,
             },
         );

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jobtree_protocol::{
-    Advice, ApiError, ErrorCode, FieldError, PauseRequest, ScheduleId, ScheduleSpec, ScheduleView,
+    ApiError, ErrorCode, FieldError, PauseRequest, ScheduleId, ScheduleSpec, ScheduleView,
     SignalsRequest,
 };
 use jobtree_queue::cron::{Schedule, ScheduleError};
@@ -92,11 +92,6 @@ impl Scheduler {
     /// Processes that workers registered, of all leases that hold here: their load is not foreign.
     pub fn pids(&self) -> Vec<u32> {
         self.engine.published().pids.clone()
-    }
-
-    /// What the load of this node asks of its workers.
-    pub fn advice(&self) -> Advice {
-        self.engine.advice()
     }
 
     /// The policy in force.

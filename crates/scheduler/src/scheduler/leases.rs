@@ -96,7 +96,7 @@ impl Scheduler {
         if let Err(wrong) = checked(request.validate(self.limits())) {
             return wrong;
         }
-        let load = LoadAdvice(self.engine.advice());
+        let load = LoadAdvice(self.engine.advice(request.lease_id));
         let answer = self.store().heartbeat(self.stamp(), request, load);
         self.reply(answer, |answer| answer)
     }
