@@ -18,7 +18,7 @@ use jobtree_protocol::{
     AddonId, Constraints, Decision, JobId, LeaseLimits, LeaseNumbers, QuietState,
 };
 
-use crate::block::Block;
+use crate::block::{Block, name};
 use crate::busy::{Reading, Resource};
 use crate::capacity::capacity;
 use crate::deadline::Waiver;
@@ -102,11 +102,23 @@ impl Verdict {
         self.denied.is_none()
     }
 
-    /// Why, in words.
+    /// Why, in words, with the numbers.
     pub fn reason(&self) -> String {
-        self.denied
-            .as_ref()
-            .map_or_else(|| "admitted".to_owned(), Block::to_string)
+        let LeaseNumbers {
+            used,
+            requested,
+            capacity,
+            busy,
+        } = &self.numbers;
+        match &self.denied {
+            Some(block) => block.to_string(),
+            None => {
+                let state = name(self.state);
+                format!(
+                    "Admitted in {state}: busy={busy:.1}, used={used}, requested={requested}, capacity={capacity}"
+                )
+            }
+        }
     }
 
     /// As an entry of the log of decisions.

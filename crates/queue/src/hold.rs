@@ -13,17 +13,7 @@
 //! *rests* for `rest` before capacity is kept for it again, so that a job that others keep from starting costs no more
 //! than half of the time.
 //!
-//! **How long the largest job waits under a flood of small ones.** Let `A` be the age step, `R` the longest run time of
-//! any job (and `R ≤ hold`), `N` the number of addons with jobs in its class, `Q` quantum × weight of the heaviest, and
-//! `C` the capacity that lasts. It is in the highest class after `2A`; there at most `B` units of its own addon are ahead
-//! of it, and its addon's turn comes round after at most `N·Q` units of others each time, `⌈B/Q⌉ + 1` times. When its turn
-//! has come it is held for at most one other held job, and then for its own: `2R`. So, with work-conserving capacity,
-//!
-//! ```text
-//! wait ≤ 2A + (⌈B/Q⌉ + 1) · N · Q · R / (C − cost + 1) + 2R
-//! ```
-//!
-//! The same without `2R` and with `C` instead of `C − cost + 1` is the bound for the next job of any addon.
+//! How long anybody waits under this, the largest job under a flood of small ones too, is [`WaitBound`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -103,5 +93,72 @@ impl Holds {
             .into_iter()
             .chain(rests)
             .min()
+    }
+}
+
+/// How long a job waits at most, while the machine is quiet and nothing holds back the job itself.
+///
+/// Let `A` be the age step, `R` the longest run time of any job (`R ≤ hold`), `C` the capacity that lasts, `m` the
+/// largest cost of what is ahead, `Q` the quantum × weight of the job's own addon, `B` the units of its own addon that
+/// are ahead of it (and what that addon owes from starts out of turn), and `Qᵢ` those of the other addons in its class.
+///
+/// After `2A` the job is in the highest class. Its addon needs `k = ⌈B/Q⌉ + 1` turns until the job is reached, and each of
+/// the others starts at most `k·Qᵢ + m` units in that time, backfills included since they are charged:
+///
+/// ```text
+/// U    = B + Σ (k·Qᵢ + m)
+/// wait ≤ 2A + (⌈U / (C − m + 1)⌉ + 1) · R
+/// ```
+///
+/// For in any time `R` whatever ran at its beginning has ended; if the next in order still does not fit, more than
+/// `C − m` units were started since. And when the job is next itself, what runs then has ended after one more `R`: nothing
+/// passes its hold that would delay it. Expected durations that are exceeded delay it by as much.
+///
+/// ```
+/// use std::time::Duration;
+/// use jobtree_queue::hold::WaitBound;
+///
+/// let bound = WaitBound {
+///     age_step: Duration::ZERO,
+///     longest_run: Duration::from_secs(20),
+///     capacity: 100,
+///     largest_ahead: 5,
+///     own_ahead: 0,
+///     own_quantum: 100,
+///     other_quanta: vec![100, 100, 100],
+/// };
+/// assert_eq!(bound.wait(), Duration::from_secs(100));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitBound {
+    /// `A`; zero for a job that is in the highest class that has jobs.
+    pub age_step: Duration,
+    /// `R`.
+    pub longest_run: Duration,
+    /// `C`.
+    pub capacity: u32,
+    /// `m`.
+    pub largest_ahead: u32,
+    /// `B`.
+    pub own_ahead: u32,
+    /// `Q`.
+    pub own_quantum: u32,
+    /// `Qᵢ`.
+    pub other_quanta: Vec<u32>,
+}
+
+impl WaitBound {
+    /// The bound.
+    pub fn wait(&self) -> Duration {
+        let (most, ahead) = (u64::from(self.largest_ahead), u64::from(self.own_ahead));
+        let turns = ahead.div_ceil(u64::from(self.own_quantum.max(1))) + 1;
+        let others = self
+            .other_quanta
+            .iter()
+            .map(|quantum| turns * u64::from(*quantum) + most);
+        let units = ahead + others.sum::<u64>();
+        let runs = units.div_ceil(u64::from(self.capacity).saturating_sub(most) + 1) + 1;
+        let runs = u32::try_from(runs).unwrap_or(u32::MAX);
+        (2 * self.age_step).saturating_add(self.longest_run.saturating_mul(runs))
     }
 }

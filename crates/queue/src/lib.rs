@@ -18,6 +18,7 @@ pub use record::{
 
 // Admission and order.
 pub mod admission;
+pub mod advice;
 pub mod block;
 pub mod busy;
 pub mod candidate;

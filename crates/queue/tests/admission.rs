@@ -4,9 +4,10 @@ mod worlds;
 
 use std::sync::Arc;
 
-use jobtree_protocol::{Constraints, QuietState};
+use jobtree_protocol::{Advice, Constraints, Priority, QuietState};
 use jobtree_queue::Now;
 use jobtree_queue::admission::{Admission, Ask, Usage, Verdict};
+use jobtree_queue::advice::advice;
 use jobtree_queue::block::Block;
 use jobtree_queue::deadline::Waiver;
 use jobtree_queue::signals::{HostSignals, Sample};
@@ -575,4 +576,70 @@ fn a_change_that_needs_no_event_is_announced() {
     admission.sample(busy(9.0), 0, now);
     admission.sample(busy(4.0), 0, now);
     assert_eq!(admission.next_change(now), Some(secs(60)), "the cool-down");
+}
+
+#[test]
+fn running_jobs_are_asked_by_the_load_of_their_node() {
+    let _watchdog = watch();
+    let heavy = Constraints {
+        cpu_heavy: true,
+        ..Constraints::default()
+    };
+    let ask = |admission: &Admission, priority, constraints, now| {
+        advice(
+            admission,
+            &admission.view(now),
+            priority,
+            constraints,
+            false,
+            now,
+        )
+    };
+    for (level, light, burdened) in [
+        (1.0, Advice::Continue, Advice::Continue),
+        (4.0, Advice::Continue, Advice::Continue),
+        (5.0, Advice::Continue, Advice::Slow),
+        (6.0, Advice::Slow, Advice::Checkpoint),
+        (8.0, Advice::Yield, Advice::Yield),
+    ] {
+        let (admission, now) = machine("", level);
+        assert_eq!(
+            ask(&admission, Priority::Normal, Constraints::default(), now),
+            light,
+            "{level}"
+        );
+        assert_eq!(
+            ask(&admission, Priority::Normal, heavy, now),
+            burdened,
+            "{level}"
+        );
+    }
+    let (mut admission, now) = machine("", 1.0);
+    admission.sample(busy(9.0), 0, now);
+    let plain = Constraints::default();
+    assert_eq!(
+        ask(&admission, Priority::Normal, plain, now),
+        Advice::Checkpoint,
+        "at first"
+    );
+    let late = feed(&mut admission, 9.0, 0, now, secs(100));
+    assert_eq!(
+        ask(&admission, Priority::Normal, plain, late),
+        Advice::Yield
+    );
+    assert_eq!(
+        ask(&admission, Priority::High, plain, late),
+        Advice::Checkpoint
+    );
+    let stale = late.after(secs(60));
+    assert_eq!(
+        ask(&admission, Priority::Normal, plain, stale),
+        Advice::Continue,
+        "nobody knows"
+    );
+    let view = admission.view(late);
+    assert_eq!(
+        advice(&admission, &view, Priority::High, plain, true, late),
+        Advice::Drain
+    );
 }

@@ -441,3 +441,52 @@ fn a_lease_without_a_job_is_admitted_by_the_same_rules() {
     let denied = dispatcher.lease(lease(4), &ask(10, Priority::High), now);
     assert!(!denied.approved());
 }
+
+#[test]
+fn an_addon_is_charged_for_what_starts_and_gets_it_back_for_what_does_not() {
+    let _watchdog = watch();
+    // Jobs that fill the machine: a has 1, 3, 5 and 7, b has 2, 4 and 6. The first meets its fate, the others start.
+    let order = |outcome: Option<Outcome>| {
+        let (mut dispatcher, now) = dispatcher("[order]\nhold = \"0\"");
+        let jobs: Vec<Candidate> = (1..=7)
+            .map(|number| {
+                let mut job = job(number, 100, now);
+                job.addon = addon(if number % 2 == 1 { "a" } else { "b" });
+                job
+            })
+            .collect();
+        let first = jobs[0].id;
+        let number = |id: JobId| jobs.iter().position(|job| job.id == id).unwrap() + 1;
+        let mut started = reserved(&dispatcher.step(Event::Submitted(jobs.clone()), now));
+        assert_eq!(started, [first]);
+        if let Some(outcome) = outcome {
+            let effects = dispatcher.step(
+                Event::Answered {
+                    job: first,
+                    outcome,
+                },
+                now,
+            );
+            started = reserved(&effects);
+        }
+        let mut order = Vec::new();
+        while let Some(job) = started.pop() {
+            order.push(number(job));
+            started.extend(reserved(
+                &dispatcher.step(Event::Freed(Holder::Job(job)), now),
+            ));
+        }
+        order
+    };
+    assert_eq!(order(None), [1, 2, 3, 4, 5, 6, 7], "in turns");
+    assert_eq!(
+        order(Some(Outcome::Failed)),
+        [2, 1, 3, 4, 5, 6, 7],
+        "it makes its turn up"
+    );
+    assert_eq!(
+        order(Some(Outcome::Lost)),
+        [2, 3, 5, 4, 7, 6],
+        "and has it for others when the job is gone"
+    );
+}

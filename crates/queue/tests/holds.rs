@@ -5,6 +5,7 @@ mod worlds;
 use jobtree_protocol::{JobId, Priority};
 use jobtree_queue::candidate::Candidate;
 use jobtree_queue::dispatch::Event;
+use jobtree_queue::hold::WaitBound;
 use worlds::world::{World, addon, kind};
 use worlds::{policy, secs, watch};
 
@@ -19,6 +20,19 @@ fn honest(world: &mut World, name: &str, cost: u32, takes: u64) -> Candidate {
     job
 }
 
+/// Three addons whose jobs of 5 units take 20 s.
+fn flood_bound(age_step: u64) -> WaitBound {
+    WaitBound {
+        age_step: secs(age_step),
+        longest_run: secs(20),
+        capacity: 100,
+        largest_ahead: 5,
+        own_ahead: 0,
+        own_quantum: 100,
+        other_quanta: vec![100; 3],
+    }
+}
+
 #[test]
 fn the_largest_job_starts_under_a_flood_of_small_ones() {
     let _watchdog = watch();
@@ -31,13 +45,11 @@ fn the_largest_job_starts_under_a_flood_of_small_ones() {
     world.submit([big.clone()]);
     let from = world.now;
     let started = world.run_until_started(big.id, secs(600));
-    // wait ≤ 2A + (⌈B/Q⌉ + 1)·N·Q·R/(C − cost + 1) + 2R; its class is the flood's, so that it need not age, and B = 0.
-    // The term in the middle is for others' turns at the capacity that the job leaves; here it may use all of it.
-    let (addons, quantum, takes, capacity) = (4.0, 100.0, 20.0, 100.0);
-    let bound = addons * quantum * takes / capacity + 2.0 * takes;
-    let waited = (started.mono - from.mono).as_secs_f64();
-    assert!(waited <= bound, "{waited} s, not within {bound} s");
-    assert!(waited > 0.0);
+    // Its class is the flood's, so that it need not age.
+    let bound = flood_bound(0).wait();
+    let waited = started.mono - from.mono;
+    assert!(waited <= bound, "{waited:?}, not within {bound:?}");
+    assert!(!waited.is_zero());
 }
 
 #[test]
@@ -67,11 +79,11 @@ fn a_low_one_starts_too_after_it_has_aged() {
     world.submit([big.clone()]);
     let from = world.now;
     let started = world.run_until_started(big.id, secs(2000));
-    let waited = (started.mono - from.mono).as_secs_f64();
-    let bound = 2.0 * 300.0 + 4.0 * 100.0 * 20.0 / 100.0 + 2.0 * 20.0;
+    let waited = started.mono - from.mono;
+    let bound = flood_bound(300).wait();
     assert!(
-        (300.0..=bound).contains(&waited),
-        "{waited} s, not within {bound} s"
+        (secs(300)..=bound).contains(&waited),
+        "{waited:?}, not within {bound:?}"
     );
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use jobtree_protocol::{JobId, NodeId, Priority};
 use jobtree_queue::candidate::{Candidate, ConcurrencyKey};
 use jobtree_queue::dispatch::Event;
+use jobtree_queue::hold::WaitBound;
 use jobtree_queue::policy::Policy;
 use worlds::world::{World, addon, kind};
 use worlds::{policy, secs, watch};
@@ -85,7 +86,7 @@ fn units_are_shared_not_jobs() {
 }
 
 #[test]
-fn a_charge_is_given_back_when_a_dispatch_is_not_taken_up() {
+fn a_dispatch_that_is_not_taken_up_goes_back_and_is_tried_again() {
     let _watchdog = watch();
     let mut world = world("");
     world.workers = false;
@@ -94,7 +95,6 @@ fn a_charge_is_given_back_when_a_dispatch_is_not_taken_up() {
     world.run(secs(31));
     assert_eq!(world.returned, [job], "after 30 s it goes back");
     assert_eq!(world.dispatcher.used(), 30, "and is dispatched again");
-    // Two addons: the dead one is not favoured, nor punished, for its dispatches that came to nothing.
     world.workers = true;
     world.run(secs(60));
     assert!(world.started_at(job).is_some());
@@ -152,11 +152,19 @@ fn every_addon_starts_within_the_bound() {
     let late = world.flood("late", 1, 20, secs(10))[0];
     let from = world.now;
     let started = world.run_until_started(late, secs(600));
-    // wait ≤ (⌈B/Q⌉ + 1)·N·Q·R/C, with nothing of its own ahead (B = 0), nine addons, a quantum of 100, 10 s, 100 units.
-    let bound = 9.0 * 100.0 * 10.0 / 100.0;
-    let waited = (started.mono - from.mono).as_secs_f64();
-    assert!(waited <= bound, "{waited} s, not within {bound} s");
-    assert!(waited > 0.0, "it had to wait");
+    let bound = WaitBound {
+        age_step: secs(0),
+        longest_run: secs(10),
+        capacity: 100,
+        largest_ahead: 20,
+        own_ahead: 0,
+        own_quantum: 100,
+        other_quanta: vec![100; 8],
+    }
+    .wait();
+    let waited = started.mono - from.mono;
+    assert!(waited <= bound, "{waited:?}, not within {bound:?}");
+    assert!(!waited.is_zero(), "it had to wait");
 }
 
 #[test]
@@ -306,7 +314,9 @@ fn a_start_costs_the_same_with_a_thousand_and_with_a_hundred_thousand_waiting() 
     let _watchdog = watch();
     for keyed in [false, true] {
         let few = work_of_a_start(1_000, keyed);
-        let many = work_of_a_start(100_000, keyed);
+        // Ten times as many when it is asked for: JOBTREE_STRESS=10.
+        let factor = std::env::var("JOBTREE_STRESS").map_or(1, |factor| factor.parse().unwrap());
+        let many = work_of_a_start(100_000 * factor, keyed);
         assert!(many <= few + few / 4, "{few} lookups, then {many}");
     }
 }

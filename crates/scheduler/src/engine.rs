@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::JoinHandle;
@@ -79,19 +79,11 @@ struct Shared {
     options: Options,
     clock: Clock,
     published: RwLock<Arc<Published>>,
-    advice: AtomicU8,
+    /// What leases are told that are told something else than to go on.
+    advices: RwLock<HashMap<LeaseId, Advice>>,
     rolls: AtomicU64,
     stopped: AtomicBool,
 }
-
-const ADVICE: [Advice; 6] = [
-    Advice::Continue,
-    Advice::Slow,
-    Advice::Checkpoint,
-    Advice::Yield,
-    Advice::Drain,
-    Advice::Cancel,
-];
 
 impl Engine {
     pub(crate) fn start(store: Store, options: Options) -> Self {
@@ -104,7 +96,7 @@ impl Engine {
             store,
             options,
             clock,
-            advice: AtomicU8::new(0),
+            advices: RwLock::default(),
             rolls: AtomicU64::new(seed.rotate_left(32)),
             stopped: AtomicBool::new(false),
         });
@@ -148,8 +140,10 @@ impl Engine {
         Arc::clone(&published.unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn advice(&self) -> Advice {
-        ADVICE[usize::from(self.shared.advice.load(Ordering::Relaxed)).min(ADVICE.len() - 1)]
+    pub(crate) fn advice(&self, lease: LeaseId) -> Advice {
+        let advices = self.shared.advices.read();
+        let advices = advices.unwrap_or_else(PoisonError::into_inner);
+        advices.get(&lease).copied().unwrap_or_default()
     }
 
     pub(crate) fn stamp(&self) -> Stamp {
@@ -382,8 +376,10 @@ impl Running {
 
     /// What handles read without asking.
     fn publish(&mut self) {
-        let advice = self.core.advice(self.shared.clock.now());
-        self.shared.advice.store(advice as u8, Ordering::Relaxed);
+        if let Some(advices) = self.core.advices(self.shared.clock.now()) {
+            let known = self.shared.advices.write();
+            *known.unwrap_or_else(PoisonError::into_inner) = advices;
+        }
         if self.core.pids_version() != self.pids {
             self.pids = self.core.pids_version();
             let pids = self.core.pids();

@@ -1,6 +1,6 @@
 //! Errors of the store, as callers of the scheduler are told.
 
-use jobtree_protocol::{ApiError, ErrorCode, FieldError};
+use jobtree_protocol::{ApiError, ErrorCode};
 use jobtree_store::StoreError;
 
 /// What a caller is told of a store's error.
@@ -25,8 +25,4 @@ pub(crate) fn is_refusal(error: &StoreError) -> bool {
             | StoreError::NoSchedule(_)
             | StoreError::NameTaken { .. }
     )
-}
-
-pub(crate) fn invalid(fields: Vec<FieldError>) -> ApiError {
-    ApiError::invalid(fields)
 }

@@ -93,6 +93,12 @@ impl Machine {
         self.shared.machine().plan_power_cut(operations, seed);
     }
 
+    /// Kills all processes, as SIGKILL does: their handles are dead and their locks gone, while the system lives on with
+    /// all that was written, synced or not. Files can be opened again at once.
+    pub fn kill(&self) {
+        self.shared.machine().kill();
+    }
+
     /// Switches the power on again.
     pub fn power_on(&self) {
         self.shared.machine().power_on();

@@ -184,6 +184,17 @@ impl Machine {
         self.on = false;
     }
 
+    /// All processes end at once; the system and its cache live on.
+    pub(crate) fn kill(&mut self) {
+        self.open.clear();
+        self.volatile.clear();
+        self.boot += 1;
+        let ids: Vec<_> = self.inodes.keys().copied().collect();
+        for id in ids {
+            self.drop_if_unreachable(id);
+        }
+    }
+
     pub(crate) fn power_on(&mut self) {
         self.on = true;
     }

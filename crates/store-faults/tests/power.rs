@@ -204,3 +204,18 @@ fn readers_and_a_writer_share_the_log_and_the_dead_can_do_nothing() -> Result<()
     assert_eq!(count(&alive)?, 3, "closing the dead took no lock away");
     Ok(())
 }
+
+#[test]
+fn a_killed_process_leaves_all_that_it_wrote_and_no_lock() -> Result<()> {
+    let machine = Machine::new();
+    let killed = open(&machine, "OFF")?;
+    killed.execute("INSERT INTO rows VALUES (1, NULL)", [])?;
+    killed.execute_batch("BEGIN IMMEDIATE; INSERT INTO rows VALUES (2, NULL)")?;
+    machine.kill();
+    let next = open(&machine, "OFF")?;
+    assert!(killed.execute_batch("COMMIT").is_err());
+    next.execute("INSERT INTO rows VALUES (3, NULL)", [])?;
+    let rows: i64 = next.query_row("SELECT sum(id) FROM rows", [], |row| row.get(0))?;
+    assert_eq!(rows, 4);
+    Ok(())
+}

@@ -28,9 +28,36 @@ fn submission() -> Submission {
     Submission::new(request.validate(&Limits::default()).expect("valid"))
 }
 
-fn report(what: &str, jobs: usize, begun: Instant) {
-    let rate = jobs as f64 / begun.elapsed().as_secs_f64();
-    println!("{what}: {rate:.0}/s");
+/// What this process has used of the processors so far; nothing where there is no `/proc`.
+fn used() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let ticks: u64 = stat
+        .split(' ')
+        .skip(13)
+        .take(2)
+        .filter_map(|ticks| ticks.parse::<u64>().ok())
+        .sum();
+    Duration::from_millis(ticks * 10)
+}
+
+struct Phase {
+    begun: Instant,
+    used: Duration,
+}
+
+impl Phase {
+    fn begin() -> Self {
+        Self {
+            begun: Instant::now(),
+            used: used(),
+        }
+    }
+
+    fn report(self, what: &str, jobs: usize) {
+        let rate = jobs as f64 / self.begun.elapsed().as_secs_f64();
+        let each = (used() - self.used).as_secs_f64() * 1e6 / jobs as f64;
+        println!("{what}: {rate:.0}/s, {each:.1} µs of a processor each");
+    }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -38,7 +65,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = Store::open(&SqliteOptions::new(path))?;
     for callers in [1, 16, 64] {
         let each = if callers == 1 { 500 } else { 30_000 / callers };
-        let begun = Instant::now();
+        let phase = Phase::begin();
         std::thread::scope(|scope| {
             for _ in 0..callers {
                 scope.spawn(|| {
@@ -48,17 +75,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 });
             }
         });
-        report(&format!("submit by {callers}"), each * callers, begun);
+        phase.report(&format!("submit by {callers}"), each * callers);
     }
-    let begun = Instant::now();
+    let phase = Phase::begin();
     let mut jobs: Vec<JobId> = Vec::new();
     for _ in 0..100 {
         let batch: Vec<Submission> = (0..1000).map(|_| submission()).collect();
         let answers = store.submit_many(stamp(), batch).wait()?;
         jobs.extend(answers.into_iter().flatten().map(|answer| answer.job_id));
     }
-    report("submit 1000 at once", jobs.len(), begun);
-    let begun = Instant::now();
+    phase.report("submit 1000 at once", jobs.len());
+    let phase = Phase::begin();
     let mut pending = std::collections::VecDeque::new();
     for batch in jobs.chunks(500) {
         let lease_id = LeaseId::generate();
@@ -84,6 +111,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for answers in pending {
         answers.wait()?;
     }
-    report("claim and complete 500 at once", jobs.len(), begun);
+    phase.report("claim and complete 500 at once", jobs.len());
     Ok(())
 }

@@ -36,6 +36,11 @@ pub enum StoreError {
         /// What the database said.
         why: Arc<str>,
     },
+    /// The connection to the database was lost. Whether the call took effect is not known: repeat it, which is safe.
+    Disconnected {
+        /// What happened.
+        why: Arc<str>,
+    },
     /// The store has stopped: it was closed, or its disk failed, after which nothing that it says could be trusted.
     /// Whether the call took effect will be known when the store has been opened again.
     Stopped {
@@ -58,7 +63,10 @@ impl StoreError {
 
     /// Whether the same call may succeed later without anything else being done.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Overloaded { .. } | Self::CommitFailed { .. })
+        matches!(
+            self,
+            Self::Overloaded { .. } | Self::CommitFailed { .. } | Self::Disconnected { .. }
+        )
     }
 }
 
@@ -90,6 +98,10 @@ impl fmt::Display for StoreError {
                     "the commit failed and nothing took effect, try again: {why}"
                 )
             }
+            Self::Disconnected { why } => write!(
+                f,
+                "the connection to the database was lost, and whether the call took effect is not known; repeat it: {why}"
+            ),
             Self::Stopped { why } => write!(f, "the store has stopped, open it again: {why}"),
             Self::Database { message } => write!(f, "the database refused: {message}"),
         }

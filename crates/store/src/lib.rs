@@ -30,18 +30,24 @@ pub mod conformance;
 mod error;
 mod execute;
 mod memory;
+pub mod outbox;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod sqlite;
 mod store;
 mod tables;
+mod writer;
 
 pub use answer::Answer;
 pub use backend::{Backend, Listener, Query, Work, Written};
 pub use error::{OpenError, StoreError};
 pub use execute::{Firing, Stamp, Submission};
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresOptions;
 pub use sqlite::SqliteOptions;
 #[doc(hidden)]
 pub use sqlite::plans;
-pub use store::{Store, Told};
+pub use store::{Store, Told, Usage};
 pub use tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Retention, ScheduleRecord, Tables,
 };

@@ -1,11 +1,12 @@
 //! The store, as its users see it: each command and each question is a method, whichever backend is behind it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jobtree_protocol::{
     AckRequest, AddonId, CancelRequest, CompleteAnswer, CompleteRequest, Heartbeat,
-    HeartbeatAnswer, JobId, JobQuery, JobState, Json, LeaseId, ReleaseRequest, ReportRequest,
-    RevokeRequest, ScheduleId, SubmitAnswer,
+    HeartbeatAnswer, JobId, JobQuery, JobState, Json, LeaseId, NodeId, ReleaseRequest,
+    ReportRequest, RevokeRequest, ScheduleId, SubmitAnswer,
 };
 use jobtree_queue::transitions::{
     Admit, Claim, Claimed, LoadAdvice, Proof, Reserve, TakeUp, TimeOut, TransitionError, Unclaimed,
@@ -29,6 +30,21 @@ pub struct Told {
     pub job: JobRecord,
     /// Its lease, if it runs.
     pub lease: Option<LeaseRecord>,
+}
+
+/// What an addon holds of a node's capacity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Where.
+    pub node_id: NodeId,
+    /// Who.
+    pub addon_id: AddonId,
+    /// Units of live leases and of reservations.
+    pub units: u32,
+    /// How many leases hold.
+    pub leases: u32,
+    /// How many reservations wait to be taken up.
+    pub reservations: u32,
 }
 
 /// The queue's jobs, leases, keys, events and schedules, wherever they are kept. Clones are the same store; it closes
@@ -59,6 +75,15 @@ impl Store {
         Sqlite::open(options).map(Self::on)
     }
 
+    /// A store in a PostgreSQL database, which schedulers on several machines may share.
+    ///
+    /// # Errors
+    /// If the database cannot be reached, or its tables are too new; see [`OpenError`].
+    #[cfg(feature = "postgres")]
+    pub fn connect(options: &crate::PostgresOptions) -> std::result::Result<Self, OpenError> {
+        crate::postgres::Postgres::open(options).map(Self::on)
+    }
+
     /// A store on any backend.
     pub fn on(backend: impl Backend + 'static) -> Self {
         Self {
@@ -66,8 +91,8 @@ impl Store {
         }
     }
 
-    /// Calls the listener with what each commit wrote, in the order of commits, before anybody is answered. It must not
-    /// block.
+    /// Calls the listener with what each commit of this process wrote, in the order of commits, before anybody is
+    /// answered. It must neither block, nor call the store and wait, nor hold the store.
     pub fn listen(&self, listener: Listener) {
         self.backend.listen(listener);
     }
@@ -335,6 +360,36 @@ impl Store {
     /// All jobs with a place that waits to be taken up.
     pub fn dispatching(&self) -> Answer<Vec<JobRecord>> {
         self.read(|tables| tables.dispatching())
+    }
+
+    /// What is used, computed from live leases and reservations: there is no counter that could be wrong.
+    pub fn usage(&self) -> Answer<Vec<Usage>> {
+        self.read(|tables| {
+            let mut used: BTreeMap<(NodeId, AddonId), Usage> = BTreeMap::new();
+            let mut of = |node_id: &NodeId, addon_id: &AddonId, units, leases, reservations| {
+                let usage = used
+                    .entry((node_id.clone(), addon_id.clone()))
+                    .or_insert_with(|| Usage {
+                        node_id: node_id.clone(),
+                        addon_id: addon_id.clone(),
+                        units: 0,
+                        leases: 0,
+                        reservations: 0,
+                    });
+                usage.units += units;
+                usage.leases += leases;
+                usage.reservations += reservations;
+            };
+            for lease in tables.live_leases()? {
+                of(&lease.node_id, &lease.addon_id, lease.cost(), 1, 0);
+            }
+            for job in tables.dispatching()? {
+                if let Some(reservation) = &job.reservation {
+                    of(&reservation.node_id, &job.intent.addon_id, job.cost(), 0, 1);
+                }
+            }
+            Ok(used.into_values().collect())
+        })
     }
 
     /// Waiting jobs, page by page.

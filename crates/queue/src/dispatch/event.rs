@@ -17,7 +17,8 @@ use crate::signals::{HostSignals, Sample};
 /// What happened.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// These wait now: new, tried again, rescued, or free of what they depended on.
+    /// These wait now: new, tried again, rescued, or free of what they depended on. One that is known here as proposed or
+    /// dispatched is left alone, for this may be old news: [`Event::Returned`] brings it back, or [`Event::Freed`] first.
     Submitted(Vec<Candidate>),
     /// This one waits no more: it was cancelled, or somebody else has it.
     Withdrawn(JobId),
@@ -100,7 +101,8 @@ pub enum Event {
 pub enum Outcome {
     /// It is so. With a lease (of a claim) it runs; without, it waits to be taken up.
     Accepted(Option<LeaseId>),
-    /// The job had changed: it is not ours to start. If it still waits it is submitted again.
+    /// The job had changed: it is not ours to start. If it still waits it is submitted again, after
+    /// [`Event::KeyElsewhere`] if its concurrency key was taken.
     Lost,
     /// The store could not say: the job waits as before.
     Failed,

@@ -63,7 +63,8 @@ pub(crate) struct Order {
     policy: Arc<Policy>,
     node: NodeId,
     labels: BTreeSet<String>,
-    pub(crate) jobs: HashMap<JobId, Waiting>,
+    /// Boxed: a table of this many is half empty at times.
+    pub(crate) jobs: HashMap<JobId, Box<Waiting>>,
     lanes: Vec<Option<Lane>>,
     free: Vec<LaneId>,
     by_shape: HashMap<Shape, LaneId>,
@@ -110,6 +111,15 @@ impl Order {
         self.work
     }
 
+    /// Since when the first of those waits that wait for no time.
+    pub(crate) fn oldest(&self) -> Option<Timestamp> {
+        let lanes = self.lanes.iter().flatten();
+        lanes
+            .filter_map(|lane| lane.queue.first())
+            .map(|(since, _)| *since)
+            .min()
+    }
+
     /// An addon's number; it gets one with its first job.
     pub(crate) fn addon(&mut self, name: &AddonId) -> AddonIndex {
         if let Some(&index) = self.by_name.get(name) {
@@ -143,7 +153,11 @@ impl Order {
         if let Some(risk) = risk {
             self.risks.insert((risk, id));
         }
-        self.jobs.insert(id, Waiting::new(candidate, addon, risk));
+        // Names are kept once, not once a job.
+        let mut candidate = candidate;
+        candidate.addon = self.addons[addon.0].name.clone();
+        self.jobs
+            .insert(id, Box::new(Waiting::new(candidate, addon, risk)));
         self.place(id);
     }
 
@@ -195,11 +209,10 @@ impl Order {
         };
         let place = (candidate.enqueued_at, id);
         let lane = self.lane(shape);
-        if let Some(waiting) = self.jobs.get_mut(&id) {
+        if let (Some(waiting), Some(about)) = (self.jobs.get_mut(&id), &mut self.lanes[lane.0]) {
             waiting.lane = Some(lane);
-        }
-        if let Some(lane) = &mut self.lanes[lane.0] {
-            lane.queue.insert(place);
+            waiting.candidate.job_type = about.shape.job_type.clone();
+            about.queue.insert(place);
         }
         self.restand(lane);
     }
@@ -233,7 +246,7 @@ impl Order {
     /// Takes a job out altogether.
     pub(crate) fn remove(&mut self, id: JobId) -> Option<Candidate> {
         self.displace(id);
-        let waiting = self.jobs.remove(&id)?;
+        let waiting = *self.jobs.remove(&id)?;
         if let Some(risk) = waiting.risk {
             self.risks.remove(&(risk, id));
         }

@@ -41,7 +41,7 @@ pub(crate) fn write_duration(duration: Duration) -> String {
         (60_000, "m"),
         (1_000, "s"),
     ] {
-        if millis > 0 && millis % size == 0 {
+        if millis > 0 && millis.is_multiple_of(size) {
             return format!("{}{unit}", millis / size);
         }
     }

@@ -10,7 +10,7 @@ use jobtree_protocol::{
 use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::{HostSignals, Sample};
 use jobtree_queue::transitions::{Admit, Claim, Claimed, Proof, Reserve, TimeOut};
-use jobtree_queue::{JobRecord, LeaseRecord, Now, Reservation};
+use jobtree_queue::{JobRecord, LeaseRecord, Reservation};
 use jobtree_store::{
     Count, Firing, Pause, Pruned, Recorded, Retention, ScheduleRecord, Stamp, StoreError, Written,
 };
@@ -57,8 +57,8 @@ pub enum Input {
     Kick,
     /// Something may have been committed that nobody told: read again.
     Doubt,
-    /// Schedules were written.
-    SchedulesChanged,
+    /// Pauses or schedules were written.
+    Settings,
     /// Others say that these jobs have changed. It may be wrong, late, or lost.
     Hint(Vec<JobId>),
     /// The time of [`Output::WakeAt`] has come.
@@ -290,6 +290,11 @@ impl Op {
         )
     }
 
+    /// Whether its answer shows jobs as they were some time ago.
+    pub(crate) fn reads_jobs(&self) -> bool {
+        matches!(self, Op::ReadLive | Op::ReadQueued(_) | Op::Look(_))
+    }
+
     /// Schedules that it fires.
     pub(crate) fn fires(&self) -> Option<ScheduleId> {
         match self {
@@ -297,9 +302,4 @@ impl Op {
             _ => None,
         }
     }
-}
-
-/// The moment of a stamp, for logs.
-pub(crate) fn moment(stamp: &Stamp) -> Now {
-    stamp.now
 }

@@ -15,6 +15,7 @@ mod family;
 #[cfg(target_os = "linux")]
 mod linux;
 mod machine;
+mod sampling;
 
 use std::fmt;
 use std::path::Path;
@@ -26,6 +27,7 @@ use counters::{Counters, MinuteAverage, NoPair};
 use family::Family;
 pub use machine::Missing;
 use machine::{Gauges, Machine};
+pub use sampling::Sampling;
 
 #[cfg(not(target_os = "linux"))]
 use elsewhere::Elsewhere as Here;

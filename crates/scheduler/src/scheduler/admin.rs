@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jobtree_protocol::{
-    Advice, ApiError, ErrorCode, FieldError, PauseRequest, ScheduleId, ScheduleSpec, ScheduleView,
+    ApiError, ErrorCode, FieldError, PauseRequest, ScheduleId, ScheduleSpec, ScheduleView,
     SignalsRequest,
 };
 use jobtree_queue::cron::{Schedule, ScheduleError};
@@ -29,7 +29,7 @@ impl Scheduler {
         };
         let engine = Arc::clone(&self.engine);
         let answer = self.store().pause(stamp, pause);
-        self.reply(answer, move |()| engine.post(Input::SchedulesChanged))
+        self.reply(answer, move |()| engine.post(Input::Settings))
     }
 
     /// Skips it no longer. Whether it was skipped.
@@ -44,7 +44,7 @@ impl Scheduler {
         let engine = Arc::clone(&self.engine);
         let answer = self.store().resume(stamp, pause);
         self.reply(answer, move |was| {
-            engine.post(Input::SchedulesChanged);
+            engine.post(Input::Settings);
             was
         })
     }
@@ -92,11 +92,6 @@ impl Scheduler {
     /// Processes that workers registered, of all leases that hold here: their load is not foreign.
     pub fn pids(&self) -> Vec<u32> {
         self.engine.published().pids.clone()
-    }
-
-    /// What the load of this node asks of its workers.
-    pub fn advice(&self) -> Advice {
-        self.engine.advice()
     }
 
     /// The policy in force.
@@ -179,7 +174,8 @@ impl Scheduler {
                 let all = this.store().schedules().await;
                 let all = all.map_err(|error| told(&error))?;
                 let Some(before) = all.into_iter().find(|before| before.id == id) else {
-                    let message = format!("there is no schedule {id}: leave the id out for a new one");
+                    let message =
+                        format!("there is no schedule {id}: leave the id out for a new one");
                     return Err(ApiError::new(ErrorCode::NotFound, message));
                 };
                 (record.last_at, record.last_job) = (before.last_at, before.last_job);
@@ -187,7 +183,7 @@ impl Scheduler {
             let engine = Arc::clone(&this.engine);
             let answer = this.store().put_schedule(stamp, record);
             let told = this.reply(answer, move |record| {
-                engine.post(Input::SchedulesChanged);
+                engine.post(Input::Settings);
                 view_of(&record)
             });
             told.await
@@ -208,6 +204,6 @@ impl Scheduler {
     pub fn delete_schedule(&self, id: ScheduleId) -> Reply<()> {
         let engine = Arc::clone(&self.engine);
         let answer = self.store().delete_schedule(self.stamp(), id);
-        self.reply(answer, move |()| engine.post(Input::SchedulesChanged))
+        self.reply(answer, move |()| engine.post(Input::Settings))
     }
 }

@@ -122,11 +122,7 @@ impl Scheduler {
     }
 
     /// Dispatches that wait to be taken up, of an addon or of all. If there is none, it waits so long for one.
-    pub fn dispatchable(
-        &self,
-        addon: Option<AddonId>,
-        wait_for: Duration,
-    ) -> Reply<Vec<JobView>> {
+    pub fn dispatchable(&self, addon: Option<AddonId>, wait_for: Duration) -> Reply<Vec<JobView>> {
         self.waiting(Wait::Dispatchable(addon), wait_for, |told| match told {
             Told::Jobs(jobs) => Some(jobs),
             _ => None,

@@ -21,7 +21,9 @@ impl Scheduler {
         }
         let own = &self.options().node;
         if request.node_id.as_ref().is_some_and(|node| node != own) {
-            let message = format!("is not the node of this scheduler: ask the one of it, or leave it out; this is {own}");
+            let message = format!(
+                "is not the node of this scheduler: ask the one of it, or leave it out; this is {own}"
+            );
             return Reply::ready(Err(jobtree_protocol::ApiError::invalid(vec![
                 FieldError::new("node_id", message),
             ])));
@@ -94,7 +96,7 @@ impl Scheduler {
         if let Err(wrong) = checked(request.validate(self.limits())) {
             return wrong;
         }
-        let load = LoadAdvice(self.engine.advice());
+        let load = LoadAdvice(self.engine.advice(request.lease_id));
         let answer = self.store().heartbeat(self.stamp(), request, load);
         self.reply(answer, |answer| answer)
     }

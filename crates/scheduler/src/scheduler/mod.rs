@@ -18,7 +18,7 @@ use jobtree_store::{Answer, Stamp, Store, StoreError};
 
 use crate::core::{Call, Input, Told};
 use crate::engine::Engine;
-use crate::error::{is_refusal, told};
+use crate::error::told;
 use crate::options::Options;
 use crate::reply::Reply;
 
@@ -130,7 +130,10 @@ impl Scheduler {
 
 /// The outcome of a call that failed like this is not known.
 fn may_have_happened(error: &StoreError) -> bool {
-    !is_refusal(error) && !error.is_transient()
+    matches!(
+        error,
+        StoreError::Disconnected { .. } | StoreError::Stopped { .. }
+    )
 }
 
 /// The result of a check, or the reply that says what is wrong.

@@ -135,13 +135,13 @@ fn run_job(shared: &Arc<Shared>, held: &Arc<Held>, job: Arc<JobView>) -> Ended {
         };
         let job = handle.job().clone();
         tree = Some(job.clone());
-        shared.live.add(id, job.clone());
+        shared.begin(id, &job);
         held.begin(id, job, shared.grantor.mono(), limit);
         let _ = handle.join();
         Ok(())
     });
     held.end();
-    shared.live.remove(id);
+    shared.end(id);
     let Some(tree) = tree else {
         return Ended::Back("the worker was stopped".to_owned());
     };

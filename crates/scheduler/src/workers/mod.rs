@@ -53,7 +53,10 @@ struct Shared {
     concurrency: usize,
     batch: u32,
     board: Arc<Board>,
+    /// Of all workers of the queue.
     live: Arc<LiveJobs>,
+    /// Of this one.
+    own: LiveJobs,
     stopping: AtomicBool,
     last_error: Mutex<Option<ApiError>>,
 }
@@ -61,6 +64,16 @@ struct Shared {
 impl Shared {
     fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
+    }
+
+    fn begin(&self, id: JobId, job: &Job) {
+        self.live.add(id, job.clone());
+        self.own.add(id, job.clone());
+    }
+
+    fn end(&self, id: JobId) {
+        self.live.remove(id);
+        self.own.remove(id);
     }
 
     fn note(&self, error: &ApiError) {
@@ -82,7 +95,10 @@ pub struct WorkerBuilder {
     concurrency: usize,
     batch: u32,
     runtime: Option<Runtime>,
+    on_start: Option<OnStart>,
 }
+
+type OnStart = Box<dyn FnOnce(&Arc<RunningWorker>) + Send>;
 
 impl WorkerBuilder {
     pub(crate) fn new(grantor: Arc<dyn Grantor>, addon: AddonId, live: Arc<LiveJobs>) -> Self {
@@ -94,7 +110,17 @@ impl WorkerBuilder {
             concurrency: std::thread::available_parallelism().map_or(1, usize::from),
             batch: 1,
             runtime: None,
+            on_start: None,
         }
+    }
+
+    /// Is told of the worker when it has started.
+    pub(crate) fn on_start(
+        mut self,
+        tell: impl FnOnce(&Arc<RunningWorker>) + Send + 'static,
+    ) -> Self {
+        self.on_start = Some(Box::new(tell));
+        self
     }
 
     /// Jobs of this type are run by `handler`, on the workers of the runtime: for what computes, or waits by the
@@ -183,6 +209,7 @@ impl WorkerBuilder {
             batch: self.batch,
             board,
             live: self.live,
+            own: LiveJobs::default(),
             stopping: AtomicBool::new(false),
             last_error: Mutex::new(None),
         });
@@ -190,17 +217,21 @@ impl WorkerBuilder {
         let inside = Arc::clone(&shared);
         let runtime = self.runtime.as_ref().unwrap_or_else(|| Runtime::global());
         let root = runtime.spawn(move || work(&inside, &types, &heart, &stopped));
-        Ok(Worker { shared, root, stop })
+        let worker = Arc::new(RunningWorker { shared, root, stop });
+        if let Some(tell) = self.on_start {
+            tell(&worker);
+        }
+        Ok(Worker(worker))
     }
 
-    /// Starts, and returns when the worker has ended: when its runtime is shut down.
+    /// Starts, and returns when the worker has ended: when its queue is drained, or its runtime shut down.
     ///
     /// # Errors
     /// As [`start`](WorkerBuilder::start).
     pub fn run(self) -> Result<(), WorkerError> {
         let worker = self.start()?;
         // Cancelled with whoever waits.
-        let _ = block_on(worker.root.job().ended());
+        let _ = block_on(worker.0.root.job().ended());
         Ok(())
     }
 }
@@ -249,7 +280,10 @@ impl std::error::Error for WorkerError {
 
 /// A worker that runs. Dropped, it takes nothing new; what runs goes on.
 #[must_use = "dropped, it takes no jobs any more"]
-pub struct Worker {
+pub struct Worker(Arc<RunningWorker>);
+
+/// A worker, for its owner and for the queue that it belongs to.
+pub(crate) struct RunningWorker {
     shared: Arc<Shared>,
     root: JobHandle<()>,
     /// Closed to stop.
@@ -259,8 +293,7 @@ pub struct Worker {
 impl Worker {
     /// Takes nothing new from now on. Jobs that wait in a batch go back; those that run go on.
     pub fn stop(&self) {
-        self.shared.stopping.store(true, Ordering::Release);
-        self.stop.close();
+        self.0.stop();
     }
 
     /// [Stops](Worker::stop) and waits until what runs has ended. What has not when `limit` is over is asked to stop, and
@@ -269,39 +302,22 @@ impl Worker {
     /// # Errors
     /// With the paths of jobs that did not stop: they go on under their leases.
     pub fn drain(&self, limit: Duration) -> Result<(), Stragglers> {
-        self.stop();
-        if self.has_ended_within(limit) {
-            return Ok(());
-        }
-        self.shared.live.cancel_all("the worker is stopping");
-        if self.has_ended_within(GRACE) {
-            return Ok(());
-        }
-        Err(Stragglers(self.shared.live.paths()))
+        self.0.drain(limit)
     }
 
-    fn has_ended_within(&self, limit: Duration) -> bool {
-        let job: Job = self.root.job().clone();
-        let ended = future::with_timeout(limit, async move {
-            job.ended().await;
-            Ok(())
-        });
-        matches!(block_on(ended), Ok(Ok(())))
-    }
-
-    /// The tree of a durable job that runs here.
+    /// The tree of a durable job that runs here: what it is doing now.
     pub fn live_tree(&self, id: JobId) -> Option<TreeDump> {
-        self.shared.live.tree(id)
+        self.0.shared.own.tree(id)
     }
 
     /// The durable jobs that run here.
     pub fn running(&self) -> Vec<JobId> {
-        self.shared.live.ids()
+        self.0.shared.own.ids()
     }
 
     /// What the scheduler last refused or failed at.
     pub fn last_error(&self) -> Option<ApiError> {
-        let last = &self.shared.last_error;
+        let last = &self.0.shared.last_error;
         last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -315,21 +331,66 @@ impl Drop for Worker {
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Worker")
-            .field("addon", &self.shared.addon)
+            .field("addon", &self.0.shared.addon)
             .field("running", &self.running())
-            .field("stopping", &self.shared.is_stopping())
+            .field("stopping", &self.0.shared.is_stopping())
             .finish_non_exhaustive()
     }
 }
 
+impl RunningWorker {
+    pub(crate) fn stop(&self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        self.stop.close();
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.root.is_finished()
+    }
+
+    pub(crate) fn drain(&self, limit: Duration) -> Result<(), Stragglers> {
+        self.stop();
+        if self.ends_within(limit) {
+            return Ok(());
+        }
+        self.shared.own.cancel_all("the worker is stopping");
+        if self.ends_within(GRACE) {
+            return Ok(());
+        }
+        let mut left = self.shared.own.paths();
+        if left.is_empty() {
+            // No handler runs: it is still saying what came of them.
+            left.push(self.root.job().path());
+        }
+        Err(Stragglers(left))
+    }
+
+    fn ends_within(&self, limit: Duration) -> bool {
+        let job: Job = self.root.job().clone();
+        let ended = future::with_timeout(limit, async move {
+            job.ended().await;
+            Ok(())
+        });
+        matches!(block_on(ended), Ok(Ok(())))
+    }
+}
+
 /// Jobs that went on although they were asked to stop.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stragglers(Vec<String>);
 
 impl Stragglers {
     /// Where they are in the tree.
     pub fn paths(&self) -> &[String] {
         &self.0
+    }
+
+    pub(crate) fn extend(&mut self, more: Stragglers) {
+        self.0.extend(more.0);
+    }
+
+    pub(crate) fn into_result(self) -> Result<(), Stragglers> {
+        if self.0.is_empty() { Ok(()) } else { Err(self) }
     }
 }
 

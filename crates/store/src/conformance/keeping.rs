@@ -265,7 +265,8 @@ fn a_schedule_fires_once(world: &World) {
         .wait()
         .expect("new");
     let at = world.now().wall;
-    let next_at = Some(at + std::time::Duration::from_secs(86_400));
+    let next = at + std::time::Duration::from_secs(86_400);
+    let next_at = Some(next);
     let fire = |job| {
         let firing = Firing {
             schedule_id: nightly.id,
@@ -299,7 +300,7 @@ fn a_schedule_fires_once(world: &World) {
     world.advance(86_400);
     let left_out = Firing {
         schedule_id: nightly.id,
-        at: next_at.expect("given above"),
+        at: next,
         job: None,
         next_at: None,
     };

@@ -29,6 +29,7 @@ pub(super) const CASES: &[Case] = &[
     ("concurrency keys hold", concurrency_keys_hold),
     ("a lease without a job", a_lease_without_a_job),
     ("retries wait", retries_wait),
+    ("what is used is computed", what_is_used_is_computed),
 ];
 
 fn a_batch_under_one_lease(world: &World) {
@@ -500,7 +501,7 @@ fn a_lease_without_a_job(world: &World) {
     assert_eq!(lease.cost(), 25);
     assert_eq!(
         world.store.live_leases().wait().expect("the leases"),
-        [lease.clone()]
+        std::slice::from_ref(&lease)
     );
     let release = world
         .store
@@ -541,4 +542,42 @@ fn retries_wait(world: &World) {
     world.fail(job);
     assert_eq!(world.record(job).completions.len(), 3);
     assert_eq!(world.record(job).attempts, 3);
+}
+
+fn what_is_used_is_computed(world: &World) {
+    let of_cost = |addon: &str, cost| world.submit(SubmitRequest::new(addon, "indexing", cost));
+    let batch = [of_cost("visuals", 5), of_cost("visuals", 30)];
+    let dispatched = of_cost("visuals", 7);
+    let foreign = of_cost("sounds", 11);
+    let used = || {
+        let usage = world.store.usage().wait().expect("the usage");
+        let tell = |usage: &crate::Usage| {
+            (
+                usage.addon_id.to_string(),
+                usage.units,
+                usage.leases,
+                usage.reservations,
+            )
+        };
+        usage.iter().map(tell).collect::<Vec<_>>()
+    };
+    assert_eq!(used(), []);
+    let lease = world.claim(&batch).id;
+    world.claim(&[foreign]);
+    world.reserve(dispatched).expect("a place");
+    assert_eq!(
+        used(),
+        [
+            ("sounds".to_owned(), 11, 1, 0),
+            ("visuals".to_owned(), 37, 1, 1)
+        ]
+    );
+    world
+        .complete(batch[1], CompleteRequest::done(lease, None))
+        .expect("it runs");
+    assert_eq!(
+        used()[1],
+        ("visuals".to_owned(), 12, 1, 1),
+        "the dearest of the batch has ended"
+    );
 }

@@ -46,15 +46,12 @@ struct Walk {
 
 impl Walk {
     /// Asks both, and compares.
-    fn both<T: PartialEq + Debug>(
+    fn both<T: PartialEq + Debug + Clone>(
         &self,
         step: usize,
         what: &str,
         ask: impl Fn(&Store, Stamp) -> Answer<T>,
-    ) -> T
-    where
-        T: Clone,
-    {
+    ) -> T {
         let stamp = self.world.stamp();
         let expected = ask(&self.model, stamp.clone()).wait();
         let given = ask(&self.world.store, stamp).wait();
@@ -95,22 +92,22 @@ impl Walk {
         SubmitRequest {
             addon_id: ["visuals", "sounds"][(draw % 2) as usize].into(),
             cost_units: 1 + (draw % 50) as i64,
-            idempotency_key: key("i").filter(|_| draw % 11 == 0),
-            unique_key: key("u").filter(|_| draw % 13 == 0),
-            concurrency_key: key("c").filter(|_| draw % 3 == 0),
+            idempotency_key: key("i").filter(|_| draw.is_multiple_of(11)),
+            unique_key: key("u").filter(|_| draw.is_multiple_of(13)),
+            concurrency_key: key("c").filter(|_| draw.is_multiple_of(3)),
             max_attempts: Some(1 + (draw % 3) as i64),
-            max_runtime_sec: Some(60).filter(|_| draw % 5 == 0),
+            max_runtime_sec: Some(60).filter(|_| draw.is_multiple_of(5)),
             depends_on: self
                 .some(&known.jobs)
                 .into_iter()
-                .filter(|_| draw % 4 == 0)
+                .filter(|_| draw.is_multiple_of(4))
                 .collect(),
-            on_dependency_failure: if draw % 8 == 0 {
+            on_dependency_failure: if draw.is_multiple_of(8) {
                 OnDependencyFailure::Run
             } else {
                 OnDependencyFailure::Cancel
             },
-            tags: if draw % 6 == 0 {
+            tags: if draw.is_multiple_of(6) {
                 vec!["t".into()]
             } else {
                 Vec::new()

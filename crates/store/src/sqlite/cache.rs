@@ -7,39 +7,63 @@
 //! what an operation has read stays until its end.
 
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+
+/// Hashes ids, most of whose bytes are random already. Whoever chose ids that collide would slow down his own jobs.
+#[derive(Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            self.0 = (self.0.rotate_left(23) ^ u64::from_le_bytes(word))
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+}
+
+type Map<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
 /// A bounded map that forgets what was not used for the longest time, roughly.
 pub(crate) struct Cache<K, V> {
-    young: HashMap<K, V>,
-    old: HashMap<K, V>,
+    young: Map<K, V>,
+    old: Map<K, V>,
     half: usize,
 }
 
 impl<K: Copy + Eq + Hash, V> Cache<K, V> {
     pub(crate) fn new(entries: usize) -> Self {
         Self {
-            young: HashMap::new(),
-            old: HashMap::new(),
+            young: Map::default(),
+            old: Map::default(),
             half: entries.div_ceil(2),
         }
     }
 
     pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut V> {
-        if let Some(value) = self.old.remove(&key) {
+        if !self.old.is_empty()
+            && let Some(value) = self.old.remove(&key)
+        {
             self.young.insert(key, value);
         }
         self.young.get_mut(&key)
     }
 
     pub(crate) fn insert(&mut self, key: K, value: V) {
-        self.old.remove(&key);
+        if !self.old.is_empty() {
+            self.old.remove(&key);
+        }
         self.young.insert(key, value);
     }
 
     pub(crate) fn remove(&mut self, key: K) -> Option<V> {
-        let old = self.old.remove(&key);
-        self.young.remove(&key).or(old)
+        self.young.remove(&key).or_else(|| self.old.remove(&key))
     }
 
     pub(crate) fn clear(&mut self) {
@@ -52,7 +76,9 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
         if self.half == 0 {
             self.clear();
         } else if self.young.len() >= self.half {
-            self.old = std::mem::take(&mut self.young);
+            // The old half's memory is used again.
+            std::mem::swap(&mut self.young, &mut self.old);
+            self.young.clear();
         }
     }
 }

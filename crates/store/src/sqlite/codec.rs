@@ -321,7 +321,7 @@ fn completions_of(bytes: &[u8]) -> Result<Vec<Completion>> {
             not_before: (micros != i64::MIN).then(|| from_micros(micros)),
         })
     };
-    if bytes.len() % COMPLETION != 0 {
+    if !bytes.len().is_multiple_of(COMPLETION) {
         return Err(damaged("a list of completions"));
     }
     bytes.chunks_exact(COMPLETION).map(completion).collect()
@@ -336,12 +336,48 @@ pub(crate) const JOB_COLUMNS: &str = "id, revision, state, addon_id, job_type, c
 /// Where `last_event` stands in them.
 pub(crate) const LAST_EVENT_COLUMN: usize = 28;
 
-/// Calls `then` with the values of all columns.
-pub(crate) fn with_job_values<T>(
-    job: &JobRecord,
-    last_event: Option<i64>,
-    then: impl FnOnce(&[&dyn ToSql]) -> T,
-) -> T {
+/// The value of a column.
+pub(crate) enum Cell<'a> {
+    Null,
+    Number(i64),
+    Text(&'a str),
+    Bytes(&'a [u8]),
+    OwnText(String),
+    OwnBytes(Vec<u8>),
+}
+
+impl Cell<'_> {
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+}
+
+impl ToSql for Cell<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Self::Null => ToSqlOutput::Owned(Value::Null),
+            Self::Number(number) => ToSqlOutput::Owned(Value::Integer(*number)),
+            Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Self::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+            Self::OwnText(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Self::OwnBytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+        })
+    }
+}
+
+/// How many columns a job has.
+pub(crate) const JOB_WIDTH: usize = 34;
+
+/// The values of all columns, in their order.
+pub(crate) fn job_cells(job: &JobRecord, last_event: Option<i64>) -> [Cell<'_>; JOB_WIDTH] {
+    let number = |value: Option<i64>| value.map_or(Cell::Null, Cell::Number);
+    let small = |value: Option<u32>| value.map_or(Cell::Null, |value| Cell::Number(value.into()));
+    fn text(value: Option<&str>) -> Cell<'_> {
+        value.map_or(Cell::Null, Cell::Text)
+    }
+    fn id(value: Option<&Uuid>) -> Cell<'_> {
+        value.map_or(Cell::Null, |id| Cell::Bytes(id.as_bytes()))
+    }
     let intent = &*job.intent;
     let payload = intent
         .payload
@@ -349,42 +385,42 @@ pub(crate) fn with_job_values<T>(
         .filter(|_| !payload_is_apart(intent));
     let created_at = to_micros(job.created_at);
     let enqueued_at = to_micros(job.enqueued_at);
-    then(&[
-        &Id(&job.id.0),
-        &(job.revision as i64),
-        &state_number(job.state),
-        &intent.addon_id.as_str(),
-        &intent.job_type.as_str(),
-        &intent.cost_units,
-        &(intent.priority as i64),
-        &flags(job),
-        &created_at,
-        &Maybe((enqueued_at != created_at).then_some(enqueued_at)),
-        &job.attempts,
-        &job.rescues,
-        &intent.max_attempts,
-        &micros(job.not_before),
-        &micros(intent.deadline_at),
-        &intent.expected_duration_sec,
-        &intent.max_runtime_sec,
-        &Maybe(job.lease_id.as_ref().map(|id| Id(&id.0))),
-        &Maybe(job.lease_id.map(|_| job.lease_position)),
-        &Maybe(job.node_id.as_ref().map(NodeId::as_str)),
-        &micros(job.started_at),
-        &micros(job.ended_at),
-        &micros(job.cancel_requested_at),
-        &Maybe(intent.schedule_id.as_ref().map(|id| Id(&id.0))),
-        &intent.unique_key,
-        &intent.concurrency_key,
-        &Maybe((intent.concurrency_limit != 1).then_some(intent.concurrency_limit)),
-        &completions_bytes(&job.completions),
-        &last_event,
-        &job.last_error,
-        &Maybe(job.result.as_ref().map(Json::text)),
-        &Rest::text(intent),
-        &Live::text(job),
-        &Maybe(payload.map(Json::text)),
-    ])
+    [
+        id(Some(&job.id.0)),
+        Cell::Number(job.revision as i64),
+        Cell::Number(state_number(job.state)),
+        Cell::Text(intent.addon_id.as_str()),
+        Cell::Text(intent.job_type.as_str()),
+        small(Some(intent.cost_units)),
+        Cell::Number(intent.priority as i64),
+        Cell::Number(flags(job)),
+        Cell::Number(created_at),
+        number((enqueued_at != created_at).then_some(enqueued_at)),
+        small(Some(job.attempts)),
+        small(Some(job.rescues)),
+        small(Some(intent.max_attempts)),
+        number(micros(job.not_before)),
+        number(micros(intent.deadline_at)),
+        small(intent.expected_duration_sec),
+        small(intent.max_runtime_sec),
+        id(job.lease_id.as_ref().map(|id| &id.0)),
+        small(job.lease_id.map(|_| job.lease_position)),
+        text(job.node_id.as_ref().map(NodeId::as_str)),
+        number(micros(job.started_at)),
+        number(micros(job.ended_at)),
+        number(micros(job.cancel_requested_at)),
+        id(intent.schedule_id.as_ref().map(|id| &id.0)),
+        text(intent.unique_key.as_deref()),
+        text(intent.concurrency_key.as_deref()),
+        small((intent.concurrency_limit != 1).then_some(intent.concurrency_limit)),
+        completions_bytes(&job.completions).map_or(Cell::Null, Cell::OwnBytes),
+        number(last_event),
+        text(job.last_error.as_deref()),
+        text(job.result.as_ref().map(Json::text)),
+        Rest::text(intent).map_or(Cell::Null, Cell::OwnText),
+        Live::text(job).map_or(Cell::Null, Cell::OwnText),
+        text(payload.map(Json::text)),
+    ]
 }
 
 /// A job of a row with all columns. `payload_apart` finds a payload that is not in the row.

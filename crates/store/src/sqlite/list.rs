@@ -136,3 +136,86 @@ fn search(
 fn is_or_any(wanted: Option<&str>, found: &str) -> bool {
     wanted.is_none_or(|wanted| wanted == found)
 }
+
+#[cfg(test)]
+mod tests {
+    use jobtree_protocol::{AddonId, Limits, SubmitRequest};
+    use jobtree_queue::Now;
+    use jobtree_queue::transitions::{self, Context, Rules, Submit};
+
+    use super::*;
+    use crate::sqlite::queries::Place;
+    use crate::sqlite::rows::JobRows;
+
+    /// Fifty jobs, of which the last alone is of the addon "rare".
+    fn fifty() -> Connection {
+        let db = Connection::open_in_memory().expect("memory");
+        db.execute_batch(include_str!("schema.sql"))
+            .expect("the tables");
+        let now = Now {
+            wall: "2026-01-01T00:00:00Z".parse().expect("a time"),
+            mono: std::time::Duration::ZERO,
+        };
+        let cx = Context {
+            now,
+            roll: 0,
+            rules: &Rules::default(),
+        };
+        let mut rows = JobRows::new(&db);
+        for number in 0..50_u8 {
+            let addon = if number == 49 { "rare" } else { "common" };
+            let intent = SubmitRequest::new(addon, "x", 1).validate(&Limits::default());
+            let command = Submit {
+                id: JobId::from_parts(now.wall, [0, number, 0, 0, 0, 0, 0, 0, 0, 0]),
+                intent: intent.expect("valid"),
+                same_id: None,
+                same_key: None,
+                same_unique: None,
+                dependencies: &[],
+            };
+            let done = transitions::submit(&cx, command).expect("it is new");
+            rows.insert(&done.changes.jobs[0], Place::Hot, None)
+                .expect("a row");
+        }
+        drop(rows);
+        db
+    }
+
+    #[test]
+    fn a_page_costs_no_more_than_its_budget_and_the_next_goes_on() {
+        let db = fifty();
+        let mut query = JobQuery {
+            addon_id: Some(AddonId::new("rare").expect("a name")),
+            ..JobQuery::default()
+        };
+        let mut pages = Vec::new();
+        loop {
+            let page = list_within(&db, &query, 5, 10).expect("a page");
+            pages.push(page.jobs.len());
+            match page.next {
+                Some(next) => query.after = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(pages, [0, 0, 0, 0, 1, 0], "ten rows a page");
+    }
+
+    #[test]
+    fn pages_meet_without_a_gap_or_a_double() {
+        let db = fifty();
+        for (limit, budget) in [(1, 7), (5, 10), (10, 3), (50, 1000), (7, 8)] {
+            let (mut query, mut found) = (JobQuery::default(), Vec::new());
+            loop {
+                let page = list_within(&db, &query, limit, budget).expect("a page");
+                assert!(page.jobs.len() <= limit);
+                found.extend(page.jobs.iter().map(|job| job.id));
+                match page.next {
+                    Some(next) => query.after = Some(next),
+                    None => break,
+                }
+            }
+            assert_eq!(found.len(), 50, "{limit} of {budget}");
+            assert!(found.is_sorted_by(|a, b| a < b));
+        }
+    }
+}

@@ -10,9 +10,9 @@ mod open;
 mod prune;
 mod queries;
 mod readers;
+mod rows;
 mod snapshot;
 mod tables;
-mod writer;
 
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ pub use open::SqliteOptions;
 
 use crate::backend::{Backend, Listener, Listeners, Query, Work};
 use crate::error::{OpenError, StoreError};
+use crate::writer::{Bounds, Writer};
 
 /// Statements whose plans the tests hold to an index.
 #[doc(hidden)]
@@ -32,7 +33,7 @@ pub mod plans {
 /// the lock goes last.
 pub(crate) struct Sqlite {
     readers: readers::Readers,
-    writer: writer::Writer,
+    writer: Writer,
     listeners: Arc<Listeners>,
     _lock: open::ProcessLock,
 }
@@ -41,11 +42,15 @@ impl Sqlite {
     pub(crate) fn open(options: &SqliteOptions) -> Result<Self, OpenError> {
         let lock = open::ProcessLock::take(options)?;
         let db = open::writer(options)?;
-        let tables = tables::SqliteTables::new(db, options.remembered)
+        let tables = tables::SqliteTables::new(db, options)
             .map_err(|error| OpenError::Database(error.to_string()))?;
         let readers = readers::Readers::start(options)?;
         let listeners = Arc::new(Listeners::default());
-        let writer = writer::Writer::start(tables, options, Arc::clone(&listeners))?;
+        let bounds = Bounds {
+            max_waiting: options.max_waiting,
+            max_group: options.max_group,
+        };
+        let writer = Writer::start(move || tables, bounds, Arc::clone(&listeners))?;
         Ok(Self {
             readers,
             writer,

@@ -21,6 +21,16 @@ pub(crate) enum Place {
     History,
 }
 
+impl Place {
+    pub(crate) fn of(state: JobState) -> Self {
+        if state.is_ended() {
+            Self::History
+        } else {
+            Self::Hot
+        }
+    }
+}
+
 /// A job as it lies in the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {

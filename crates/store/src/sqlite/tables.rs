@@ -2,56 +2,23 @@
 
 use jiff::Timestamp;
 use jobtree_protocol::{
-    AddonId, Event, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId, to_micros,
+    AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId, to_micros,
 };
 use jobtree_queue::transitions::Changes;
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
 use rusqlite::{Connection, params};
 
 use super::cache::Cache;
-use super::codec::{Id, Maybe, json_text, micros, payload_is_apart, state_number, with_job_values};
+use super::codec::{Id, Maybe, json_text, micros, payload_is_apart, state_number};
+use super::open::SqliteOptions;
 use super::queries::{self, Place, Stored};
-use super::{leases, list, prune};
+use super::rows::JobRows;
+use super::{failure, leases, list, prune};
 use crate::backend::Written;
-use crate::error::StoreError;
 use crate::tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
 };
-
-/// Which columns can change, by their place among all.
-const MUTABLE: [usize; 18] = [
-    1, 2, 7, 9, 10, 11, 13, 17, 18, 19, 20, 21, 22, 27, 28, 29, 30, 32,
-];
-
-macro_rules! update {
-    ($table:literal) => {
-        concat!(
-            "UPDATE ",
-            $table,
-            " SET revision = ?1, state = ?2, flags = ?3, enqueued_at = ?4, attempts = ?5, rescues = ?6, not_before = \
-              ?7, lease_id = ?8, lease_position = ?9, node_id = ?10, started_at = ?11, ended_at = ?12, \
-              cancel_requested_at = ?13, completions = ?14, last_event = ?15, last_error = ?16, result = ?17, live \
-              = ?18 \
-              WHERE id = ?19 AND revision = ?20"
-        )
-    };
-}
-
-macro_rules! insert {
-    ($table:literal) => {
-        concat!(
-            "INSERT INTO ",
-            $table,
-            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, \
-              ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)"
-        )
-    };
-}
-
-const INSERT_HOT: &str = insert!("scheduler_jobs");
-const INSERT_HISTORY: &str = insert!("scheduler_jobs_history");
-const UPDATE_HOT: &str = update!("scheduler_jobs");
-const UPDATE_HISTORY: &str = update!("scheduler_jobs_history");
+use crate::writer::Ledger;
 
 /// The connection that writes, and what it remembers.
 pub(crate) struct SqliteTables {
@@ -60,27 +27,32 @@ pub(crate) struct SqliteTables {
     leases: Cache<LeaseId, LeaseRecord>,
     /// The place of the next event. Counted here and not by SQLite, which would use the place of a pruned one again.
     next_event: i64,
-    /// Something was written since the savepoint.
+    /// The operation has written something.
     touched: bool,
+    /// It has a savepoint from then on.
+    with_savepoint: bool,
     /// For listeners, once it is committed.
     written: Vec<Written>,
     /// How many of them were there at the savepoint.
     written_before: usize,
+    checkpoint_pages: i64,
     pub(crate) prune_from: prune::Position,
 }
 
 impl SqliteTables {
-    pub(crate) fn new(db: Connection, remembered: usize) -> Result<Self> {
+    pub(crate) fn new(db: Connection, options: &SqliteOptions) -> Result<Self> {
         queries::check_columns(&db)?;
         let next_event = prune::next_event(&db)?;
         Ok(Self {
             db,
-            jobs: Cache::new(remembered),
-            leases: Cache::new(remembered / 16),
+            jobs: Cache::new(options.remembered),
+            leases: Cache::new(options.remembered / 16),
             next_event,
             touched: false,
+            with_savepoint: false,
             written: Vec::new(),
             written_before: 0,
+            checkpoint_pages: options.checkpoint_pages,
             prune_from: prune::Position::default(),
         })
     }
@@ -89,31 +61,13 @@ impl SqliteTables {
         &self.db
     }
 
-    /// A savepoint begins.
-    pub(crate) fn begin(&mut self) {
-        self.touched = false;
-        self.written_before = self.written.len();
-        self.jobs.settle();
-        self.leases.settle();
-    }
-
-    /// What was written since the savepoint was undone.
-    pub(crate) fn undone(&mut self) {
-        self.written.truncate(self.written_before);
-        if self.touched {
-            self.forget_records();
+    /// The operation is about to write.
+    fn touch(&mut self) -> Result<()> {
+        if !self.touched && self.with_savepoint {
+            self.db.prepare_cached("SAVEPOINT operation")?.execute([])?;
         }
-    }
-
-    /// The whole transaction was undone, or nobody knows: read everything again.
-    pub(crate) fn forget(&mut self) {
-        self.written.clear();
-        self.forget_records();
-    }
-
-    /// What the transaction wrote, once it is committed.
-    pub(crate) fn committed(&mut self) -> Vec<Written> {
-        std::mem::take(&mut self.written)
+        self.touched = true;
+        Ok(())
     }
 
     fn forget_records(&mut self) {
@@ -132,98 +86,73 @@ impl SqliteTables {
         Ok(self.jobs.get_mut(id))
     }
 
-    /// Writes the event, and says where it is.
-    fn write_event(&mut self, event: &Event, previous: Option<i64>) -> Result<i64> {
-        let id = self.next_event;
-        self.next_event += 1;
+    /// Writes the events, each with the place of the one before it of the same job, and adds them to the jobs' trails.
+    fn write_events(&mut self, changes: &Changes, before: &mut [Before]) -> Result<()> {
         let mut statement = self.db.prepare_cached(
             "INSERT INTO scheduler_job_events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         )?;
-        statement.execute(params![
-            id,
-            previous,
-            Maybe(event.job_id.as_ref().map(|id| Id(&id.0))),
-            to_micros(event.at),
-            event.kind as i64,
-            event.state.map(state_number),
-            Maybe(event.lease_id.as_ref().map(|id| Id(&id.0))),
-            Maybe(event.node_id.as_ref().map(AsRef::<str>::as_ref)),
-            event.attempt,
-            event.revision.map(|revision| revision as i64),
-            event.reason,
-        ])?;
-        Ok(id)
-    }
-
-    fn write_job(
-        &mut self,
-        job: &JobRecord,
-        before: Option<&Stored>,
-        last_event: Option<i64>,
-    ) -> Result<()> {
-        let to = if job.state.is_ended() {
-            Place::History
-        } else {
-            Place::Hot
-        };
-        match before {
-            Some(stored) if stored.place == to => {
-                self.update(job, stored.job.revision, to, last_event)?
+        // Events mostly come in the order of their jobs, so the next one's job is near.
+        let mut near = 0;
+        for event in changes.events.iter().filter(|event| event.kind.is_kept()) {
+            let id = self.next_event;
+            self.next_event += 1;
+            let place = event
+                .job_id
+                .and_then(|id| place_of(&changes.jobs, id, near));
+            near = place.unwrap_or(near);
+            let previous = place.and_then(|place| before[place].last_event);
+            statement.execute(params![
+                id,
+                previous,
+                Maybe(event.job_id.as_ref().map(|id| Id(&id.0))),
+                to_micros(event.at),
+                event.kind as i64,
+                event.state.map(state_number),
+                Maybe(event.lease_id.as_ref().map(|id| Id(&id.0))),
+                Maybe(event.node_id.as_ref().map(AsRef::<str>::as_ref)),
+                event.attempt,
+                event.revision.map(|revision| revision as i64),
+                event.reason,
+            ])?;
+            if let Some(place) = place {
+                before[place].last_event = Some(id);
             }
-            Some(stored) => {
-                self.delete(job, stored.job.revision, stored.place)?;
-                self.insert(job, to, last_event)?;
-            }
-            None => {
-                self.insert(job, to, last_event)?;
-                self.write_rows_apart(job)?;
-            }
-        }
-        let waited_for = before.map_or(&[][..], |stored| &stored.job.waiting_for);
-        if waited_for != job.waiting_for {
-            self.write_waits(job, waited_for)?;
         }
         Ok(())
     }
 
-    fn insert(&self, job: &JobRecord, place: Place, last_event: Option<i64>) -> Result<()> {
-        let mut statement = self.db.prepare_cached(match place {
-            Place::Hot => INSERT_HOT,
-            Place::History => INSERT_HISTORY,
-        })?;
-        with_job_values(job, last_event, |values| statement.execute(values))?;
-        Ok(())
-    }
-
-    fn update(
-        &self,
-        job: &JobRecord,
-        revision: u64,
-        place: Place,
-        last_event: Option<i64>,
-    ) -> Result<()> {
-        let mut statement = self.db.prepare_cached(match place {
-            Place::Hot => UPDATE_HOT,
-            Place::History => UPDATE_HISTORY,
-        })?;
-        let rows = with_job_values(job, last_event, |values| {
-            for (index, column) in MUTABLE.iter().enumerate() {
-                statement.raw_bind_parameter(index + 1, values[*column])?;
+    fn write_jobs(&mut self, jobs: &[JobRecord], before: Vec<Before>) -> Result<()> {
+        let mut rows = JobRows::new(&self.db);
+        for (job, before) in jobs.iter().zip(before) {
+            let to = Place::of(job.state);
+            let stored = before.stored.as_ref();
+            match stored {
+                Some(stored) if stored.place == to => {
+                    rows.update(job, stored.job.revision, to, before.last_event)?;
+                }
+                Some(stored) => {
+                    rows.delete(job.id, stored.job.revision, stored.place)?;
+                    rows.insert(job, to, before.last_event)?;
+                }
+                None => {
+                    rows.insert(job, to, before.last_event)?;
+                    self.write_rows_apart(job)?;
+                }
             }
-            statement.raw_bind_parameter(MUTABLE.len() + 1, values[0])?;
-            statement.raw_bind_parameter(MUTABLE.len() + 2, revision as i64)?;
-            statement.raw_execute()
-        })?;
-        one_row(rows, job.id)
-    }
-
-    fn delete(&self, job: &JobRecord, revision: u64, place: Place) -> Result<()> {
-        let mut statement = self.db.prepare_cached(match place {
-            Place::Hot => "DELETE FROM scheduler_jobs WHERE id = ?1 AND revision = ?2",
-            Place::History => "DELETE FROM scheduler_jobs_history WHERE id = ?1 AND revision = ?2",
-        })?;
-        let rows = statement.execute(params![Id(&job.id.0), revision as i64])?;
-        one_row(rows, job.id)
+            let waited_for = stored.map_or(&[][..], |stored| &stored.job.waiting_for);
+            if waited_for != job.waiting_for {
+                self.write_waits(job, waited_for)?;
+            }
+            if to == Place::Hot {
+                let stored = Stored {
+                    job: job.clone(),
+                    place: to,
+                    last_event: before.last_event,
+                };
+                self.jobs.insert(job.id, stored);
+            }
+        }
+        Ok(())
     }
 
     fn write_rows_apart(&self, job: &JobRecord) -> Result<()> {
@@ -294,15 +223,84 @@ impl SqliteTables {
     }
 }
 
-fn one_row(rows: usize, job: JobId) -> Result<()> {
-    if rows == 1 {
-        return Ok(());
+/// A job before a write, and where its trail ends after the events that were written so far.
+struct Before {
+    stored: Option<Stored>,
+    last_event: Option<i64>,
+}
+
+/// Where a job stands in a list, looked for from a place on.
+fn place_of(jobs: &[JobRecord], id: JobId, from: usize) -> Option<usize> {
+    let (behind, ahead) = jobs.split_at(from.min(jobs.len()));
+    let is = |job: &JobRecord| job.id == id;
+    let place = ahead.iter().position(is).map(|place| from + place);
+    place.or_else(|| behind.iter().position(is))
+}
+
+impl Ledger for SqliteTables {
+    fn begin_transaction(&mut self) -> Result<()> {
+        self.execute("BEGIN IMMEDIATE")
     }
-    Err(StoreError::Database {
-        message: format!(
-            "job {job} was changed by somebody else: only one program may use the file"
-        ),
-    })
+
+    fn execute(&mut self, sql: &str) -> Result<()> {
+        self.db.prepare_cached(sql)?.execute([])?;
+        Ok(())
+    }
+
+    fn begin(&mut self, with_savepoint: bool) {
+        self.touched = false;
+        self.with_savepoint = with_savepoint;
+        self.written_before = self.written.len();
+        self.jobs.settle();
+        self.leases.settle();
+    }
+
+    fn touched(&self) -> bool {
+        self.touched
+    }
+
+    fn in_savepoint(&self) -> bool {
+        self.touched && self.with_savepoint
+    }
+
+    fn is_lost(&self) -> bool {
+        self.db.is_autocommit()
+    }
+
+    fn undone(&mut self) {
+        self.written.truncate(self.written_before);
+        if self.touched {
+            self.forget_records();
+        }
+    }
+
+    fn forget(&mut self) {
+        self.written.clear();
+        self.forget_records();
+    }
+
+    fn committed(&mut self) -> Vec<Written> {
+        std::mem::take(&mut self.written)
+    }
+
+    /// Copies the log into the file when it has grown. What is in the log is durable already.
+    fn tidy(&mut self) -> Result<()> {
+        let pages: i64 = self
+            .db
+            .prepare_cached("PRAGMA wal_checkpoint(NOOP)")?
+            .query_row([], |row| row.get(1))?;
+        if pages < self.checkpoint_pages {
+            return Ok(());
+        }
+        let checkpoint = self
+            .db
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        match checkpoint {
+            Err(error) if failure::is_fatal(&error) => Err(error.into()),
+            // A full disk, or a reader in the way: the log goes on growing, and the next commit tries again.
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Reading for SqliteTables {
@@ -398,47 +396,21 @@ impl Reading for SqliteTables {
 
 impl Tables for SqliteTables {
     fn write(&mut self, changes: Changes, now: Now) -> Result<()> {
-        self.touched = true;
-        // The new records go into memory first, so that events find where their job's trail ends, and add to it.
+        self.touch()?;
         let mut before = Vec::with_capacity(changes.jobs.len());
         for job in &changes.jobs {
-            let stored = if job.revision == 1 {
-                None
-            } else {
+            let mut stored = None;
+            if job.revision > 1 {
                 self.stored(job.id)?;
-                self.jobs.remove(job.id)
-            };
-            self.jobs.insert(
-                job.id,
-                Stored {
-                    job: job.clone(),
-                    // Those that ended are not remembered.
-                    place: Place::Hot,
-                    last_event: stored.as_ref().and_then(|stored| stored.last_event),
-                },
-            );
-            before.push(stored);
-        }
-        for event in changes.events.iter().filter(|event| event.kind.is_kept()) {
-            let known = match event.job_id {
-                None => None,
-                Some(id) => self.jobs.get_mut(id).map(|stored| stored.last_event),
-            };
-            let place = self.write_event(event, known.flatten())?;
-            if let (Some(id), Some(_)) = (event.job_id, known)
-                && let Some(stored) = self.jobs.get_mut(id)
-            {
-                stored.last_event = Some(place);
+                stored = self.jobs.remove(job.id);
             }
+            before.push(Before {
+                last_event: stored.as_ref().and_then(|stored| stored.last_event),
+                stored,
+            });
         }
-        for (job, before) in changes.jobs.iter().zip(&before) {
-            let stored = self.jobs.get_mut(job.id).expect("it was put there above");
-            let last_event = stored.last_event;
-            self.write_job(job, before.as_ref(), last_event)?;
-            if job.state.is_ended() {
-                self.jobs.remove(job.id);
-            }
-        }
+        self.write_events(&changes, &mut before)?;
+        self.write_jobs(&changes.jobs, before)?;
         self.write_leases(&changes)?;
         self.write_keys(&changes.keys)?;
         self.written.push(Written { changes, now });
@@ -446,7 +418,7 @@ impl Tables for SqliteTables {
     }
 
     fn put_schedule(&mut self, schedule: &ScheduleRecord) -> Result<()> {
-        self.touched = true;
+        self.touch()?;
         self.db
             .prepare_cached(
                 "INSERT INTO scheduler_schedules VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO UPDATE SET \
@@ -465,7 +437,7 @@ impl Tables for SqliteTables {
     }
 
     fn delete_schedule(&mut self, id: ScheduleId) -> Result<bool> {
-        self.touched = true;
+        self.touch()?;
         self.db
             .prepare_cached("DELETE FROM scheduler_firings WHERE schedule_id = ?1")?
             .execute([Id(&id.0)])?;
@@ -477,7 +449,7 @@ impl Tables for SqliteTables {
     }
 
     fn fire(&mut self, schedule: ScheduleId, at: Timestamp, job: Option<JobId>) -> Result<bool> {
-        self.touched = true;
+        self.touch()?;
         let rows = self
             .db
             .prepare_cached("INSERT OR IGNORE INTO scheduler_firings VALUES (?1, ?2, ?3)")?
@@ -490,7 +462,7 @@ impl Tables for SqliteTables {
     }
 
     fn put_pause(&mut self, pause: &Pause) -> Result<()> {
-        self.touched = true;
+        self.touch()?;
         self.db
             .prepare_cached("INSERT OR REPLACE INTO scheduler_pauses VALUES (?1, ?2, ?3, ?4)")?
             .execute(params![
@@ -503,7 +475,7 @@ impl Tables for SqliteTables {
     }
 
     fn delete_pause(&mut self, addon: &AddonId, job_type: Option<&JobType>) -> Result<bool> {
-        self.touched = true;
+        self.touch()?;
         let rows = self
             .db
             .prepare_cached("DELETE FROM scheduler_pauses WHERE addon_id = ?1 AND job_type = ?2")?
@@ -515,7 +487,7 @@ impl Tables for SqliteTables {
     }
 
     fn put_note(&mut self, name: &str, value: Option<&Json>) -> Result<()> {
-        self.touched = true;
+        self.touch()?;
         match value {
             Some(value) => self
                 .db
@@ -530,7 +502,7 @@ impl Tables for SqliteTables {
     }
 
     fn prune(&mut self, retention: &Retention, limit: usize) -> Result<Pruned> {
-        self.touched = true;
+        self.touch()?;
         prune::step(self, retention, limit)
     }
 }

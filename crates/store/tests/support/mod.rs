@@ -1,8 +1,18 @@
 //! What the tests of stores share.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod ledger;
+pub mod postgres;
+
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use jobtree_protocol::{LeaseId, Limits, NodeId, SubmitRequest};
+use jobtree_queue::Now;
+use jobtree_queue::transitions::Claim;
+use jobtree_store::{Stamp, Submission};
 
 /// A folder that goes with the test.
 pub struct Folder(PathBuf);
@@ -30,5 +40,36 @@ impl Drop for Folder {
     fn drop(&mut self) {
         // What cannot be deleted is the system's to clean up.
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn stamp() -> Stamp {
+    static ROLL: AtomicU64 = AtomicU64::new(0);
+    Stamp {
+        now: Now {
+            wall: jiff::Timestamp::now(),
+            mono: Duration::ZERO,
+        },
+        roll: ROLL.fetch_add(1, Ordering::Relaxed),
+        rules: Arc::default(),
+    }
+}
+
+pub fn submission() -> Submission {
+    let request = SubmitRequest::new("visuals", "indexing", 3);
+    Submission::new(
+        request
+            .validate(&Limits::default())
+            .expect("a valid intent"),
+    )
+}
+
+pub fn claim(lease_id: LeaseId) -> Claim {
+    Claim {
+        lease_id,
+        node_id: NodeId::new("here").expect("a name"),
+        instance_id: None,
+        pids: Vec::new(),
+        reason: "there is room".into(),
     }
 }

@@ -1,11 +1,12 @@
 //! The one thread that writes. Calls wait in a queue; the thread takes all that wait, runs each in a savepoint of one
 //! transaction, commits once, and answers them all: so a thousand waiting calls share one sync.
 //!
-//! - An operation that fails rolls back its own savepoint; the others in its group are not touched.
+//! - An operation that fails rolls back its own savepoint; the others in its group are not touched. As commands decide
+//!   before they write, nearly all that fail have written nothing, and have no savepoint either.
 //! - Answers go out after the commit, also those of operations that changed nothing but saw what others in the group
 //!   had written.
-//! - A commit that fails takes the whole group with it. If the disk is to blame (see `failure.rs`), the store stops:
-//!   every later call fails until it is opened again.
+//! - A commit that fails takes the whole group with it. If the database says that it cannot be trusted any more
+//!   ([`StoreError::Stopped`]), the store stops: every later call fails until it is opened again.
 //! - The queue is bounded: one call too many is refused at once instead of waiting without end.
 //! - After a commit, the callers of its group tend to come back together. If the thread took the first of them at
 //!   once, each second group would be small. So it waits a little, at most a part of the time that a commit takes, for
@@ -16,11 +17,40 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::failure;
-use super::open::SqliteOptions;
-use super::tables::SqliteTables;
-use crate::backend::{Listeners, Work};
+use crate::backend::{Listeners, Work, Written};
 use crate::error::StoreError;
+use crate::tables::Tables;
+
+/// Tables inside of transactions that the writer begins and ends.
+pub(crate) trait Ledger: Tables {
+    /// Begins a transaction that will write.
+    fn begin_transaction(&mut self) -> Result<(), StoreError>;
+    /// Runs a statement that ends a transaction or a savepoint.
+    fn execute(&mut self, sql: &str) -> Result<(), StoreError>;
+    /// An operation begins; with its first write a savepoint called `operation`, if it is to have one.
+    fn begin(&mut self, with_savepoint: bool);
+    /// Whether the operation has written something.
+    fn touched(&self) -> bool;
+    /// Whether its savepoint has begun.
+    fn in_savepoint(&self) -> bool;
+    /// Whether an error has ended the transaction, so that nothing more can be done in it.
+    fn is_lost(&self) -> bool;
+    /// What was written since the savepoint was undone.
+    fn undone(&mut self);
+    /// The whole transaction was undone, or nobody knows: read everything again.
+    fn forget(&mut self);
+    /// What the transaction wrote, once it is committed.
+    fn committed(&mut self) -> Vec<Written>;
+    /// What is to be done now and then, when all of a commit have been answered.
+    fn tidy(&mut self) -> Result<(), StoreError>;
+}
+
+/// How long the queue may be, and a group.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) max_waiting: usize,
+    pub(crate) max_group: usize,
+}
 
 struct Waiting {
     operations: VecDeque<Box<dyn Work>>,
@@ -125,9 +155,10 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn start(
-        tables: SqliteTables,
-        options: &SqliteOptions,
+    /// Starts the thread. The tables are made there, and stay there.
+    pub(crate) fn start<L: Ledger>(
+        make: impl FnOnce() -> L + Send + 'static,
+        bounds: Bounds,
         listeners: Arc<Listeners>,
     ) -> std::io::Result<Self> {
         let queue = Arc::new(Queue {
@@ -138,18 +169,21 @@ impl Writer {
                 awaited: 1,
             }),
             arrived: Condvar::new(),
-            max_waiting: options.max_waiting,
+            max_waiting: bounds.max_waiting,
         });
-        let desk = Desk {
-            tables,
-            queue: Arc::clone(&queue),
-            max_group: options.max_group,
-            checkpoint_pages: options.checkpoint_pages,
-            listeners,
+        let shared = Arc::clone(&queue);
+        let work = move || {
+            let desk = Desk {
+                tables: make(),
+                queue: shared,
+                max_group: bounds.max_group,
+                listeners,
+            };
+            desk.work();
         };
         let thread = std::thread::Builder::new()
             .name("jobtree-store".to_owned())
-            .spawn(move || desk.work())?;
+            .spawn(work)?;
         Ok(Self {
             queue,
             thread: Some(thread),
@@ -179,15 +213,14 @@ impl Drop for Writer {
 }
 
 /// What the thread works with.
-struct Desk {
-    tables: SqliteTables,
+struct Desk<L> {
+    tables: L,
     queue: Arc<Queue>,
     max_group: usize,
-    checkpoint_pages: i64,
     listeners: Arc<Listeners>,
 }
 
-impl Desk {
+impl<L: Ledger> Desk<L> {
     fn work(mut self) {
         // If this thread ends in whatever way, nobody may wait for it.
         struct StopOnExit(Arc<Queue>);
@@ -210,8 +243,6 @@ impl Desk {
             }
             patience = (begun.elapsed() / 4).min(Duration::from_millis(2));
         }
-        // The owner closes in peace: leave a file without a log. If it fails, the log is read the next time.
-        let _ = self.tables.db().execute_batch("PRAGMA optimize");
     }
 
     /// Runs and answers a group. An error is one after which the store must stop.
@@ -241,7 +272,7 @@ impl Desk {
                 return Err(error);
             }
             if matches!(outcome, Ok(true)) {
-                self.checkpoint_if_long()?;
+                self.tables.tidy()?;
             }
         }
         Ok(())
@@ -254,74 +285,59 @@ impl Desk {
         group: &mut VecDeque<Box<dyn Work>>,
         ran: &mut Vec<Box<dyn Work>>,
     ) -> Result<bool, StoreError> {
-        let begin = self.execute("BEGIN IMMEDIATE");
+        let begin = self.tables.begin_transaction();
         if begin.is_err() {
             // None of them ran, but all of them must hear of it, or this would go on for ever.
             ran.extend(group.drain(..));
             return begin.map(|()| false).map_err(as_commit_failure);
         }
-        let before = self.tables.db().total_changes();
+        let mut changed = false;
         while let Some(mut operation) = group.pop_front() {
-            let outcome = self.run_in_savepoint(operation.as_mut());
+            let first = ran.is_empty();
+            let outcome = self.run_one(operation.as_mut(), first);
+            changed |= self.tables.touched();
             ran.push(operation);
             if let Err(error) = outcome {
-                let _ = self.execute("ROLLBACK");
+                let _ = self.tables.execute("ROLLBACK");
                 return Err(error);
             }
         }
-        if let Err(error) = self.execute("COMMIT") {
-            let _ = self.execute("ROLLBACK");
+        if let Err(error) = self.tables.execute("COMMIT") {
+            let _ = self.tables.execute("ROLLBACK");
             return Err(as_commit_failure(error));
         }
-        Ok(self.tables.db().total_changes() != before)
+        Ok(changed)
     }
 
-    /// An error is one that concerns the whole transaction.
-    fn run_in_savepoint(&mut self, operation: &mut dyn Work) -> Result<(), StoreError> {
-        self.execute("SAVEPOINT operation")
-            .map_err(as_commit_failure)?;
-        self.tables.begin();
-        match operation.run(&mut self.tables) {
-            Ok(()) => self.execute("RELEASE operation").map_err(as_commit_failure),
+    /// Runs one operation. An error is one that concerns the whole transaction.
+    ///
+    /// The first needs no savepoint: to undo it is to undo the transaction, which has nothing else yet. The others begin
+    /// theirs with their first write; one that is refused before has none.
+    fn run_one(&mut self, operation: &mut dyn Work, first: bool) -> Result<(), StoreError> {
+        self.tables.begin(!first);
+        let outcome = operation.run(&mut self.tables);
+        let (touched, in_savepoint) = (self.tables.touched(), self.tables.in_savepoint());
+        match outcome {
+            Ok(()) if in_savepoint => self.tables.execute(RELEASE).map_err(as_commit_failure),
+            Ok(()) => Ok(()),
             Err(error) if is_stop(&error) => Err(error),
             // Some errors end the transaction, savepoints and all.
-            Err(error) if self.tables.db().is_autocommit() => Err(as_commit_failure(error)),
-            Err(_) => {
+            Err(error) if self.tables.is_lost() => Err(as_commit_failure(error)),
+            Err(_) if in_savepoint => {
                 self.tables.undone();
-                self.execute("ROLLBACK TO operation")
-                    .and_then(|()| self.execute("RELEASE operation"))
+                self.tables
+                    .execute("ROLLBACK TO operation")
+                    .and_then(|()| self.tables.execute(RELEASE))
                     .map_err(as_commit_failure)
             }
+            // To undo the first is to undo all.
+            Err(error) if touched => Err(as_commit_failure(error)),
+            Err(_) => Ok(()),
         }
-    }
-
-    /// Copies the log into the file when it has grown. What is in the log is durable already, so whoever waited has
-    /// been answered before.
-    fn checkpoint_if_long(&mut self) -> Result<(), StoreError> {
-        let pages: i64 = self
-            .tables
-            .db()
-            .prepare_cached("PRAGMA wal_checkpoint(NOOP)")?
-            .query_row([], |row| row.get(1))?;
-        if pages < self.checkpoint_pages {
-            return Ok(());
-        }
-        let checkpoint = self
-            .tables
-            .db()
-            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-        match checkpoint {
-            Err(error) if failure::is_fatal(&error) => Err(error.into()),
-            // A full disk, or a reader in the way: the log goes on growing, and the next commit tries again.
-            _ => Ok(()),
-        }
-    }
-
-    fn execute(&self, sql: &str) -> Result<(), StoreError> {
-        self.tables.db().prepare_cached(sql)?.execute([])?;
-        Ok(())
     }
 }
+
+const RELEASE: &str = "RELEASE operation";
 
 fn is_stop(error: &StoreError) -> bool {
     matches!(error, StoreError::Stopped { .. })
@@ -330,7 +346,10 @@ fn is_stop(error: &StoreError) -> bool {
 /// What the others in the group get to see: their own statements were fine.
 fn as_commit_failure(error: StoreError) -> StoreError {
     match error {
-        StoreError::Stopped { .. } | StoreError::NoSpace => error,
+        StoreError::Stopped { .. }
+        | StoreError::NoSpace
+        | StoreError::CommitFailed { .. }
+        | StoreError::Disconnected { .. } => error,
         other => StoreError::CommitFailed {
             why: other.to_string().into(),
         },

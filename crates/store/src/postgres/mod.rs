@@ -1,0 +1,205 @@
+//! The queue in a PostgreSQL database, shared by the schedulers of several machines.
+//!
+//! Each process has one connection that writes, in groups as the SQLite backend does, and some that read. What keeps
+//! several processes from stepping on each other:
+//!
+//! - Whatever a command reads to decide by, it locks until its commit: rows by `FOR UPDATE`, concurrency keys by an
+//!   advisory lock. Two that wait for each other are told apart by the database, and one is told to try again.
+//! - The places of events must grow in the order of commits, or a reader would miss the later one of two: so a group
+//!   takes a lock before it writes its events, and holds it until its commit.
+//! - Time is the database's, since the machines' clocks differ.
+//!
+//! Listeners hear of this process's own commits only.
+
+mod connection;
+mod reading;
+mod tables;
+
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use connection::Connection;
+use tables::PgTables;
+
+use crate::backend::{Backend, Listener, Listeners, Query, Work};
+use crate::error::{OpenError, StoreError};
+use crate::writer::{Bounds, Ledger, Writer};
+
+/// How a store on PostgreSQL is opened.
+///
+/// ```
+/// use jobtree_store::PostgresOptions;
+/// let options = PostgresOptions::new("host=localhost user=jobtree dbname=jobs").readers(4);
+/// ```
+#[derive(Clone, Debug)]
+pub struct PostgresOptions {
+    url: String,
+    readers: usize,
+    max_waiting: usize,
+    max_group: usize,
+    database_time: bool,
+}
+
+impl PostgresOptions {
+    /// The database that this connection string names. Its tables are made if they are missing.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            readers: 2,
+            max_waiting: 16_384,
+            max_group: 256,
+            database_time: true,
+        }
+    }
+
+    /// How many connections answer queries.
+    pub fn readers(mut self, connections: usize) -> Self {
+        self.readers = connections.max(1);
+        self
+    }
+
+    /// How many calls may wait; one more is refused as overloaded.
+    pub fn max_waiting(mut self, calls: usize) -> Self {
+        self.max_waiting = calls.max(1);
+        self
+    }
+
+    /// Goes by the callers' time instead of the database's: for tests that let days pass, and never for several
+    /// machines.
+    pub fn callers_time(mut self) -> Self {
+        self.database_time = false;
+        self
+    }
+}
+
+/// An open database.
+pub(crate) struct Postgres {
+    queries: Option<SyncSender<Box<dyn Query>>>,
+    threads: Vec<JoinHandle<()>>,
+    writer: Writer,
+    listeners: Arc<Listeners>,
+    max_waiting: usize,
+}
+
+const SCHEMA: &str = include_str!("schema.sql");
+const VERSION: i32 = 1;
+
+/// Makes the tables, or checks that they are ours and not too new. Several processes may try at once.
+fn prepare(connection: &mut Connection) -> Result<(), OpenError> {
+    let failed = |error: StoreError| OpenError::Database(error.to_string());
+    connection.connect().map_err(failed)?;
+    // Any number, as long as all take the same.
+    connection
+        .execute("BEGIN; SELECT pg_advisory_xact_lock(7306086967000000001)")
+        .map_err(failed)?;
+    let exists = connection
+        .query("SELECT to_regclass('scheduler_version') IS NOT NULL", &[])
+        .map_err(failed)?;
+    if exists[0].get::<_, bool>(0) {
+        let found: i32 = connection
+            .query("SELECT version FROM scheduler_version", &[])
+            .map_err(failed)?[0]
+            .get(0);
+        if found > VERSION {
+            return Err(OpenError::Newer {
+                found: found.into(),
+                known: VERSION.into(),
+            });
+        }
+    } else {
+        connection.execute(SCHEMA).map_err(failed)?;
+    }
+    connection.execute("COMMIT").map_err(failed)
+}
+
+impl Postgres {
+    pub(crate) fn open(options: &PostgresOptions) -> Result<Self, OpenError> {
+        let mut config: tokio_postgres::Config = options
+            .url
+            .parse()
+            .map_err(|error: tokio_postgres::Error| OpenError::Database(error.to_string()))?;
+        config.application_name("jobtree");
+        prepare(&mut Connection::new(config.clone())?)?;
+
+        let database_time = options.database_time;
+        let (sender, receiver) = sync_channel(options.max_waiting);
+        let receiver = Arc::new(Mutex::new(receiver));
+        let threads = (0..options.readers)
+            .map(|_| {
+                let receiver = Arc::clone(&receiver);
+                let connection = Connection::new(config.clone())?;
+                std::thread::Builder::new()
+                    .name("jobtree-reader".to_owned())
+                    .spawn(move || answer_all(PgTables::new(connection, database_time), &receiver))
+            })
+            .collect::<std::io::Result<_>>()?;
+        let bounds = Bounds {
+            max_waiting: options.max_waiting,
+            max_group: options.max_group,
+        };
+        let listeners = Arc::new(Listeners::default());
+        let connection = Connection::new(config)?;
+        let make = move || PgTables::new(connection, database_time);
+        let writer = Writer::start(make, bounds, Arc::clone(&listeners))?;
+        Ok(Self {
+            queries: Some(sender),
+            threads,
+            writer,
+            listeners,
+            max_waiting: options.max_waiting,
+        })
+    }
+}
+
+fn answer_all(mut tables: PgTables, queries: &Mutex<Receiver<Box<dyn Query>>>) {
+    loop {
+        // The lock is held while waiting for a query, not while it runs.
+        let next = queries
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .recv();
+        let Ok(query) = next else { return };
+        match tables.begin_snapshot() {
+            Err(error) => query.refuse(error),
+            Ok(()) => query.ask(&mut tables),
+        }
+        // It only read; if this fails, the connection is made anew.
+        let _ = tables.execute("ROLLBACK");
+    }
+}
+
+impl Backend for Postgres {
+    fn transact(&self, work: Box<dyn Work>) {
+        self.writer.transact(work);
+    }
+
+    fn snapshot(&self, query: Box<dyn Query>) {
+        let sender = self.queries.as_ref().expect("only taken by drop");
+        match sender.try_send(query) {
+            Ok(()) => {}
+            Err(TrySendError::Full(query)) => query.refuse(StoreError::Overloaded {
+                waiting: self.max_waiting,
+            }),
+            Err(TrySendError::Disconnected(query)) => query.refuse(StoreError::closed()),
+        }
+    }
+
+    fn listen(&self, listener: Listener) {
+        self.listeners.add(listener);
+    }
+
+    fn stopped(&self) -> Option<StoreError> {
+        self.writer.stopped()
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        drop(self.queries.take());
+        for thread in self.threads.drain(..) {
+            // A query that panicked was answered as stopped; there is nobody else to tell.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Questions to the database. In a transaction that writes, what is read to decide by is locked until its end.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use jobtree_protocol::{AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseId, from_micros};
+use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::tables::{PgTables, read, records, state_number, state_of, uuids};
+use crate::error::StoreError;
+use crate::tables::{Count, Page, Pause, Reading, Recorded, Result, ScheduleRecord};
+
+impl Reading for PgTables {
+    fn wall(&mut self) -> Result<Option<Timestamp>> {
+        if !self.database_time {
+            return Ok(None);
+        }
+        let rows = self.query(
+            "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
+            &[],
+        )?;
+        Ok(Some(from_micros(rows[0].get(0))))
+    }
+
+    fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<JobRecord>> {
+        let mut missing: HashSet<JobId> = ids.iter().copied().collect();
+        let mut found = Vec::with_capacity(ids.len());
+        // Twice: a job that comes back from history between the questions is in neither the first time.
+        for round in 0..4 {
+            let left: Vec<JobId> = missing.iter().copied().collect();
+            if left.is_empty() || (round > 1 && !self.writing) {
+                break;
+            }
+            let more = if round % 2 == 0 {
+                self.hot(&uuids(&left))?
+            } else {
+                self.ended(&uuids(&left))?
+            };
+            for job in &more {
+                missing.remove(&job.id);
+            }
+            found.extend(more);
+        }
+        Ok(found)
+    }
+
+    fn lease(&mut self, id: LeaseId) -> Result<Option<LeaseRecord>> {
+        let rows = if self.writing {
+            self.query(
+                "SELECT record FROM scheduler_leases WHERE id = $1 FOR UPDATE",
+                &[&id.0],
+            )?
+        } else {
+            self.query(
+                "SELECT record FROM scheduler_leases WHERE id = $1",
+                &[&id.0],
+            )?
+        };
+        match records(&rows)?.pop() {
+            None => Ok(None),
+            Some(lease) => self.with_jobs(lease).map(Some),
+        }
+    }
+
+    fn live_leases(&mut self) -> Result<Vec<LeaseRecord>> {
+        let rows = self.query(
+            "SELECT record FROM scheduler_leases WHERE live ORDER BY id",
+            &[],
+        )?;
+        records(&rows)?
+            .into_iter()
+            .map(|lease| self.with_jobs(lease))
+            .collect()
+    }
+
+    fn dispatching(&mut self) -> Result<Vec<JobRecord>> {
+        let rows = self.query(
+            "SELECT record FROM scheduler_jobs WHERE state = 1 ORDER BY id",
+            &[],
+        )?;
+        records(&rows)
+    }
+
+    fn queued(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<JobRecord>> {
+        let after = after.map_or(Uuid::nil(), |id| id.0);
+        let rows = self.query(
+            "SELECT record FROM scheduler_jobs WHERE id > $1 AND state = 0 ORDER BY id LIMIT $2",
+            &[&after, &(limit as i64)],
+        )?;
+        records(&rows)
+    }
+
+    fn list(&mut self, query: &JobQuery, limit: usize) -> Result<Page> {
+        let limit = limit.max(1);
+        let after = query.after.map_or(Uuid::nil(), |id| id.0);
+        let states: Vec<i16> = query.state.iter().copied().map(state_number).collect();
+        let rows = self.query(
+            "SELECT record FROM (SELECT id, state, addon_id, job_type, quarantined, record FROM scheduler_jobs \
+             UNION ALL SELECT id, state, addon_id, job_type, quarantined, record FROM scheduler_jobs_history) AS job \
+             WHERE id > $1 AND (cardinality($2::smallint[]) = 0 OR state = ANY($2)) \
+             AND ($3::text IS NULL OR addon_id = $3) AND ($4::text IS NULL OR job_type = $4) \
+             AND (NOT $5 OR quarantined) AND ($6::text IS NULL OR EXISTS \
+             (SELECT 1 FROM scheduler_tags WHERE tag = $6 AND scheduler_tags.id = job.id)) ORDER BY id LIMIT $7",
+            &[
+                &after,
+                &states,
+                &query.addon_id.as_ref().map(AddonId::as_str),
+                &query.job_type.as_ref().map(JobType::as_str),
+                &query.quarantined,
+                &query.tag,
+                &(limit as i64 + 1),
+            ],
+        )?;
+        let mut jobs: Vec<JobRecord> = records(&rows)?;
+        let more = jobs.len() > limit;
+        jobs.truncate(limit);
+        let next = jobs.last().map(|job| job.id).filter(|_| more);
+        Ok(Page { jobs, next })
+    }
+
+    fn counts(&mut self, ended: bool) -> Result<Vec<Count>> {
+        let rows = self.query(
+            "SELECT addon_id, state, count(*) FROM (SELECT addon_id, state FROM scheduler_jobs UNION ALL \
+             SELECT addon_id, state FROM scheduler_jobs_history WHERE $1) AS job GROUP BY addon_id, state",
+            &[&ended],
+        )?;
+        rows.iter()
+            .map(|row| {
+                Ok(Count {
+                    addon_id: row
+                        .get::<_, &str>(0)
+                        .parse()
+                        .map_err(|_| StoreError::Database {
+                            message: "an addon's name is none".into(),
+                        })?,
+                    state: state_of(row.get(1))?,
+                    jobs: row.get::<_, i64>(2) as u64,
+                })
+            })
+            .collect()
+    }
+
+    fn key(&mut self, addon: &AddonId, key: &str) -> Result<Option<KeyRecord>> {
+        let rows = self.query(
+            "SELECT record FROM scheduler_keys WHERE addon_id = $1 AND key = $2",
+            &[&addon.as_str(), &key],
+        )?;
+        Ok(records(&rows)?.pop())
+    }
+
+    fn unique_holder(
+        &mut self,
+        addon: &AddonId,
+        job_type: &JobType,
+        key: &str,
+    ) -> Result<Option<(JobId, JobState)>> {
+        let rows = self.query(
+            "SELECT id, state FROM scheduler_jobs WHERE addon_id = $1 AND job_type = $2 AND unique_key = $3",
+            &[&addon.as_str(), &job_type.as_str(), &key],
+        )?;
+        match rows.first() {
+            None => Ok(None),
+            Some(row) => Ok(Some((JobId(row.get(0)), state_of(row.get(1))?))),
+        }
+    }
+
+    fn key_holders(&mut self, addon: &AddonId, key: &str) -> Result<u32> {
+        if self.writing {
+            // Nobody else counts this key until this transaction has ended.
+            let name = format!("{addon}/{key}");
+            self.query(
+                "SELECT pg_advisory_xact_lock(hashtextextended($1, 7306))",
+                &[&name],
+            )?;
+        }
+        let rows = self.query(
+            "SELECT count(DISTINCT coalesce(lease_id, id)) FROM scheduler_jobs \
+             WHERE addon_id = $1 AND concurrency_key = $2 AND state <> 0",
+            &[&addon.as_str(), &key],
+        )?;
+        Ok(rows[0].get::<_, i64>(0) as u32)
+    }
+
+    fn waiting_for(&mut self, dependency: JobId) -> Result<Vec<JobId>> {
+        let rows = self.query(
+            "SELECT id FROM scheduler_waits WHERE dependency = $1 ORDER BY id",
+            &[&dependency.0],
+        )?;
+        Ok(rows.iter().map(|row| JobId(row.get(0))).collect())
+    }
+
+    fn events_of(&mut self, job: JobId) -> Result<Vec<Recorded>> {
+        let rows = self.query(
+            "SELECT id, record FROM scheduler_job_events WHERE job_id = $1 ORDER BY id",
+            &[&job.0],
+        )?;
+        recorded(&rows)
+    }
+
+    fn events_after(&mut self, cursor: u64, limit: usize) -> Result<Vec<Recorded>> {
+        let cursor = i64::try_from(cursor).unwrap_or(i64::MAX);
+        let rows = self.query(
+            "SELECT id, record FROM scheduler_job_events WHERE id > $1 ORDER BY id LIMIT $2",
+            &[&cursor, &(limit as i64)],
+        )?;
+        recorded(&rows)
+    }
+
+    fn last_event(&mut self) -> Result<u64> {
+        let rows = self.query("SELECT coalesce(max(id), 0) FROM scheduler_job_events", &[])?;
+        Ok(rows[0].get::<_, i64>(0) as u64)
+    }
+
+    fn schedules(&mut self) -> Result<Vec<ScheduleRecord>> {
+        let rows = self.query(
+            "SELECT record FROM scheduler_schedules ORDER BY name COLLATE \"C\"",
+            &[],
+        )?;
+        records(&rows)
+    }
+
+    fn pauses(&mut self) -> Result<Vec<Pause>> {
+        let rows = self.query(
+            "SELECT record FROM scheduler_pauses ORDER BY addon_id COLLATE \"C\", job_type COLLATE \"C\"",
+            &[],
+        )?;
+        records(&rows)
+    }
+
+    fn note(&mut self, name: &str) -> Result<Option<Json>> {
+        let rows = self.query(
+            "SELECT value FROM scheduler_notes WHERE name = $1",
+            &[&name],
+        )?;
+        Ok(records(&rows)?.pop())
+    }
+
+    fn notes(&mut self, prefix: &str) -> Result<Vec<(String, Json)>> {
+        let rows = self.query(
+            "SELECT value, name FROM scheduler_notes WHERE starts_with(name, $1) ORDER BY name COLLATE \"C\"",
+            &[&prefix],
+        )?;
+        rows.iter()
+            .map(|row| Ok((row.get(1), read(row.get(0))?)))
+            .collect()
+    }
+}
+
+fn recorded(rows: &[Row]) -> Result<Vec<Recorded>> {
+    rows.iter()
+        .map(|row| {
+            Ok(Recorded {
+                cursor: row.get::<_, i64>(0) as u64,
+                event: read(row.get(1))?,
+            })
+        })
+        .collect()
+}

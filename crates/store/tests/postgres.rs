@@ -1,0 +1,169 @@
+//! The PostgreSQL backend does what every backend must, on a real server; and several stores share one database.
+#![cfg(feature = "postgres")]
+
+mod support;
+#[path = "../../pool/tests/watchdog/mod.rs"]
+mod watchdog;
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use jobtree_protocol::{CompleteRequest, JobId, JobState, LeaseId, Limits, SubmitRequest};
+use jobtree_store::{PostgresOptions, Store, StoreError, Submission, conformance};
+use support::ledger::{self, Entry};
+use support::postgres::Server;
+use support::{claim, stamp, submission};
+use watchdog::Watchdog;
+
+fn connect(place: &str) -> Store {
+    Store::connect(&PostgresOptions::new(place)).expect("the server is there")
+}
+
+#[test]
+fn conforms() {
+    let _watchdog = Watchdog::watching("conformance of PostgreSQL");
+    let server = Server::start();
+    conformance::run(|| {
+        let options = PostgresOptions::new(server.new_place())
+            .readers(1)
+            .callers_time();
+        Store::connect(&options).expect("the server is there")
+    });
+}
+
+#[test]
+fn several_stores_share_a_database() {
+    let _watchdog = Watchdog::watching("several stores");
+    let server = Server::start();
+    let place = server.new_place();
+    let stores: Vec<Store> = (0..3).map(|_| connect(&place)).collect();
+    let ledger = Mutex::new(Vec::new());
+    let tell = |entry| ledger.lock().expect("nobody panics").push(entry);
+    std::thread::scope(|scope| {
+        for store in &stores {
+            scope.spawn(|| ledger::submit_on(store, 40, &tell));
+            scope.spawn(|| ledger::work_on(store, 60, &tell));
+        }
+    });
+    let ledger = ledger.into_inner().expect("nobody panics");
+    for store in &stores {
+        assert_eq!(ledger::compare(store, &ledger), Ok(()));
+    }
+    // Each claim of a job was under a lease of its own, and nobody else had it at the time.
+    let mut claims: HashMap<JobId, usize> = HashMap::new();
+    for entry in &ledger {
+        if let Entry::Claimed(job, _) = entry {
+            *claims.entry(*job).or_default() += 1;
+        }
+    }
+    assert!(
+        claims.len() > 20 && claims.values().all(|count| *count == 1),
+        "{claims:?}"
+    );
+    // The trail has all events once, in one order for all.
+    let trail = stores[0]
+        .events_after(0, 100_000)
+        .wait()
+        .expect("the trail");
+    assert!(trail.is_sorted_by_key(|recorded| recorded.cursor));
+}
+
+#[test]
+fn a_concurrency_key_holds_among_stores() {
+    let _watchdog = Watchdog::watching("a concurrency key");
+    let server = Server::start();
+    let place = server.new_place();
+    let stores: Vec<Store> = (0..3).map(|_| connect(&place)).collect();
+    let request = SubmitRequest {
+        concurrency_key: Some("printer".into()),
+        concurrency_limit: Some(2),
+        ..SubmitRequest::new("visuals", "printing", 1)
+    };
+    let intent = request.validate(&Limits::default()).expect("valid");
+    for _ in 0..8 {
+        let jobs: Vec<JobId> = (0..6)
+            .map(|_| {
+                let answer = stores[0].submit(stamp(), Submission::new(intent.clone()));
+                answer.wait().expect("taken").job_id
+            })
+            .collect();
+        let granted = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for (store, jobs) in stores.iter().zip(jobs.chunks(2)) {
+                let granted = &granted;
+                scope.spawn(move || {
+                    for job in jobs {
+                        let lease = LeaseId::generate();
+                        match store.claim(stamp(), vec![*job], claim(lease)).wait() {
+                            Ok(_) => granted.lock().expect("nobody panics").push((*job, lease)),
+                            Err(StoreError::Refused(_)) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                });
+            }
+        });
+        let granted = granted.into_inner().expect("nobody panics");
+        assert_eq!(granted.len(), 2, "two at a time, whoever asks");
+        for (job, lease) in granted {
+            let done = stores[1].complete(stamp(), job, CompleteRequest::done(lease, None));
+            assert_eq!(done.wait().expect("it ran").state, JobState::Done);
+        }
+        for job in jobs {
+            // Those that did not run make room for the next round; the others have ended.
+            let _ = stores[2]
+                .cancel(stamp(), job, jobtree_protocol::CancelRequest::default())
+                .wait();
+        }
+    }
+}
+
+#[test]
+fn the_server_restarts_in_the_middle() {
+    let _watchdog = Watchdog::watching("a restart");
+    let mut server = Server::start();
+    let place = server.new_place();
+    let store = connect(&place);
+    let kept = store
+        .submit(stamp(), submission())
+        .wait()
+        .expect("taken")
+        .job_id;
+    server.crash();
+    let lost = store.submit(stamp(), submission()).wait();
+    assert!(
+        matches!(lost, Err(StoreError::Disconnected { .. })),
+        "{lost:?}"
+    );
+    assert!(lost.is_err_and(|error| error.is_transient()));
+    server.run();
+    store
+        .submit(stamp(), submission())
+        .wait()
+        .expect("it connects again");
+    assert_eq!(
+        store.job(kept).wait().expect("it is there").job.state,
+        JobState::Queued
+    );
+}
+
+#[test]
+fn time_is_the_databases() {
+    let _watchdog = Watchdog::watching("the database's time");
+    let server = Server::start();
+    let store = connect(&server.new_place());
+    let mut wrong = stamp();
+    wrong.now.wall = "2001-01-01T00:00:00Z".parse().expect("a time");
+    let job = store
+        .submit(wrong, submission())
+        .wait()
+        .expect("taken")
+        .job_id;
+    let created = store.job(job).wait().expect("it is there").job.created_at;
+    let of_server = server.sql("SELECT extract(epoch FROM now())::bigint");
+    let of_server: i64 = of_server.parse().expect("seconds");
+    assert!(
+        (of_server - created.as_second()).abs() < 300,
+        "{created} is not the server's time"
+    );
+}

@@ -1,0 +1,180 @@
+//! A PostgreSQL server of the test's own: a new cluster in a temporary folder, on a free port, gone with the test.
+//!
+//! The server does not run as root, so a test that does hands it over to the user `postgres`. Where there is no server
+//! to start, the test fails and says what to install: a suite that skips itself tells nobody that it did.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::Folder;
+
+pub struct Server {
+    folder: Folder,
+    port: u16,
+    child: Option<Child>,
+    schemas: AtomicUsize,
+}
+
+/// The newest server that Debian's packages put there.
+fn binaries() -> PathBuf {
+    let versions = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let found = versions
+        .map(|version| version.path().join("bin"))
+        .filter(|bin| bin.join("postgres").exists())
+        .max();
+    found.expect("there is no PostgreSQL server: install Debian's package 'postgresql'")
+}
+
+fn output(command: &mut Command) -> String {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+fn is_root() -> bool {
+    output(Command::new("id").arg("-u")) == "0"
+}
+
+/// A server's program, run by somebody who may.
+fn server_program(name: &str) -> Command {
+    let program = binaries().join(name);
+    if is_root() {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);
+        command.arg(program);
+        command
+    } else {
+        Command::new(program)
+    }
+}
+
+impl Server {
+    pub fn start() -> Self {
+        let folder = Folder::new("postgres");
+        if is_root() {
+            output(
+                Command::new("chown")
+                    .arg("postgres:postgres")
+                    .arg(folder.path()),
+            );
+        }
+        output(
+            server_program("initdb")
+                .args([
+                    "--auth=trust",
+                    "--username=postgres",
+                    "--no-sync",
+                    "--encoding=UTF8",
+                    "-D",
+                ])
+                .arg(folder.file("data"))
+                .current_dir(folder.path()),
+        );
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = free.local_addr().expect("its address").port();
+        drop(free);
+        let mut server = Self {
+            folder,
+            port,
+            child: None,
+            schemas: AtomicUsize::new(0),
+        };
+        server.run();
+        server
+    }
+
+    /// Starts the server, again if it was stopped.
+    pub fn run(&mut self) {
+        let log = std::fs::File::create(self.folder.file("log")).expect("a log");
+        let child = server_program("postgres")
+            .arg("-D")
+            .arg(self.folder.file("data"))
+            .arg("-k")
+            .arg(self.folder.path())
+            .args(["-p", &self.port.to_string()])
+            // What a disk does with it is PostgreSQL's own to show; here it would only take time.
+            .args(["-c", "fsync=off", "-c", "listen_addresses=127.0.0.1"])
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("the server starts");
+        self.child = Some(child);
+        let ready = || {
+            let mut command = Command::new(binaries().join("pg_isready"));
+            command.args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()]);
+            command.status().is_ok_and(|status| status.success())
+        };
+        while !ready() {
+            let child = self.child.as_mut().expect("it was just started");
+            if let Some(status) = child.try_wait().expect("it can be asked") {
+                let log = std::fs::read_to_string(self.folder.file("log")).unwrap_or_default();
+                panic!("the server ended with {status}: {log}");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Stops it as a crash does: no connection is told anything.
+    pub fn crash(&mut self) {
+        let Some(mut child) = self.child.take() else {
+            return;
+        };
+        // SIGQUIT: the server's processes end at once, and the next start recovers.
+        let _ = Command::new("kill")
+            .args(["-QUIT", &child.id().to_string()])
+            .status();
+        let _ = child.wait();
+    }
+
+    pub fn sql(&self, sql: &str) -> String {
+        output(
+            Command::new(binaries().join("psql"))
+                .args([
+                    "-h",
+                    "127.0.0.1",
+                    "-p",
+                    &self.port.to_string(),
+                    "-U",
+                    "postgres",
+                    "-q",
+                    "-t",
+                    "-A",
+                ])
+                .args(["-v", "ON_ERROR_STOP=1", "-c", sql]),
+        )
+    }
+
+    /// A connection string to a new, empty place in it.
+    pub fn new_place(&self) -> String {
+        let name = format!("place{}", self.schemas.fetch_add(1, Ordering::Relaxed));
+        self.sql(&format!("CREATE SCHEMA {name}"));
+        self.place(&name)
+    }
+
+    pub fn place(&self, name: &str) -> String {
+        format!(
+            "host=127.0.0.1 port={} user=postgres dbname=postgres options='-c search_path={name}'",
+            self.port
+        )
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.crash();
+    }
+}
