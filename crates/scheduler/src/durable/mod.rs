@@ -28,7 +28,8 @@ use jobtree_protocol::{
     AddonId, CancelRequest, JobId, JobState, JobView, SubmitAnswer, SubmitManyAnswer,
     SubmitManyRequest,
 };
-use jobtree_queue::policy::{Policy, PolicyError};
+use jobtree_queue::policy::{Mode, Policy, PolicyError};
+use jobtree_queue::signals::Sample;
 use jobtree_runtime::TreeDump;
 use jobtree_store::{OpenError, SqliteOptions, Store};
 use serde::de::DeserializeOwned;
@@ -213,8 +214,18 @@ impl fmt::Debug for Queue {
 pub struct QueueBuilder {
     addon: Option<String>,
     options: Options,
-    measures: bool,
+    load: Load,
     every: Duration,
+}
+
+/// From where it is known how busy the machine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Load {
+    /// It does not matter.
+    Ignored,
+    Measured,
+    /// Somebody tells the scheduler.
+    Told,
 }
 
 impl Default for QueueBuilder {
@@ -226,7 +237,7 @@ impl Default for QueueBuilder {
         QueueBuilder {
             addon: None,
             options,
-            measures: false,
+            load: Load::Ignored,
             every: Duration::from_secs(2),
         }
     }
@@ -240,10 +251,11 @@ impl QueueBuilder {
     }
 
     /// Jobs start by this policy, and so wait for a quiet machine: it is measured from now on.
-    /// `Policy::default()` is a good one.
+    /// `Policy::default()` is a good one. Workers claim their jobs, whatever mode it names.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.options.policy = policy;
-        self.measures = true;
+        self.options.policy.dispatch.mode = Mode::Claim;
+        self.load = Load::Measured;
         self
     }
 
@@ -255,7 +267,7 @@ impl QueueBuilder {
 
     /// The policy decides, but nothing is measured: somebody tells the scheduler what the load is.
     pub fn without_measuring(mut self) -> Self {
-        self.measures = false;
+        self.load = Load::Told;
         self
     }
 
@@ -294,11 +306,17 @@ impl QueueBuilder {
 
     fn start(self, addon: AddonId, store: Store, path: &Path) -> Result<Queue, QueueError> {
         let scheduler = Scheduler::start(store, self.options);
-        let sampling = if self.measures {
-            let sampling = Sampling::start(&scheduler, path, self.every);
-            Some(sampling.map_err(QueueError::Thread)?)
-        } else {
-            None
+        let sampling = match self.load {
+            Load::Measured => {
+                let sampling = Sampling::start(&scheduler, path, self.every);
+                Some(sampling.map_err(QueueError::Thread)?)
+            }
+            Load::Ignored => {
+                // Once and for all: see `at_once`.
+                scheduler.sample(Sample::idle());
+                None
+            }
+            Load::Told => None,
         };
         let inner = Inner {
             scheduler,
@@ -317,6 +335,8 @@ impl QueueBuilder {
 /// once is bounded by the workers, and by the capacity that costs are counted against.
 fn at_once() -> Policy {
     let mut policy = Policy::default();
+    // The one sample that it gets, of an idle machine, is good for as long as a policy can say.
+    policy.busy.stale_after = Duration::from_secs(366 * 86_400);
     policy.busy.stale_busy = 0.0;
     policy.quiet.enter_after = Duration::ZERO;
     policy.quiet.quiet_max = 10.0;
@@ -326,6 +346,7 @@ fn at_once() -> Policy {
     policy.quiet.panic_cooldown = Duration::ZERO;
     policy.capacity.curve = [100.0; 11];
     policy.ramp.units_per_sample = 0;
+    policy.dispatch.mode = Mode::Claim;
     policy
 }
 

@@ -145,13 +145,17 @@ fn run_job(shared: &Arc<Shared>, held: &Arc<Held>, job: Arc<JobView>) -> Ended {
     let Some(tree) = tree else {
         return Ended::Back("the worker was stopped".to_owned());
     };
-    match tree.error() {
-        None => Ended::Done(value.lock().unwrap_or_else(PoisonError::into_inner).take()),
-        Some(error) => failed(shared, held, id, &error),
+    let value = value.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match (tree.error(), value) {
+        (None, value) => Ended::Done(value.flatten()),
+        // It did what it had to do: the wish that it stop came too late.
+        (Some(JobError::Cancelled(_)), Some(value)) => Ended::Done(value),
+        (Some(error), _) => failed(shared, held, id, &error),
     }
 }
 
-type Value = Arc<Mutex<Option<Json>>>;
+/// What the handler returned, if it has.
+type Value = Arc<Mutex<Option<Option<Json>>>>;
 
 fn body_of(
     handler: &Handler,
@@ -161,7 +165,7 @@ fn body_of(
     let (handler, value) = (handler.clone(), Arc::clone(value));
     move || {
         let result = handler.run(&run)?;
-        *value.lock().unwrap_or_else(PoisonError::into_inner) = result;
+        *value.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
         Ok(())
     }
 }

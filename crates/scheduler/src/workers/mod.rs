@@ -42,7 +42,7 @@ pub(crate) use live::LiveJobs;
 /// How long a claim waits for something to do before it is made anew.
 const CLAIM_WAIT_SEC: u32 = 20;
 /// How long a job that was asked to stop may take to do so before [`Worker::drain`] gives up on it.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(2);
 
 /// What all parts of a worker share.
 struct Shared {
