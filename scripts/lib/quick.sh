@@ -64,7 +64,7 @@ stage_format() {
 }
 
 # What users can switch on. Not --all-features: the pool's `sanitizer` links only under a sanitizer.
-features=(--features jobtree/iter,jobtree/tracing)
+features=(--features jobtree/iter,jobtree/tracing,jobtree/durable)
 
 stage_lint() {
   local manifest switched_on

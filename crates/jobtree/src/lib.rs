@@ -182,6 +182,7 @@
 //! # Features
 //!
 //! `iter`: the iterators of `orx-parallel` on our pools, in `par::iter`. `tracing`: what happens to jobs, as events there.
+//! `durable`: a queue in a file whose jobs survive the process, in `durable`.
 
 #![forbid(unsafe_code)]
 
@@ -206,6 +207,9 @@ pub use jobtree_runtime::{
 };
 #[doc(inline)]
 pub use jobtree_runtime::{actor, budget, channel, future, sim, supervision, sync};
+#[cfg(feature = "durable")]
+#[doc(inline)]
+pub use jobtree_scheduler::durable;
 
 /// The programs in README.md, which must compile.
 #[cfg(doctest)]

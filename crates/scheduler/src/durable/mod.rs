@@ -24,23 +24,29 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use jobtree_protocol::{
-    AddonId, CancelRequest, JobId, JobState, JobView, SubmitAnswer, SubmitManyAnswer,
-    SubmitManyRequest,
-};
-use jobtree_queue::policy::{Mode, Policy, PolicyError};
-use jobtree_queue::signals::Sample;
+use jobtree_protocol::{CancelRequest, SubmitAnswer, SubmitManyAnswer, SubmitManyRequest};
+use jobtree_queue::policy::{Mode, PolicyError};
 use jobtree_runtime::TreeDump;
 use jobtree_store::{OpenError, SqliteOptions, Store};
 use serde::de::DeserializeOwned;
 
+use crate::Options;
 use crate::sampler::Sampling;
-use crate::workers::{LiveJobs, RunningWorker, Stragglers, WorkerBuilder};
-use crate::{Options, Reply, Scheduler};
+use crate::workers::{LiveJobs, RunningWorker};
 use in_process::InProcess;
 
 pub use crate::outbox::{OutboxError, Relay, Relayed};
-pub use crate::workers::{GiveBack, Permanent, Run, Worker, WorkerError};
+pub use crate::workers::{
+    GiveBack, Permanent, Run, Stragglers, Worker, WorkerBuilder, WorkerError,
+};
+pub use crate::{Reply, Scheduler};
+pub use jobtree_protocol as protocol;
+pub use jobtree_protocol::{
+    AddonId, Advice, ApiError, Backoff, JobId, JobState, JobView, Late, Priority,
+};
+pub use jobtree_queue::policy::{self, Policy};
+pub use jobtree_queue::signals::{HostSignals, Sample};
+pub use jobtree_store::outbox;
 pub use new_job::NewJob;
 pub use result::{ResultError, ResultOf};
 
