@@ -13,6 +13,8 @@ mod error;
 mod options;
 mod reply;
 mod scheduler;
+#[cfg(feature = "sim")]
+pub mod sim;
 
 pub use clock::Clock;
 pub use options::{Keep, Options};

@@ -280,6 +280,35 @@ fn a_lease_that_is_revoked_cancels_the_run_and_the_job_runs_again() {
 }
 
 #[test]
+fn a_run_that_takes_too_long_is_cancelled_and_counts_as_an_attempt() {
+    let _watch = watch();
+    let (queue, runtime) = (Queue::in_memory(), runtime());
+    let (told, tells) = mpsc::channel();
+    let told = Mutex::new(told);
+    let worker = queue.worker().on(&runtime).handle("slow", move |(), _| {
+        let slept = sleep(FAR);
+        told.lock().unwrap().send(slept.is_err())?;
+        Ok(slept?)
+    });
+    let worker = worker.start().unwrap();
+    let slow = NewJob::new("slow", &()).max_runtime(Duration::from_millis(700));
+    let id = queue.submit(slow).wait().unwrap().job_id;
+    assert!(tells.recv().unwrap(), "cancelled");
+    let error = queue.result_of::<()>(id).wait().unwrap_err();
+    assert!(
+        matches!(error, ResultError::Failed { attempts: 1, .. }),
+        "{error}"
+    );
+    let events = queue.scheduler().job_events(id).wait().unwrap();
+    assert!(
+        events
+            .iter()
+            .any(|told| told.event.kind == EventKind::Timeout)
+    );
+    worker.drain(FAR).unwrap();
+}
+
+#[test]
 fn a_drained_queue_keeps_what_has_not_ended() {
     let _watch = watch();
     let (queue, runtime) = (Queue::in_memory(), runtime());

@@ -7,7 +7,7 @@
 //! A worker that draws the lease's id itself may ask again after a lost answer: the store is asked for that lease
 //! first. If nobody listens any more when a lease is granted whose id nobody knows, it is given back at once.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use jobtree_protocol::{
@@ -18,7 +18,7 @@ use jobtree_queue::transitions::{Admit, Claimed, TransitionError};
 use jobtree_queue::{JobRecord, LeaseRecord, Now};
 use jobtree_store::StoreError;
 
-use super::Core;
+use super::{Bug, Core};
 use super::io::{Op, OpId, Slot, Told};
 use crate::error::told;
 
@@ -47,6 +47,8 @@ pub(super) struct Claims {
     grants: HashMap<OpId, u64>,
     /// Leases that are looked for, and for whom.
     finding: HashMap<OpId, (Slot, ClaimRequest)>,
+    /// Processes that have asked.
+    seen: HashSet<InstanceId>,
     /// Asks for capacity, until the dispatcher can be asked.
     capacity: Vec<(Slot, LeaseAsk, Option<InstanceId>, Vec<u32>)>,
 }
@@ -85,6 +87,11 @@ impl Claims {
         }
     }
 
+    /// Whether a process has asked.
+    pub(super) fn seen(&self, instance: InstanceId) -> bool {
+        self.seen.contains(&instance)
+    }
+
     pub(super) fn forget_finding(&mut self, op: OpId) {
         self.finding.remove(&op);
     }
@@ -103,6 +110,9 @@ impl Claims {
 impl Core {
     /// A worker asks for jobs.
     pub(super) fn claim(&mut self, slot: Slot, request: ClaimRequest, now: Now) {
+        if self.has(Bug::TrustWorkerNames) {
+            self.claims.seen.insert(request.instance_id);
+        }
         let Some(lease) = request.lease_id else {
             return self.ask_for_jobs(slot, request, now);
         };

@@ -68,17 +68,12 @@ impl Core {
             .collect();
         for id in due {
             let stamp = self.stamp(now);
-            let fresh = self.dice.lease_id();
-            let new_ids = self.has(Bug::NewIdsOnRepeat);
             let heard = self.heard;
             let Some(flight) = self.flights.get_mut(&id) else {
                 continue;
             };
             flight.repeat_at = None;
             flight.heard = heard;
-            if new_ids && let Op::Admit(command) = &mut flight.op {
-                command.lease_id = fresh;
-            }
             let op = flight.op.clone();
             self.outputs.push(Output::Op { id, stamp, op });
         }

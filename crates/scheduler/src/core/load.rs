@@ -82,7 +82,13 @@ impl Core {
         } = live;
         self.set_pauses(&pauses);
         self.set_schedules(schedules, now);
-        if !self.ready && !self.has(Bug::NoGrace) {
+        if !self.ready && self.has(Bug::NoGrace) {
+            for lease in leases.iter().filter(|lease| lease.expires_at <= now.wall) {
+                let proof = jobtree_queue::transitions::Proof::Wall;
+                self.op(Op::Expire(lease.id, proof), None, now);
+            }
+        }
+        if !self.ready {
             // One whole term for everything: its worker may have been renewing in vain.
             self.deadlines
                 .recover(&leases, &dispatching, now, &self.rules);
@@ -205,7 +211,16 @@ impl Core {
         }
         if self.options.shared || self.load.foreign {
             self.read_all_waits(now);
-            self.load.next = Some(now.mono + self.dice.jittered(self.options.look));
+            let look = self.dice.jittered(self.options.look);
+            let at = if self.has(Bug::NoJitter) {
+                // On the full seconds of the wall clock.
+                let every = self.options.look.as_millis() as i64;
+                let past = now.wall.as_millisecond().rem_euclid(every);
+                now.mono + Duration::from_millis((every - past) as u64)
+            } else {
+                now.mono + look
+            };
+            self.load.next = Some(at);
         }
         if let Some(full) = self.load.again.take() {
             self.read_store(full, now);

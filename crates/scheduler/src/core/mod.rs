@@ -105,9 +105,11 @@ const WALL_LOOK: Duration = Duration::from_secs(15);
 pub enum Bug {
     /// Leases are never expired: jobs stay RUNNING for days.
     NoSweeper,
+    /// A lease is not expired while somebody with its worker's name asks for jobs.
+    TrustWorkerNames,
     /// Leases are expired by the wall clock.
     WallClockExpiry,
-    /// After a restart there is no grace.
+    /// After a restart there is no grace: leases are expired at once.
     NoGrace,
     /// Ended leases keep their units.
     LeakedUnits,
@@ -119,13 +121,11 @@ pub enum Bug {
     NoRepeat,
     /// The store is never read again: lost news stay lost.
     NoFallback,
-    /// Capacity is taken for unlimited.
-    NoCapacity,
-    /// A repeated claim is granted under a new lease.
-    NewIdsOnRepeat,
-    /// Only the first addon's jobs are shown to the dispatcher while others wait.
-    OneAddonBlocks,
-    /// Rescues are not counted, and nothing is quarantined.
+    /// Timers of all schedulers go off together.
+    NoJitter,
+    /// What may not start now keeps everything else from starting.
+    BlockedHead,
+    /// Nothing is quarantined.
     NoQuarantine,
 }
 
@@ -392,36 +392,21 @@ impl Core {
         if self.events.is_empty() && !due {
             return;
         }
-        let mut events = std::mem::take(&mut self.events);
-        if self.has(Bug::OneAddonBlocks) {
-            events = self.only_first_addon(events);
+        if self.has(Bug::BlockedHead) && self.head_is_blocked() {
+            self.dispatcher_wake = Some(now.mono + WALL_LOOK);
+            return;
         }
+        let events = std::mem::take(&mut self.events);
         self.dispatcher_wake = None;
         for effect in self.dispatcher.step_all(events, now) {
             self.carry_out(effect, now);
         }
     }
 
-    /// The mistake [`Bug::OneAddonBlocks`]: what others submit while the first has jobs is put off.
-    fn only_first_addon(&mut self, events: Vec<Event>) -> Vec<Event> {
-        let mut kept = Vec::new();
-        for event in events {
-            match event {
-                Event::Submitted(candidates) => {
-                    let first = candidates.iter().map(|it| it.addon.clone()).min();
-                    let (now, later): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|it| {
-                        Some(&it.addon) == first.as_ref() && it.addon.as_str() == "a0"
-                            || self.dispatcher.waiting() == 0
-                    });
-                    kept.push(Event::Submitted(now));
-                    if !later.is_empty() {
-                        self.events.push(Event::Submitted(later));
-                    }
-                }
-                event => kept.push(event),
-            }
-        }
-        kept
+    /// The mistake [`Bug::BlockedHead`]: the key of the job that came first is full.
+    fn head_is_blocked(&self) -> bool {
+        let held = self.leases.values().any(|lease| lease.key.is_some());
+        held && self.dispatcher.waiting() > 0
     }
 
     fn carry_out(&mut self, effect: Effect, now: Now) {
@@ -609,6 +594,26 @@ impl Core {
         pids.sort_unstable();
         pids.dedup();
         pids
+    }
+
+    /// Whether something will look at a job that waits: the dispatcher, an operation under way, or a timer.
+    #[cfg(feature = "sim")]
+    pub(crate) fn has_next_moment(&self, job: JobId) -> bool {
+        let shown = |event: &Event| match event {
+            Event::Submitted(all) => all.iter().any(|it| it.id == job),
+            _ => false,
+        };
+        let looked_at = |flight: &Flight| match &flight.op {
+            Op::Look(jobs) => jobs.contains(&job),
+            Op::ReadLive | Op::ReadQueued(_) => true,
+            _ => false,
+        };
+        self.dispatcher.is_waiting(job)
+            || self.flying.contains_key(&job)
+            || self.dispatched.contains_key(&job)
+            || self.parked.iter().any(|(_, parked)| *parked == job)
+            || self.events.iter().any(shown)
+            || self.flights.values().any(looked_at)
     }
 
     /// The dispatcher, for whoever checks it.

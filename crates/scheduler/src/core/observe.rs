@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use jobtree_protocol::{Constraints, JobState, Late, LeaseId, Priority};
+use jobtree_protocol::{Constraints, InstanceId, JobState, Late, LeaseId, Priority};
 use jobtree_queue::candidate::ConcurrencyKey;
 use jobtree_queue::dispatch::{Event, LiveLease};
 use jobtree_queue::history::Run;
@@ -24,6 +24,7 @@ pub(super) struct Known {
     /// When it will probably end, by the monotonic clock.
     pub(super) ends: Option<Duration>,
     pub(super) pids: Vec<u32>,
+    pub(super) instance: Option<InstanceId>,
     pub(super) priority: Priority,
     pub(super) constraints: Constraints,
     /// When it was last heard of; see [`Core::heard`].
@@ -144,6 +145,7 @@ impl Core {
                 key: key.clone(),
                 ends,
                 pids: lease.pids.clone(),
+                instance: lease.instance_id,
                 priority: lease.priority,
                 constraints: lease.constraints,
                 heard,

@@ -49,9 +49,13 @@ impl Board {
         self.bell.notify_all();
     }
 
-    pub(super) fn add(&self, held: &Arc<Held>) {
+    /// A lease to renew. The thread is not woken for one that it will see early enough: there may be thousands a second,
+    /// and most end before they are renewed.
+    pub(super) fn add(&self, held: &Arc<Held>, now: Duration) {
         self.lock().leases.insert(held.lease, Arc::clone(held));
-        self.ring();
+        if held.next().is_some_and(|next| next < now + LONGEST_SLEEP) {
+            self.ring();
+        }
     }
 
     pub(super) fn remove(&self, lease: LeaseId) {

@@ -106,7 +106,9 @@ impl Held {
         if let Some(reason) = stop {
             tree.cancel(reason);
         }
-        (self.ring)();
+        if limit.is_some() {
+            (self.ring)();
+        }
     }
 
     /// The job has ended.

@@ -95,11 +95,12 @@ pub(super) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Duration) {
 /// nothing to grant, a first heartbeat at once tells how long it holds.
 fn hold(shared: &Arc<Shared>, lease: &ClaimAnswer, asked: Duration) -> Arc<Held> {
     let ttl = Duration::from_secs(lease.ttl_sec.into());
-    let recent = shared.grantor.mono().saturating_sub(ttl / 6);
+    let now = shared.grantor.mono();
+    let recent = now.saturating_sub(ttl / 6);
     let board = Arc::clone(&shared.board);
     let held = Held::new(lease.lease_id, ttl, asked.max(recent), move || board.ring());
     let held = Arc::new(held);
-    shared.board.add(&held);
+    shared.board.add(&held, now);
     if asked < recent {
         held.hurry();
     }
