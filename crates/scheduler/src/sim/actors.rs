@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use jobtree_protocol::{
-    ApiError, Backoff, CancelRequest, ClaimRequest, CompleteRequest, ErrorCode,
-    Heartbeat, InstanceId, JobId, JobState, Json, Late, LeaseAsk, LeaseId, Limits, Priority,
-    ReleaseRequest, SubmitRequest,
+    ApiError, Backoff, CancelRequest, ClaimRequest, CompleteRequest, ErrorCode, Heartbeat,
+    InstanceId, JobId, JobState, Json, Late, LeaseAsk, LeaseId, Limits, Priority, ReleaseRequest,
+    SubmitRequest,
 };
 use jobtree_queue::transitions::{LoadAdvice, TakeUp};
 use jobtree_store::{Stamp, StoreError, Submission};
 
+use super::Bug;
 use super::check::Broken;
 use super::node::TTL;
 use super::worker::{Doing, Holding, Script, Task, Way};
 use super::world::{Calling, From, Happening, Out, World, core_bug};
-use super::Bug;
 use crate::core::{Call, Told, Wait, rules_of};
 use crate::error::told;
 
@@ -69,7 +69,11 @@ impl World {
             concurrency_key: key.then(|| "k".to_owned()),
             concurrency_limit: key.then_some(2),
             deadline_at: deadline.then(|| second(when + 260)),
-            late: if late && deadline { Late::Fail } else { Late::Run },
+            late: if late && deadline {
+                Late::Fail
+            } else {
+                Late::Run
+            },
             max_runtime_sec: limited.then_some(4),
             earliest_start_at: earliest.then(|| second(then)),
             idempotency_key: Some(format!("s{place}")),
@@ -179,10 +183,7 @@ impl World {
 
     pub(super) fn act(&mut self, worker: usize) {
         let faults = self.scenario.faults;
-        if !matches!(
-            self.workers[worker].doing,
-            Doing::Dead | Doing::Stalled(_)
-        ) {
+        if !matches!(self.workers[worker].doing, Doing::Dead | Doing::Stalled(_)) {
             if self.fault(faults.worker_crashes) {
                 return self.crash(worker);
             }
@@ -270,7 +271,13 @@ impl World {
         };
         self.leave(worker);
         let again = self.time + wait_for + REPEAT;
-        let turn = self.set(worker, Doing::Asking { lease: drawn, again });
+        let turn = self.set(
+            worker,
+            Doing::Asking {
+                lease: drawn,
+                again,
+            },
+        );
         self.act_at(worker, again);
         if self.fault(self.scenario.faults.message_lost) {
             return;
@@ -520,7 +527,10 @@ impl World {
             (From::Submitter(place), Ok(Out::Submitted(answer))) => {
                 let known = self.submissions[place].1.replace(answer.job_id);
                 if known.is_some_and(|known| known != answer.job_id) {
-                    return Err(format!("one key, two jobs: {known:?} and {}", answer.job_id));
+                    return Err(format!(
+                        "one key, two jobs: {known:?} and {}",
+                        answer.job_id
+                    ));
                 }
                 self.shadow.submitted.insert(answer.job_id);
                 Ok(())
@@ -546,7 +556,9 @@ impl World {
         }
         let doing = self.workers[worker].doing.clone();
         match (doing, answer) {
-            (Doing::Asking { .. }, Ok(Out::TakenUp(lease))) if self.workers[worker].turn == turn => {
+            (Doing::Asking { .. }, Ok(Out::TakenUp(lease)))
+                if self.workers[worker].turn == turn =>
+            {
                 let jobs = self.shadow.jobs.get(&lease.jobs[0].id);
                 let tasks = jobs.map(|job| Task::of(&job.view(None))).into_iter();
                 self.take_lease(worker, lease.id, tasks.collect());

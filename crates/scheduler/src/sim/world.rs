@@ -257,7 +257,17 @@ impl World {
             .take(3)
             .map(|id| {
                 let job = &self.shadow.jobs.get(id);
-                format!("{:?}", job.map(|job| (job.id, job.state, &job.denial, job.intent.addon_id.as_str(), job.cost(), job.lease_id)))
+                format!(
+                    "{:?}",
+                    job.map(|job| (
+                        job.id,
+                        job.state,
+                        &job.denial,
+                        job.intent.addon_id.as_str(),
+                        job.cost(),
+                        job.lease_id
+                    ))
+                )
             })
             .collect();
         Err(format!(
@@ -533,18 +543,19 @@ impl World {
     }
 
     /// Begins an operation; the mistake [`Mistake::BlindRescue`] is made here.
-    fn begin(
-        &self,
-        node: usize,
-        stamp: jobtree_store::Stamp,
-        op: Op,
-    ) -> crate::core::Performing {
+    fn begin(&self, node: usize, stamp: jobtree_store::Stamp, op: Op) -> crate::core::Performing {
         if let Op::Expire(lease, _) = &op
             && self.scenario.has(Mistake::BlindRescue)
         {
             let lease = *lease;
             let of_lease = |job: &&jobtree_queue::JobRecord| job.lease_id == Some(lease);
-            let old: Vec<_> = self.shadow.jobs.values().filter(of_lease).cloned().collect();
+            let old: Vec<_> = self
+                .shadow
+                .jobs
+                .values()
+                .filter(of_lease)
+                .cloned()
+                .collect();
             return super::blind::rescue(&self.nodes[node].port, stamp, lease, old);
         }
         perform(&self.nodes[node].store, stamp, op)
@@ -734,7 +745,11 @@ impl World {
         self.reads[node] = self.time;
         let near = |at: &Duration| self.time.abs_diff(*at) < Duration::from_micros(200);
         let all = self.reads.len() > 1 && self.reads.iter().all(near);
-        self.together = if all { self.together + 1 } else { self.together };
+        self.together = if all {
+            self.together + 1
+        } else {
+            self.together
+        };
         if self.together > 12 {
             return Err("all schedulers read the store at the same moments".to_owned());
         }

@@ -142,10 +142,10 @@ fn run_job(shared: &Arc<Shared>, held: &Arc<Held>, job: Arc<JobView>) -> Ended {
         Ok(())
     });
     held.end();
-    shared.end(id);
     let Some(tree) = tree else {
         return Ended::Back("the worker was stopped".to_owned());
     };
+    shared.end(&tree);
     let value = value.lock().unwrap_or_else(PoisonError::into_inner).take();
     match (tree.error(), value) {
         (None, value) => Ended::Done(value.flatten()),

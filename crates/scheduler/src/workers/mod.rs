@@ -71,9 +71,9 @@ impl Shared {
         self.own.add(id, job.clone());
     }
 
-    fn end(&self, id: JobId) {
-        self.live.remove(id);
-        self.own.remove(id);
+    fn end(&self, job: &Job) {
+        self.live.remove(job);
+        self.own.remove(job);
     }
 
     fn note(&self, error: &ApiError) {

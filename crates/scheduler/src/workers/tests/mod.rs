@@ -1,202 +1,22 @@
 //! Workers against a scheduler that says what the test says, by a clock that the test moves.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+mod desk;
+
 use std::sync::mpsc;
 
 use jobtree_protocol::{
-    Advice, ClaimAnswer, CompleteAnswer, CompleteRequest, CompleteStatus, ErrorCode, Heartbeat,
-    HeartbeatAnswer, JobState, JobView, Json, LeaseId, ReleaseRequest,
+    CompleteRequest, CompleteStatus, ErrorCode, JobView, LeaseId, ReleaseRequest,
 };
 use jobtree_runtime::{nursery, sleep};
 
 use super::*;
-use crate::reply::{Promise, Reply, promise};
+use desk::{Desk, Said, job, renewed};
 
-#[path = "../../../pool/tests/watchdog/mod.rs"]
+#[path = "../../../../pool/tests/watchdog/mod.rs"]
 mod watchdog;
 use watchdog::Watchdog;
 
-const TTL_SEC: u32 = 30;
 const FAR: Duration = Duration::from_secs(3600);
-
-#[derive(Debug)]
-enum Said {
-    Completed(JobId, CompleteRequest),
-    Released(LeaseId, ReleaseRequest),
-    Beat(Heartbeat),
-}
-
-type Answering = dyn Fn(&Heartbeat) -> Option<Result<HeartbeatAnswer, ApiError>> + Send + Sync;
-
-/// A scheduler's counter at which only the test stands.
-struct Desk {
-    millis: AtomicU64,
-    offers: Mutex<Offers>,
-    beats: Box<Answering>,
-    /// What completions are refused with, one after the other, before they are taken.
-    refusals: Mutex<VecDeque<ApiError>>,
-    said: Mutex<mpsc::Sender<Said>>,
-    poke: Mutex<Option<Poke>>,
-    /// Heartbeats that are never answered.
-    unanswered: Mutex<Vec<Promise<HeartbeatAnswer>>>,
-}
-
-#[derive(Default)]
-struct Offers {
-    leases: VecDeque<Result<ClaimAnswer, ApiError>>,
-    waiting: Option<Promise<Vec<ClaimAnswer>>>,
-    /// How many leases each claim asked for.
-    asked_for: Vec<u32>,
-}
-
-impl Desk {
-    fn open(
-        beats: impl Fn(&Heartbeat) -> Option<Result<HeartbeatAnswer, ApiError>> + Send + Sync + 'static,
-    ) -> (Arc<Desk>, mpsc::Receiver<Said>) {
-        let (sender, said) = mpsc::channel();
-        let desk = Desk {
-            millis: AtomicU64::new(1_000_000),
-            offers: Mutex::default(),
-            beats: Box::new(beats),
-            refusals: Mutex::default(),
-            said: Mutex::new(sender),
-            poke: Mutex::default(),
-            unanswered: Mutex::default(),
-        };
-        (Arc::new(desk), said)
-    }
-
-    /// One that renews and wants nothing.
-    fn friendly() -> (Arc<Desk>, mpsc::Receiver<Said>) {
-        Desk::open(|_| Some(Ok(renewed(&[]))))
-    }
-
-    fn offer(&self, jobs: Vec<JobView>) -> LeaseId {
-        let lease_id = LeaseId::generate();
-        self.put(Ok(ClaimAnswer {
-            lease_id,
-            ttl_sec: TTL_SEC,
-            jobs,
-        }));
-        lease_id
-    }
-
-    fn put(&self, offer: Result<ClaimAnswer, ApiError>) {
-        let mut offers = self.offers.lock().unwrap();
-        match offers.waiting.take() {
-            None => offers.leases.push_back(offer),
-            Some(promise) => {
-                if let Err(offer) = promise.keep(offer.map(|lease| vec![lease])) {
-                    let lease = offer.map(|mut leases| leases.remove(0));
-                    offers.leases.push_back(lease);
-                }
-            }
-        }
-    }
-
-    fn pass(&self, time: Duration) {
-        let millis = u64::try_from(time.as_millis()).unwrap();
-        self.millis.fetch_add(millis, Ordering::SeqCst);
-        // Any lease: the thread looks at its clock.
-        self.poke(LeaseId::generate());
-    }
-
-    fn poke(&self, lease: LeaseId) {
-        let poke = self.poke.lock().unwrap().clone();
-        poke.expect("a worker watches")(lease);
-    }
-
-    fn say(&self, said: Said) {
-        // A test that is over listens no more.
-        let _ = self.said.lock().unwrap().send(said);
-    }
-
-    fn worker(self: &Arc<Self>) -> WorkerBuilder {
-        let addon = AddonId::new("tests").unwrap();
-        let grantor: Arc<dyn Grantor> = Arc::clone(self) as _;
-        WorkerBuilder::new(grantor, addon, Arc::default())
-    }
-}
-
-fn renewed(cancel: &[JobId]) -> HeartbeatAnswer {
-    HeartbeatAnswer {
-        advice: if cancel.is_empty() {
-            Advice::Continue
-        } else {
-            Advice::Cancel
-        },
-        ttl_sec: TTL_SEC,
-        cancel: cancel.to_vec(),
-    }
-}
-
-impl Grantor for Desk {
-    fn claim(&self, request: ClaimRequest) -> Reply<Vec<ClaimAnswer>> {
-        let mut offers = self.offers.lock().unwrap();
-        offers.asked_for.push(request.max_leases);
-        if let Some(offer) = offers.leases.pop_front() {
-            return Reply::ready(offer.map(|lease| vec![lease]));
-        }
-        let (promise, promised) = promise();
-        offers.waiting = Some(promise);
-        Reply::new(promised)
-    }
-
-    fn heartbeat(&self, request: Heartbeat) -> Reply<HeartbeatAnswer> {
-        let answer = (self.beats)(&request);
-        self.say(Said::Beat(request));
-        match answer {
-            Some(answer) => Reply::ready(answer),
-            None => {
-                let (promise, promised) = promise();
-                self.unanswered.lock().unwrap().push(promise);
-                Reply::new(promised)
-            }
-        }
-    }
-
-    fn complete(&self, job: JobId, request: CompleteRequest) -> Reply<CompleteAnswer> {
-        let state = match request.status {
-            CompleteStatus::Done => JobState::Done,
-            CompleteStatus::Failed => JobState::Failed,
-        };
-        self.say(Said::Completed(job, request));
-        if let Some(error) = self.refusals.lock().unwrap().pop_front() {
-            return Reply::ready(Err(error));
-        }
-        Reply::ready(Ok(CompleteAnswer {
-            job_id: job,
-            state,
-            next_earliest_start_at: None,
-        }))
-    }
-
-    fn release(&self, lease: LeaseId, request: ReleaseRequest) -> Reply<()> {
-        self.say(Said::Released(lease, request));
-        Reply::ready(Ok(()))
-    }
-
-    fn mono(&self) -> Duration {
-        Duration::from_millis(self.millis.load(Ordering::SeqCst))
-    }
-
-    fn watch(&self, poke: Poke) {
-        *self.poke.lock().unwrap() = Some(poke);
-    }
-}
-
-fn job(job_type: &str, payload: &str) -> JobView {
-    let text = format!(
-        r#"{{"job_id": "{}", "addon_id": "tests", "job_type": "{job_type}", "cost_units": 1, "priority": "NORMAL",
-            "constraints": {{}}, "expected_duration_sec": null, "created_at": "2026-01-01T00:00:00Z",
-            "state": "RUNNING", "attempts": 0, "max_attempts": 3, "rescues": 0, "next_earliest_start_at": null,
-            "lease_id": null, "node_id": null, "payload": {payload}, "time_sensitive": false, "deadline_at": null,
-            "max_runtime_sec": null, "started_at": null, "ended_at": null}}"#,
-        JobId::generate()
-    );
-    Json::from_text(text).unwrap().read().unwrap()
-}
 
 fn runtime() -> Runtime {
     Runtime::builder().workers(2).build().unwrap()
@@ -681,6 +501,53 @@ fn a_lease_that_was_long_in_coming_is_renewed_at_once() {
     }
     assert_eq!(tells.recv().unwrap(), "begun");
     worker.drain(Duration::from_millis(1)).unwrap();
+}
+
+#[test]
+fn a_job_that_runs_twice_for_a_moment_is_known_by_its_newest_run() {
+    let _watch = Watchdog::watching("two runs of a job");
+    let lost: Arc<Mutex<Option<LeaseId>>> = Arc::default();
+    let losing = Arc::clone(&lost);
+    let (desk, said) = Desk::open(move |beat| {
+        let is_lost = *losing.lock().unwrap() == Some(beat.lease_id);
+        Some(if is_lost {
+            Err(ApiError::new(ErrorCode::LeaseLost, "revoked"))
+        } else {
+            Ok(renewed(&[]))
+        })
+    });
+    let (begun, begins) = mpsc::channel();
+    let (go, goes) = mpsc::channel::<()>();
+    let (begun, goes) = (Mutex::new(begun), Mutex::new(goes));
+    let runtime = runtime();
+    let worker = desk.worker().on(&runtime).concurrency(2);
+    let worker = worker.handle_blocking("stubborn", move |deaf: bool, _: &Run| {
+        begun.lock().unwrap().send(())?;
+        if deaf {
+            return Ok(goes.lock().unwrap().recv()?);
+        }
+        Ok(sleep(FAR)?)
+    });
+    let worker = worker.start().unwrap();
+    let deaf = job("stubborn", "true");
+    let again = JobView {
+        job_id: deaf.job_id,
+        ..job("stubborn", "false")
+    };
+    let id = deaf.job_id;
+    let first = desk.offer(vec![deaf]);
+    begins.recv().unwrap();
+    *lost.lock().unwrap() = Some(first);
+    desk.poke(first);
+    let second = desk.offer(vec![again]);
+    begins.recv().unwrap();
+    // The first run ends at last, and takes only itself out: the second is still known, and can be stopped.
+    go.send(()).unwrap();
+    assert_eq!(completed(&said).1.lease_id, first);
+    assert_eq!(worker.running(), [id]);
+    assert!(worker.live_tree(id).is_some());
+    worker.drain(Duration::ZERO).unwrap();
+    assert_eq!(released(&said).0, second);
 }
 
 #[test]
