@@ -18,8 +18,8 @@ use jobtree_queue::transitions::{Admit, Claimed, TransitionError};
 use jobtree_queue::{JobRecord, LeaseRecord, Now};
 use jobtree_store::StoreError;
 
-use super::{Bug, Core};
 use super::io::{Op, OpId, Slot, Told};
+use super::{Bug, Core};
 use crate::error::told;
 
 /// While the store has not been read, nobody is told that there is nothing: for so long at most.

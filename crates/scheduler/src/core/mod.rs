@@ -326,6 +326,7 @@ impl Core {
                 self.events.push(Event::Drain(draining));
             }
             Input::Kick => self.events.push(Event::Kick),
+            Input::Doubt if self.has(Bug::NoFallback) => {}
             Input::Doubt => self.read_store(true, now),
             Input::Settings => self.read_store(false, now),
             Input::Hint(jobs) => drop(self.op(Op::Look(jobs), None, now)),
@@ -403,10 +404,9 @@ impl Core {
         }
     }
 
-    /// The mistake [`Bug::BlockedHead`]: the key of the job that came first is full.
+    /// The mistake [`Bug::BlockedHead`]: something waits that is paused.
     fn head_is_blocked(&self) -> bool {
-        let held = self.leases.values().any(|lease| lease.key.is_some());
-        held && self.dispatcher.waiting() > 0
+        !self.pauses.is_empty() && self.dispatcher.waiting() > 0
     }
 
     fn carry_out(&mut self, effect: Effect, now: Now) {

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use jobtree_protocol::{
-    ApiError, Backoff, CancelRequest, ClaimRequest, CompleteRequest, ErrorCode,
-    Heartbeat, InstanceId, JobId, JobState, Json, Late, LeaseAsk, LeaseId, Limits, Priority,
-    ReleaseRequest, SubmitRequest,
+    ApiError, Backoff, CancelRequest, ClaimRequest, CompleteRequest, ErrorCode, Heartbeat,
+    InstanceId, JobId, JobState, Json, Late, LeaseAsk, LeaseId, Limits, Priority, ReleaseRequest,
+    SubmitRequest,
 };
 use jobtree_queue::transitions::{LoadAdvice, TakeUp};
 use jobtree_store::{Stamp, StoreError, Submission};
 
+use super::Bug;
 use super::check::Broken;
 use super::node::TTL;
 use super::worker::{Doing, Holding, Script, Task, Way};
-use super::world::{Calling, From, Happening, Out, World, core_bug};
-use super::Bug;
+use super::world::{Calling, From, Happening, Out, PAUSED, World, core_bug};
 use crate::core::{Call, Told, Wait, rules_of};
 use crate::error::told;
 
@@ -27,7 +27,11 @@ impl World {
         for place in 0..self.scenario.jobs {
             let request = self.request(place);
             self.submissions.push((request, None));
-            let when = self.millis(0, span);
+            let when = if place == 0 {
+                Duration::from_secs(1)
+            } else {
+                self.millis(0, span)
+            };
             self.later(when, Happening::Submit(place));
             if self.dice.chance(80) {
                 let when = self.millis(0, span);
@@ -44,6 +48,11 @@ impl World {
             100
         } else {
             cost
+        };
+        let addon = if place == 0 {
+            PAUSED.to_owned()
+        } else {
+            format!("a{addon}")
         };
         let takes = 200 + self.dice.below(9_000);
         let poison = self.dice.chance(40);
@@ -69,7 +78,11 @@ impl World {
             concurrency_key: key.then(|| "k".to_owned()),
             concurrency_limit: key.then_some(2),
             deadline_at: deadline.then(|| second(when + 260)),
-            late: if late && deadline { Late::Fail } else { Late::Run },
+            late: if late && deadline {
+                Late::Fail
+            } else {
+                Late::Run
+            },
             max_runtime_sec: limited.then_some(4),
             earliest_start_at: earliest.then(|| second(then)),
             idempotency_key: Some(format!("s{place}")),
@@ -79,11 +92,11 @@ impl World {
                 max_sec: 5.0,
                 ..Backoff::default()
             }),
-            ..SubmitRequest::new(format!("a{addon}"), "t", cost)
+            ..SubmitRequest::new(addon, "t", cost)
         }
     }
 
-    fn stamp(&mut self, node: usize) -> Stamp {
+    pub(super) fn stamp(&mut self, node: usize) -> Stamp {
         let roll = self.dice.roll();
         let this = &self.nodes[node];
         Stamp {
@@ -179,10 +192,7 @@ impl World {
 
     pub(super) fn act(&mut self, worker: usize) {
         let faults = self.scenario.faults;
-        if !matches!(
-            self.workers[worker].doing,
-            Doing::Dead | Doing::Stalled(_)
-        ) {
+        if !matches!(self.workers[worker].doing, Doing::Dead | Doing::Stalled(_)) {
             if self.fault(faults.worker_crashes) {
                 return self.crash(worker);
             }
@@ -270,7 +280,13 @@ impl World {
         };
         self.leave(worker);
         let again = self.time + wait_for + REPEAT;
-        let turn = self.set(worker, Doing::Asking { lease: drawn, again });
+        let turn = self.set(
+            worker,
+            Doing::Asking {
+                lease: drawn,
+                again,
+            },
+        );
         self.act_at(worker, again);
         if self.fault(self.scenario.faults.message_lost) {
             return;
@@ -520,7 +536,10 @@ impl World {
             (From::Submitter(place), Ok(Out::Submitted(answer))) => {
                 let known = self.submissions[place].1.replace(answer.job_id);
                 if known.is_some_and(|known| known != answer.job_id) {
-                    return Err(format!("one key, two jobs: {known:?} and {}", answer.job_id));
+                    return Err(format!(
+                        "one key, two jobs: {known:?} and {}",
+                        answer.job_id
+                    ));
                 }
                 self.shadow.submitted.insert(answer.job_id);
                 Ok(())
@@ -546,7 +565,9 @@ impl World {
         }
         let doing = self.workers[worker].doing.clone();
         match (doing, answer) {
-            (Doing::Asking { .. }, Ok(Out::TakenUp(lease))) if self.workers[worker].turn == turn => {
+            (Doing::Asking { .. }, Ok(Out::TakenUp(lease)))
+                if self.workers[worker].turn == turn =>
+            {
                 let jobs = self.shadow.jobs.get(&lease.jobs[0].id);
                 let tasks = jobs.map(|job| Task::of(&job.view(None))).into_iter();
                 self.take_lease(worker, lease.id, tasks.collect());

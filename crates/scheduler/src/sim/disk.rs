@@ -120,7 +120,12 @@ impl Port {
             Asked::Work(work) => {
                 lock(&self.disk.written).clear();
                 let wall = *lock(&self.disk.wall);
-                let telling = Telling { work, wall, fate, port: self };
+                let telling = Telling {
+                    work,
+                    wall,
+                    fate,
+                    port: self,
+                };
                 telling.transact()
             }
         }
@@ -248,4 +253,3 @@ impl Backend for Peek {
         None
     }
 }
-
