@@ -146,7 +146,7 @@ impl Core {
             self.op(Op::Look(gone), None, now);
         }
         for job in &dispatching {
-            if !self.is_outdated(job) {
+            if !self.is_outdated(job) && !self.flying.contains_key(&job.id) {
                 self.reconcile(job, now);
             }
         }
