@@ -5,7 +5,7 @@ mod watchdog;
 
 use std::time::Duration;
 
-use jobtree_scheduler::sim::{Bug, Mistake, Scenario, run};
+use jobtree_scheduler::sim::{Bug, Mistake, Scenario, flood, run};
 use watchdog::Watchdog;
 
 /// A shorter run, so that many fit into a test that is not optimised.
@@ -92,14 +92,25 @@ planted! {
     slots_leak: one, Mistake::Core(Bug::LeakedUnits), "never end";
     poison_takes_worker_after_worker: one, Mistake::Core(Bug::NoQuarantine), "was rescued";
     lost_wake_ups_stay_lost: three, Mistake::Core(Bug::NoFallback), "never end";
-    the_wall_clock_ends_leases: one, Mistake::Core(Bug::WallClockExpiry), "both may believe";
+    the_wall_clock_ends_leases: one, Mistake::Core(Bug::WallClockExpiry), "ran out, and worker";
     all_poll_at_once: three, Mistake::Core(Bug::NoJitter), "at the same moments";
     one_limit_blocks_the_rest: one, Mistake::Core(Bug::BlockedHead), "never end";
     answers_before_the_disk_has_it: one, Mistake::AnswersEarly, "is lost";
-    no_grace_after_a_restart: one, Mistake::Core(Bug::NoGrace), "both may believe";
+    no_grace_after_a_restart: one, Mistake::Core(Bug::NoGrace), "ran out, and worker";
     what_runs_is_forgotten_at_the_start: one, Mistake::Core(Bug::ForgetLive), "units are granted";
     a_lost_proposal_is_forgotten: one, Mistake::Core(Bug::LostProposal), "nothing will look at it";
     what_failed_is_not_repeated: one, Mistake::Core(Bug::NoRepeat), "never end";
+}
+
+#[test]
+fn nobody_waits_longer_than_the_formula_says() {
+    let _watchdog = Watchdog::watching("floods");
+    for seed in 0..6 {
+        let flood = flood(seed, true).unwrap_or_else(|long| panic!("seed {seed}: {long}"));
+        assert!(flood.largest > Duration::ZERO, "it was no flood");
+    }
+    // Without capacity that is kept for it, the largest job waits until the flood is over.
+    assert!((0..6).any(|seed| flood(seed, false).is_err()));
 }
 
 /// The scenarios are what they say.

@@ -175,7 +175,8 @@ impl Core {
                 self.looked(jobs, now);
             }
             (Op::FindLease(lease), Answered::Found(found)) => {
-                if !self.found_for_claim(id, found.as_ref(), now) {
+                let for_claim = self.found_for_claim(id, found.as_ref(), now);
+                if !for_claim {
                     self.found_again(lease, found, now);
                 }
             }

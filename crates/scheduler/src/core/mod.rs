@@ -149,6 +149,7 @@ pub struct Core {
     dead: bool,
     draining: bool,
     load: Load,
+    // What is iterated is ordered: a run must not depend on how a table is hashed.
     flights: BTreeMap<OpId, Flight>,
     next_op: OpId,
     /// Jobs in proposals that are under way, with what commits said of them meanwhile.
@@ -156,9 +157,9 @@ pub struct Core {
     /// Leases that are about to be granted here.
     granting: HashSet<LeaseId>,
     /// Leases of this node that hold.
-    leases: HashMap<LeaseId, Known>,
+    leases: BTreeMap<LeaseId, Known>,
     /// Jobs that are dispatched to this node, and when that was heard of.
-    dispatched: HashMap<JobId, u64>,
+    dispatched: BTreeMap<JobId, u64>,
     /// Counts what is heard, so that an older reading does not undo a newer one.
     heard: u64,
     /// Revisions that commits told of while jobs were being read.
@@ -230,8 +231,8 @@ impl Core {
             next_op: 0,
             flying: HashMap::new(),
             granting: HashSet::new(),
-            leases: HashMap::new(),
-            dispatched: HashMap::new(),
+            leases: BTreeMap::new(),
+            dispatched: BTreeMap::new(),
             heard: 0,
             recent: HashMap::new(),
             ended_meanwhile: HashSet::new(),

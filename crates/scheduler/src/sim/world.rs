@@ -12,8 +12,8 @@ use jobtree_protocol::{
     ApiError, CompleteAnswer, HeartbeatAnswer, InstanceId, JobId, JobQuery, JobState, SubmitAnswer,
     SubmitRequest,
 };
-use jobtree_queue::LeaseRecord;
 use jobtree_queue::signals::Sample;
+use jobtree_queue::{LeaseEnd, LeaseRecord};
 use jobtree_store::{Pause, Store, StoreError};
 
 use super::check::{Broken, Shadow};
@@ -652,6 +652,7 @@ impl World {
         let place = self.dice.below(waiting.min(3) as u64) as usize;
         let written = self.nodes[node].port.serve(place, fate);
         self.shadow.take(&written)?;
+        self.check_ends(&written)?;
         if !written.is_empty() {
             self.commits += 1;
             let synced = !self.scenario.has(Mistake::AnswersEarly);
@@ -760,6 +761,23 @@ impl World {
                 return Err(format!(
                     "job {job} is run by workers {other} and {index}, and both may believe they hold it"
                 ));
+            }
+        }
+        Ok(())
+    }
+
+    /// No lease runs out before its worker's own clock says so.
+    fn check_ends(&self, written: &[jobtree_store::Written]) -> Result<(), Broken> {
+        let leases = written.iter().flat_map(|it| &it.changes.leases);
+        for lease in leases.filter(|lease| lease.end == Some(LeaseEnd::Expired)) {
+            for (index, worker) in self.workers.iter().enumerate() {
+                let believes = worker.believes(lease.id, self.time);
+                if believes {
+                    let id = lease.id;
+                    return Err(format!(
+                        "lease {id} ran out, and worker {index} may believe that it holds it"
+                    ));
+                }
             }
         }
         Ok(())
