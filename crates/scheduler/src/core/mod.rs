@@ -359,6 +359,7 @@ impl Core {
             .filter_map(|flight| flight.slot)
             .chain(self.claims.slots())
             .chain(self.waits.slots())
+            .chain(self.load.slots())
             .chain(self.early.iter().map(|(slot, _)| *slot))
             .collect();
         self.flights.clear();
