@@ -1,4 +1,4 @@
-//! Runs simulations: `simulate [one|three] [first seed] [how many]`. A failing seed is told with its last steps.
+//! Runs simulations: `simulate [one|three|storm|storms] [first seed] [how many]`. A failing seed is told with its last steps.
 
 use jobtree_scheduler::sim::{Scenario, run};
 
@@ -7,8 +7,10 @@ fn main() {
     let scenario = match args.next().as_deref() {
         None | Some("one") => Scenario::one(),
         Some("three") => Scenario::three(),
+        Some("storm") => Scenario::one().stormy(),
+        Some("storms") => Scenario::three().stormy(),
         Some(other) => {
-            eprintln!("{other:?} is no scenario: write one or three");
+            eprintln!("{other:?} is no scenario: write one, three, storm or storms");
             std::process::exit(2);
         }
     };

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use jobtree_protocol::{JobId, LeaseAnswer};
+use jobtree_protocol::{JobId, JobState, LeaseAnswer};
 use jobtree_queue::dispatch::{Event, Outcome};
 use jobtree_queue::ledger::Holder;
 use jobtree_queue::transitions::{Claimed, TransitionError};
-use jobtree_queue::{LeaseRecord, Now};
+use jobtree_queue::{JobRecord, LeaseRecord, Now};
 use jobtree_store::StoreError;
 
 use super::io::{Answered, Op, OpId, Output, Slot, Told, Waited};
@@ -131,13 +131,17 @@ impl Core {
 
     fn succeeded(&mut self, id: OpId, flight: Flight, answered: Answered, now: Now) {
         match (flight.op, answered) {
-            (Op::Reserve(job, _), Answered::Reserved(_)) => {
+            (Op::Reserve(job, _), Answered::Reserved(reserved)) => {
                 self.dispatched.insert(job, self.heard);
                 let outcome = Outcome::Accepted(None);
                 self.events.push(Event::Answered { job, outcome });
-                match self.land(job) {
+                let of_this = |latest: &JobRecord| {
+                    let place = latest.reservation.as_ref();
+                    place.is_some_and(|place| place.id == reserved.id)
+                };
+                match self.land(job).filter(of_this) {
                     Some(latest) => self.reconcile(&latest, now),
-                    // No commit told of it, so nobody watches it yet.
+                    // No commit told of it, or of more than it: how things are now has to be read.
                     None => drop(self.op(Op::Look(vec![job]), None, now)),
                 }
             }
@@ -171,7 +175,8 @@ impl Core {
                 self.looked(jobs, now);
             }
             (Op::FindLease(lease), Answered::Found(found)) => {
-                if !self.found_for_claim(id, found.as_ref(), now) {
+                let for_claim = self.found_for_claim(id, found.as_ref(), now);
+                if !for_claim {
                     self.found_again(lease, found, now);
                 }
             }
@@ -262,7 +267,7 @@ impl Core {
     }
 
     /// A flight is over: what commits said of the job meanwhile.
-    fn land(&mut self, job: JobId) -> Option<jobtree_queue::JobRecord> {
+    fn land(&mut self, job: JobId) -> Option<JobRecord> {
         self.flying.remove(&job).flatten()
     }
 
@@ -309,6 +314,8 @@ impl Core {
             let latest = self.land(*job);
             let in_it = claimed.jobs.iter().any(|it| it.id == *job);
             match latest {
+                // Before the claim, or after all of it: nobody can tell.
+                Some(latest) if in_it && latest.state == JobState::Queued => self.park(*job, now),
                 Some(latest) => self.reconcile(&latest, now),
                 None if in_it => {}
                 None => self.park(*job, now),
@@ -350,10 +357,11 @@ impl Core {
     }
 
     /// Jobs were read.
-    fn looked(&mut self, jobs: Vec<jobtree_queue::JobRecord>, now: Now) {
+    fn looked(&mut self, jobs: Vec<JobRecord>, now: Now) {
         let jobs: Vec<_> = jobs
             .into_iter()
-            .filter(|job| !self.is_outdated(job))
+            // What is proposed is not known from a reading: its answer says more.
+            .filter(|job| !self.is_outdated(job) && !self.flying.contains_key(&job.id))
             .collect();
         for job in &jobs {
             self.reconcile(job, now);
@@ -369,7 +377,7 @@ impl Core {
     fn found_again(
         &mut self,
         id: jobtree_protocol::LeaseId,
-        found: Option<(LeaseRecord, Vec<jobtree_queue::JobRecord>)>,
+        found: Option<(LeaseRecord, Vec<JobRecord>)>,
         now: Now,
     ) {
         match found {

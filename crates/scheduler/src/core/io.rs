@@ -86,6 +86,8 @@ pub enum Call {
         /// For how long at most.
         wait_for: Duration,
     },
+    /// Pauses were written: to be read, and followed from now on.
+    Reread,
     /// Why a job waits.
     Explain(JobId),
     /// How things stand.
@@ -127,6 +129,8 @@ pub enum Told {
     Jobs(Vec<JobView>),
     /// To a wait for events.
     Events(Vec<Recorded>),
+    /// It is followed from now on.
+    Reread,
     /// Why a job waits.
     Explain(Explain),
     /// How things stand.

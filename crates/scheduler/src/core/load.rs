@@ -15,7 +15,7 @@ use jobtree_queue::ledger::Holder;
 use jobtree_queue::{JobRecord, Now};
 use jobtree_store::Pause;
 
-use super::io::{Live, Op, PAGE};
+use super::io::{Live, Op, PAGE, Slot, Told};
 use super::notes::{self, Note};
 use super::observe::key_of;
 use super::{Bug, Core};
@@ -33,6 +33,9 @@ pub(super) struct Load {
     next: Option<Duration>,
     /// What waits, until all of it was read for the first time.
     waiting: Vec<Candidate>,
+    /// Who waits for the reading under way, and for the one after it.
+    told: Vec<Slot>,
+    told_next: Vec<Slot>,
     /// Leases of other nodes were seen: somebody else uses the store, or did.
     foreign: bool,
 }
@@ -40,6 +43,10 @@ pub(super) struct Load {
 impl Load {
     pub(super) fn next(&self) -> Option<Duration> {
         self.next
+    }
+
+    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.told.iter().chain(&self.told_next).copied()
     }
 
     pub(super) fn soon(&mut self, at: Duration) {
@@ -55,10 +62,18 @@ impl Core {
             return;
         }
         self.load.reading = true;
+        let told = std::mem::take(&mut self.load.told_next);
+        self.load.told.extend(told);
         self.load.full = full;
         self.stats.reads += 1;
         self.ended_meanwhile.clear();
         self.op(Op::ReadLive, None, now);
+    }
+
+    /// Reads what was written, and tells when it is known here.
+    pub(super) fn reread(&mut self, slot: Slot, now: Now) {
+        self.load.told_next.push(slot);
+        self.read_store(false, now);
     }
 
     /// Looks at a shared store again when it is time.
@@ -146,7 +161,7 @@ impl Core {
             self.op(Op::Look(gone), None, now);
         }
         for job in &dispatching {
-            if !self.is_outdated(job) {
+            if !self.is_outdated(job) && !self.flying.contains_key(&job.id) {
                 self.reconcile(job, now);
             }
         }
@@ -203,6 +218,9 @@ impl Core {
 
     fn loaded(&mut self, now: Now) {
         self.load.reading = false;
+        for slot in std::mem::take(&mut self.load.told) {
+            self.reply(slot, Ok(Told::Reread));
+        }
         if !self.ready {
             self.ready = true;
             // Before everything that was heard of since: that is newer.

@@ -149,6 +149,7 @@ pub struct Core {
     dead: bool,
     draining: bool,
     load: Load,
+    // What is iterated is ordered: a run must not depend on how a table is hashed.
     flights: BTreeMap<OpId, Flight>,
     next_op: OpId,
     /// Jobs in proposals that are under way, with what commits said of them meanwhile.
@@ -156,9 +157,9 @@ pub struct Core {
     /// Leases that are about to be granted here.
     granting: HashSet<LeaseId>,
     /// Leases of this node that hold.
-    leases: HashMap<LeaseId, Known>,
+    leases: BTreeMap<LeaseId, Known>,
     /// Jobs that are dispatched to this node, and when that was heard of.
-    dispatched: HashMap<JobId, u64>,
+    dispatched: BTreeMap<JobId, u64>,
     /// Counts what is heard, so that an older reading does not undo a newer one.
     heard: u64,
     /// Revisions that commits told of while jobs were being read.
@@ -230,8 +231,8 @@ impl Core {
             next_op: 0,
             flying: HashMap::new(),
             granting: HashSet::new(),
-            leases: HashMap::new(),
-            dispatched: HashMap::new(),
+            leases: BTreeMap::new(),
+            dispatched: BTreeMap::new(),
             heard: 0,
             recent: HashMap::new(),
             ended_meanwhile: HashSet::new(),
@@ -326,6 +327,7 @@ impl Core {
                 self.events.push(Event::Drain(draining));
             }
             Input::Kick => self.events.push(Event::Kick),
+            Input::Doubt if self.has(Bug::NoFallback) => {}
             Input::Doubt => self.read_store(true, now),
             Input::Settings => self.read_store(false, now),
             Input::Hint(jobs) => drop(self.op(Op::Look(jobs), None, now)),
@@ -357,6 +359,7 @@ impl Core {
             .filter_map(|flight| flight.slot)
             .chain(self.claims.slots())
             .chain(self.waits.slots())
+            .chain(self.load.slots())
             .chain(self.early.iter().map(|(slot, _)| *slot))
             .collect();
         self.flights.clear();
@@ -403,10 +406,9 @@ impl Core {
         }
     }
 
-    /// The mistake [`Bug::BlockedHead`]: the key of the job that came first is full.
+    /// The mistake [`Bug::BlockedHead`]: something waits that is paused.
     fn head_is_blocked(&self) -> bool {
-        let held = self.leases.values().any(|lease| lease.key.is_some());
-        held && self.dispatcher.waiting() > 0
+        !self.pauses.is_empty() && self.dispatcher.waiting() > 0
     }
 
     fn carry_out(&mut self, effect: Effect, now: Now) {

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use jobtree_protocol::{Constraints, InstanceId, JobState, Late, LeaseId, Priority};
 use jobtree_queue::candidate::ConcurrencyKey;
 use jobtree_queue::dispatch::{Event, LiveLease};
@@ -25,6 +26,7 @@ pub(super) struct Known {
     pub(super) ends: Option<Duration>,
     pub(super) pids: Vec<u32>,
     pub(super) instance: Option<InstanceId>,
+    pub(super) expires_at: Timestamp,
     pub(super) priority: Priority,
     pub(super) constraints: Constraints,
     /// When it was last heard of; see [`Core::heard`].
@@ -146,6 +148,7 @@ impl Core {
                 ends,
                 pids: lease.pids.clone(),
                 instance: lease.instance_id,
+                expires_at: lease.expires_at,
                 priority: lease.priority,
                 constraints: lease.constraints,
                 heard,

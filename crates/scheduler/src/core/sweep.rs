@@ -102,7 +102,11 @@ impl Core {
 
     /// The mistake [`Bug::WallClockExpiry`].
     fn sweep_by_wall(&mut self, now: Now) {
-        let ids: Vec<LeaseId> = self.leases.keys().copied().collect();
+        let over = self
+            .leases
+            .iter()
+            .filter(|(_, it)| it.expires_at <= now.wall);
+        let ids: Vec<LeaseId> = over.map(|(id, _)| *id).collect();
         for lease in ids {
             if self.ending.insert(Ending::Lease(lease)) {
                 self.op(Op::Expire(lease, Proof::Wall), None, now);

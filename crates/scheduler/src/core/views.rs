@@ -24,6 +24,7 @@ impl Core {
                 pids,
             } => self.claims.ask_capacity(slot, ask, instance_id, pids),
             Call::Wait { wait, wait_for } => self.wait(slot, wait, wait_for, now),
+            Call::Reread => self.reread(slot, now),
             Call::Explain(job) => self.explain(slot, job, now),
             Call::Status => drop(self.op(Op::Count, Some(slot), now)),
             Call::Stats => {

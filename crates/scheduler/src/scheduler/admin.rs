@@ -12,13 +12,14 @@ use jobtree_queue::signals::{HostSignals, Sample};
 use jobtree_store::{Pause, ScheduleRecord};
 
 use super::{Scheduler, checked};
-use crate::core::Input;
 use crate::core::firing::{next_nominal, view_of};
+use crate::core::{Call, Input, Told};
 use crate::error::told;
 use crate::reply::Reply;
 
 impl Scheduler {
-    /// Skips an addon, or one of its types, until it is resumed. What runs goes on.
+    /// Skips an addon, or one of its types, until it is resumed. What runs goes on. When this is answered, nothing of it
+    /// is started here any more; other schedulers on a shared store follow when they look at it.
     pub fn pause(&self, request: PauseRequest) -> Reply<()> {
         let stamp = self.stamp();
         let pause = Pause {
@@ -27,9 +28,8 @@ impl Scheduler {
             since: stamp.now.wall,
             reason: request.reason,
         };
-        let engine = Arc::clone(&self.engine);
         let answer = self.store().pause(stamp, pause);
-        self.reply(answer, move |()| engine.post(Input::Settings))
+        self.followed(self.reply(answer, |()| ()))
     }
 
     /// Skips it no longer. Whether it was skipped.
@@ -41,11 +41,19 @@ impl Scheduler {
             since: stamp.now.wall,
             reason: None,
         };
-        let engine = Arc::clone(&self.engine);
         let answer = self.store().resume(stamp, pause);
-        self.reply(answer, move |was| {
-            engine.post(Input::Settings);
-            was
+        self.followed(self.reply(answer, |was| was))
+    }
+
+    /// Answers when the engine has read what was written.
+    fn followed<T: Send + 'static>(&self, written: Reply<T>) -> Reply<T> {
+        let this = self.clone();
+        Reply::new(async move {
+            let answer = written.await?;
+            let read = this.call(Call::Reread, |told| {
+                matches!(told, Told::Reread).then_some(())
+            });
+            read.await.map(|()| answer)
         })
     }
 

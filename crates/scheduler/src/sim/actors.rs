@@ -14,7 +14,7 @@ use super::Bug;
 use super::check::Broken;
 use super::node::TTL;
 use super::worker::{Doing, Holding, Script, Task, Way};
-use super::world::{Calling, From, Happening, Out, World, core_bug};
+use super::world::{Calling, From, Happening, Out, PAUSED, World, core_bug};
 use crate::core::{Call, Told, Wait, rules_of};
 use crate::error::told;
 
@@ -27,7 +27,11 @@ impl World {
         for place in 0..self.scenario.jobs {
             let request = self.request(place);
             self.submissions.push((request, None));
-            let when = self.millis(0, span);
+            let when = if place == 0 {
+                Duration::from_secs(1)
+            } else {
+                self.millis(0, span)
+            };
             self.later(when, Happening::Submit(place));
             if self.dice.chance(80) {
                 let when = self.millis(0, span);
@@ -44,6 +48,11 @@ impl World {
             100
         } else {
             cost
+        };
+        let addon = if place == 0 {
+            PAUSED.to_owned()
+        } else {
+            format!("a{addon}")
         };
         let takes = 200 + self.dice.below(9_000);
         let poison = self.dice.chance(40);
@@ -83,11 +92,11 @@ impl World {
                 max_sec: 5.0,
                 ..Backoff::default()
             }),
-            ..SubmitRequest::new(format!("a{addon}"), "t", cost)
+            ..SubmitRequest::new(addon, "t", cost)
         }
     }
 
-    fn stamp(&mut self, node: usize) -> Stamp {
+    pub(super) fn stamp(&mut self, node: usize) -> Stamp {
         let roll = self.dice.roll();
         let this = &self.nodes[node];
         Stamp {

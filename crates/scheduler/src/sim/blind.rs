@@ -14,7 +14,9 @@ use crate::core::{Answered, Performing};
 
 type Outcome = Arc<Mutex<Option<Result<(), StoreError>>>>;
 
-struct Rescue {
+/// What is to be written back.
+#[derive(Debug)]
+pub(super) struct Rescue {
     now: Now,
     lease: LeaseId,
     old: Vec<JobRecord>,
@@ -53,13 +55,15 @@ impl Work for Rescue {
     }
 }
 
-/// Begins it.
-pub(super) fn rescue(
-    port: &Arc<Port>,
-    stamp: Stamp,
-    lease: LeaseId,
-    old: Vec<JobRecord>,
-) -> Performing {
+impl Rescue {
+    /// Asks for it to be written.
+    pub(super) fn ask(self, port: &Arc<Port>) {
+        Plug(Arc::clone(port)).transact(Box::new(self));
+    }
+}
+
+/// One that was read now, and what comes of it.
+pub(super) fn rescue(stamp: Stamp, lease: LeaseId, old: Vec<JobRecord>) -> (Rescue, Performing) {
     let outcome = Outcome::default();
     let rescue = Rescue {
         now: stamp.now,
@@ -67,12 +71,12 @@ pub(super) fn rescue(
         old,
         outcome: Arc::clone(&outcome),
     };
-    Plug(Arc::clone(port)).transact(Box::new(rescue));
-    Box::pin(std::future::poll_fn(move |_| {
+    let operation = std::future::poll_fn(move |_| {
         let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
         match outcome.take() {
             None => Poll::Pending,
             Some(outcome) => Poll::Ready(outcome.map(|()| Answered::Done)),
         }
-    }))
+    });
+    (rescue, Box::pin(operation))
 }

@@ -7,6 +7,7 @@ use jobtree_queue::{JobRecord, LeaseEnd, LeaseRecord};
 use jobtree_store::Written;
 
 use super::node::QUARANTINE;
+use super::world::PAUSED;
 use crate::core::Op;
 
 /// Something that does not hold.
@@ -223,7 +224,12 @@ impl Shadow {
         self.submitted
             .iter()
             .copied()
-            .filter(|id| self.jobs.get(id).is_none_or(|job| !job.state.is_ended()))
+            .filter(|id| {
+                let ends = |job: &JobRecord| {
+                    job.state.is_ended() || job.intent.addon_id.as_str() == PAUSED
+                };
+                !self.jobs.get(id).is_some_and(ends)
+            })
             .collect()
     }
 

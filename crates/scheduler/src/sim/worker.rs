@@ -105,6 +105,14 @@ pub(super) struct Worker {
 }
 
 impl Worker {
+    /// Whether it may believe that it holds a lease.
+    pub(super) fn believes(&self, lease: LeaseId, time: Duration) -> bool {
+        let (Doing::Holding(holding) | Doing::Stalled(holding)) = &self.doing else {
+            return false;
+        };
+        holding.lease == lease && holding.confirmed && time < holding.fence && !self.careless
+    }
+
     /// The job that it runs and believes to hold.
     pub(super) fn runs(&self, time: Duration) -> Option<(JobId, LeaseId)> {
         let Doing::Holding(holding) = &self.doing else {

@@ -12,9 +12,9 @@ use jobtree_protocol::{
     ApiError, CompleteAnswer, HeartbeatAnswer, InstanceId, JobId, JobQuery, JobState, SubmitAnswer,
     SubmitRequest,
 };
-use jobtree_queue::LeaseRecord;
 use jobtree_queue::signals::Sample;
-use jobtree_store::{Store, StoreError};
+use jobtree_queue::{LeaseEnd, LeaseRecord};
+use jobtree_store::{Pause, Store, StoreError};
 
 use super::check::{Broken, Shadow};
 use super::disk::{Disk, Fate, Peek};
@@ -24,9 +24,11 @@ use super::{Bug, Failure, Mistake, Report, Scenario};
 use crate::core::{Answered, Call, Dice, Input, Op, OpId, Output, Told, dice, perform};
 use crate::error::is_refusal;
 
-/// After the trouble everything has to end within this. A clock that was wrong by ten minutes may have let a job wait
+/// After the trouble everything has to end within this. A clock that was wrong by two minutes may have let a job wait
 /// for a time that much later.
-const CALM: Duration = Duration::from_secs(1500);
+const CALM: Duration = Duration::from_secs(600);
+/// The addon that is paused.
+pub(super) const PAUSED: &str = "a4";
 /// So many steps in a tenth of a second are no work any more.
 const SPINNING: u32 = 5000;
 /// Steps that are remembered for a failure.
@@ -63,8 +65,34 @@ pub(super) enum Happening {
     Start(usize),
     /// A hint among schedulers.
     Hint(usize, Vec<JobId>),
+    /// A rescuer writes what it read before.
+    Blind(usize, u64, super::blind::Rescue),
     /// Nothing goes wrong from now on.
     Calm,
+}
+
+impl Happening {
+    /// Which kind it is, and whom it concerns.
+    fn kind(&self) -> (u64, usize) {
+        match self {
+            Self::Wake(node, _) => (1, *node),
+            Self::Serve(node, _) => (2, *node),
+            Self::Answer(node, ..) => (3, *node),
+            Self::Call(node, ..) => (4, *node),
+            Self::Left(node, ..) => (5, *node),
+            Self::Reply(worker, ..) => (6, *worker),
+            Self::Back(..) => (7, 0),
+            Self::Act(worker, _) => (8, *worker),
+            Self::Submit(place) => (9, *place),
+            Self::Cancel => (10, 0),
+            Self::Sample(node) => (11, *node),
+            Self::Machine(node) => (12, *node),
+            Self::Start(node) => (13, *node),
+            Self::Hint(node, _) => (14, *node),
+            Self::Calm => (15, 0),
+            Self::Blind(node, ..) => (16, *node),
+        }
+    }
 }
 
 /// Who called the store.
@@ -106,6 +134,8 @@ pub(super) struct World {
     pub(super) shadow: Shadow,
     pub(super) submissions: Vec<(SubmitRequest, Option<JobId>)>,
     pub(super) calm: bool,
+    /// Steps are remembered, which takes longer than doing them.
+    telling: bool,
     trace: VecDeque<String>,
     pub(super) report: Report,
     /// When each scheduler last read the store: they must not all do it at once.
@@ -117,7 +147,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, scenario: Scenario) -> Self {
+    pub(super) fn new(seed: u64, scenario: Scenario, telling: bool) -> Self {
         let mut dice = Dice::new(seed);
         let disk = Disk::new();
         if scenario.schedulers > 1 {
@@ -171,6 +201,7 @@ impl World {
             shadow: Shadow::default(),
             submissions: Vec::new(),
             calm: false,
+            telling,
             trace: VecDeque::new(),
             report: Report::default(),
             reads,
@@ -183,6 +214,7 @@ impl World {
 
     pub(super) fn run(mut self) -> Result<Report, Box<Failure>> {
         self.disk.sync();
+        self.pause_one();
         for node in 0..self.nodes.len() {
             let delay = self.millis(0, 500);
             self.later(delay, Happening::Start(node));
@@ -215,6 +247,19 @@ impl World {
                 trace: self.trace.into(),
             })),
         }
+    }
+
+    /// One addon is paused from the beginning, and stays so: nobody else may be held up by it.
+    fn pause_one(&mut self) {
+        let stamp = self.stamp(0);
+        let pause = Pause {
+            addon_id: PAUSED.parse().expect("a name"),
+            job_type: None,
+            since: base(),
+            reason: None,
+        };
+        let paused = self.peek.pause(stamp, pause);
+        paused.wait().expect("memory answers");
     }
 
     fn go(&mut self) -> Result<(), Broken> {
@@ -307,12 +352,15 @@ impl World {
     }
 
     fn note(&mut self, happening: &Happening) {
-        let mut line = format!("{:>10.3} {happening:?}", self.time.as_secs_f64());
-        let mut hash = self.report.fingerprint;
-        for byte in line.bytes() {
-            hash = dice::mixed(hash ^ u64::from(byte));
+        let (kind, whose) = happening.kind();
+        let micros = self.time.as_micros() as u64;
+        for number in [micros, kind, whose as u64] {
+            self.report.fingerprint = dice::mixed(self.report.fingerprint ^ number);
         }
-        self.report.fingerprint = hash;
+        if !self.telling {
+            return;
+        }
+        let mut line = format!("{:>10.3} {happening:?}", self.time.as_secs_f64());
         line.truncate(line.floor_char_boundary(400));
         if self.trace.len() == TRACE {
             self.trace.pop_front();
@@ -395,6 +443,12 @@ impl World {
                     self.step(node, Input::Hint(jobs))?;
                 }
             }
+            Happening::Blind(node, life, rescue) => {
+                if self.nodes[node].life == life {
+                    rescue.ask(&self.nodes[node].port);
+                    self.serve_soon(node);
+                }
+            }
             Happening::Calm => self.calm_down()?,
         }
         Ok(())
@@ -439,7 +493,7 @@ impl World {
             0 => self.kill(node)?,
             1 => {
                 // Somebody sets its wall clock.
-                let seconds = self.dice.below(1200) as i64 - 600;
+                let seconds = self.dice.below(240) as i64 - 120;
                 self.nodes[node].wall_off = SignedDuration::from_secs(seconds);
             }
             2 => {
@@ -543,7 +597,12 @@ impl World {
     }
 
     /// Begins an operation; the mistake [`Mistake::BlindRescue`] is made here.
-    fn begin(&self, node: usize, stamp: jobtree_store::Stamp, op: Op) -> crate::core::Performing {
+    fn begin(
+        &mut self,
+        node: usize,
+        stamp: jobtree_store::Stamp,
+        op: Op,
+    ) -> crate::core::Performing {
         if let Op::Expire(lease, _) = &op
             && self.scenario.has(Mistake::BlindRescue)
         {
@@ -556,7 +615,12 @@ impl World {
                 .filter(of_lease)
                 .cloned()
                 .collect();
-            return super::blind::rescue(&self.nodes[node].port, stamp, lease, old);
+            let (rescue, operation) = super::blind::rescue(stamp, lease, old);
+            // It was read some time ago.
+            let delay = self.millis(2_000, 8_000);
+            let life = self.nodes[node].life;
+            self.later(delay, Happening::Blind(node, life, rescue));
+            return operation;
         }
         perform(&self.nodes[node].store, stamp, op)
     }
@@ -588,6 +652,7 @@ impl World {
         let place = self.dice.below(waiting.min(3) as u64) as usize;
         let written = self.nodes[node].port.serve(place, fate);
         self.shadow.take(&written)?;
+        self.check_ends(&written)?;
         if !written.is_empty() {
             self.commits += 1;
             let synced = !self.scenario.has(Mistake::AnswersEarly);
@@ -701,6 +766,23 @@ impl World {
         Ok(())
     }
 
+    /// No lease runs out before its worker's own clock says so.
+    fn check_ends(&self, written: &[jobtree_store::Written]) -> Result<(), Broken> {
+        let leases = written.iter().flat_map(|it| &it.changes.leases);
+        for lease in leases.filter(|lease| lease.end == Some(LeaseEnd::Expired)) {
+            for (index, worker) in self.workers.iter().enumerate() {
+                let believes = worker.believes(lease.id, self.time);
+                if believes {
+                    let id = lease.id;
+                    return Err(format!(
+                        "lease {id} ran out, and worker {index} may believe that it holds it"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Each waiting job has a next moment, in every scheduler that hears of everything.
     fn check_moments(&self) -> Result<(), Broken> {
         if self.nodes.len() > 1 {
@@ -743,14 +825,10 @@ impl World {
     /// Schedulers that read the store again and again at the same moment make a stampede.
     fn note_read(&mut self, node: usize) -> Result<(), Broken> {
         self.reads[node] = self.time;
-        let near = |at: &Duration| self.time.abs_diff(*at) < Duration::from_micros(200);
+        let near = |at: &Duration| self.time.abs_diff(*at) < Duration::from_millis(5);
         let all = self.reads.len() > 1 && self.reads.iter().all(near);
-        self.together = if all {
-            self.together + 1
-        } else {
-            self.together
-        };
-        if self.together > 12 {
+        self.together += u32::from(all);
+        if self.together > 3 {
             return Err("all schedulers read the store at the same moments".to_owned());
         }
         Ok(())
