@@ -6,7 +6,7 @@
 //! the list. What could be refused by the file on its own account, an id that is there already, is looked for before it
 //! is taken; whatever else SQLite says when the list is written is no fault of one command, and the whole group fails.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
 use jobtree_protocol::{JobId, LeaseId, to_micros};
 use jobtree_queue::transitions::Changes;
@@ -20,6 +20,7 @@ use super::trail::{Mark, Scroll};
 use super::{beside, leases};
 use crate::backend::Written;
 use crate::error::StoreError;
+use crate::ids::IdSet;
 use crate::tables::Result;
 
 /// A job before a write, and where its trail ends after it.
@@ -36,7 +37,7 @@ pub(crate) struct Pending {
     before: VecDeque<Vec<Before>>,
     pub(crate) scroll: Scroll,
     /// Ids of jobs that are not in the file yet.
-    new: HashSet<JobId>,
+    new: IdSet<JobId>,
     /// No job in the file has a greater id. Ids begin with their time, so nearly every new one is greater.
     newest: JobId,
     /// How much there was when the operation began.
@@ -57,7 +58,7 @@ impl Pending {
         Ok(Self {
             written: Vec::new(),
             before: VecDeque::new(),
-            new: HashSet::new(),
+            new: IdSet::default(),
             newest,
             operation: (0, scroll.mark()),
             scroll,
