@@ -360,3 +360,146 @@ pub(crate) fn prune(db: &Connection, before: jiff::Timestamp, limit: usize) -> R
     }
     Ok(count as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use jobtree_protocol::JobState;
+
+    use super::*;
+
+    fn file() -> Connection {
+        let db = Connection::open_in_memory().expect("memory");
+        db.execute_batch(include_str!("schema.sql"))
+            .expect("the tables");
+        db
+    }
+
+    /// All kinds of events, some like the one before and some not.
+    fn event(number: u64) -> Event {
+        let lease = LeaseId(uuid::Uuid::from_u128((number / 7).into()));
+        Event {
+            job_id: (!number.is_multiple_of(5))
+                .then(|| JobId(uuid::Uuid::from_u128(number.into()))),
+            at: from_micros(1_700_000_000_000_000 + (number as i64 % 11 - 5) * 1000),
+            kind: EventKind::ALL[number as usize % EventKind::ALL.len()],
+            state: (!number.is_multiple_of(3)).then_some(JobState::Running),
+            lease_id: (number % 7 > 1).then_some(lease),
+            node_id: (number % 4 > 0)
+                .then(|| format!("node{}", number / 9).parse().expect("a name")),
+            attempt: number.is_multiple_of(2).then_some(number as u32),
+            revision: (!number.is_multiple_of(6)).then_some(number * 1000),
+            reason: (number % 3 > 0).then(|| "x".repeat(number as usize / 5 % 40)),
+        }
+    }
+
+    fn all(db: &Connection) -> Vec<(u64, Event)> {
+        let found = events_after(db, 0, 10_000).expect("the trail");
+        found
+            .into_iter()
+            .map(|recorded| (recorded.cursor, recorded.event))
+            .collect()
+    }
+
+    #[test]
+    fn what_was_written_is_read_in_many_rows_and_from_any_place() {
+        let db = file();
+        let mut scroll = Scroll::new(1);
+        for number in 1..=1000 {
+            assert_eq!(scroll.push(&event(number), None), number as i64);
+            if number == 400 {
+                scroll.write(&db).expect("a write in between");
+            }
+        }
+        scroll.write(&db).expect("written");
+        let rows: i64 = db
+            .query_row("SELECT count(*) FROM scheduler_job_events", [], |row| {
+                row.get(0)
+            })
+            .expect("a count");
+        assert!((5..100).contains(&rows), "{rows} rows");
+        let wanted: Vec<_> = (1..=1000).map(|number| (number, event(number))).collect();
+        assert_eq!(all(&db), wanted);
+        for after in [0, 1, 57, 399, 400, 401, 998] {
+            let page = events_after(&db, after, 2).expect("a page");
+            let places: Vec<u64> = page.iter().map(|recorded| recorded.cursor).collect();
+            assert_eq!(places, [after + 1, after + 2]);
+        }
+        assert_eq!(last_event(&db), Ok(1000));
+    }
+
+    #[test]
+    fn a_chain_is_followed_through_rows_to_where_it_was_pruned() {
+        let db = file();
+        let mut scroll = Scroll::new(1);
+        let mut previous = None;
+        for number in 1..=600 {
+            let place = scroll.push(&event(number), previous.filter(|_| number % 3 == 0));
+            if number % 3 == 0 {
+                previous = Some(place);
+            }
+        }
+        scroll.write(&db).expect("written");
+        let places = |found: Vec<Recorded>| -> Vec<u64> {
+            found.iter().map(|recorded| recorded.cursor).collect()
+        };
+        let chain = places(events_before(&db, previous).expect("a trail"));
+        assert_eq!(chain, (1..=200).map(|third| third * 3).collect::<Vec<_>>());
+        let future = from_micros(i64::MAX / 4);
+        assert_eq!(prune(&db, future, 100), Ok(100));
+        let chain = places(events_before(&db, previous).expect("a trail"));
+        assert_eq!(chain, (34..=200).map(|third| third * 3).collect::<Vec<_>>());
+        assert_eq!(
+            all(&db).first(),
+            Some(&(101, event(101))),
+            "the rest of a row is whole"
+        );
+        assert_eq!(all(&db).len(), 500);
+        assert_eq!(
+            prune(&db, from_micros(0), 100),
+            Ok(0),
+            "none is as old as that"
+        );
+    }
+
+    #[test]
+    fn what_is_taken_back_leaves_no_trace() {
+        let db = file();
+        let mut scroll = Scroll::new(1);
+        scroll.push(&event(1), None);
+        let mark = scroll.mark();
+        for number in 2..300 {
+            scroll.push(&event(number), None);
+        }
+        scroll.take_back(mark);
+        assert_eq!(scroll.next(), 2);
+        scroll.push(&event(2), Some(1));
+        scroll.write(&db).expect("written");
+        assert_eq!(all(&db), [(1, event(1)), (2, event(2))]);
+        scroll.push(&event(3), None);
+        scroll.clear();
+        assert_eq!(
+            scroll.push(&event(4), None),
+            4,
+            "a place is never used twice"
+        );
+        scroll.write(&db).expect("written");
+        assert_eq!(all(&db).last(), Some(&(4, event(4))));
+    }
+
+    #[test]
+    fn a_damaged_row_is_an_error() {
+        let mut scroll = Scroll::new(1);
+        scroll.push(&event(1), None);
+        let bytes = scroll.bytes.clone();
+        assert!(unroll(1, 1, &bytes).is_ok());
+        assert!(unroll(2, 2, &bytes).is_err(), "one too few");
+        assert!(
+            unroll(1, 1, &bytes[..bytes.len() - 1]).is_err(),
+            "cut short"
+        );
+        assert!(
+            unroll(1, 1, &[bytes, vec![0]].concat()).is_err(),
+            "too long"
+        );
+    }
+}
