@@ -29,6 +29,7 @@ mod backend;
 pub mod conformance;
 mod error;
 mod execute;
+mod ids;
 mod memory;
 pub mod outbox;
 #[cfg(feature = "postgres")]

@@ -29,13 +29,17 @@ pub(crate) trait Ledger: Tables {
     fn execute(&mut self, sql: &str) -> Result<(), StoreError>;
     /// An operation begins; with its first write a savepoint called `operation`, if it is to have one.
     fn begin(&mut self, with_savepoint: bool);
-    /// Whether the operation has written something.
+    /// Gives the database what the transaction has decided, if it was not given yet. Whether it has changed records.
+    fn flush(&mut self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+    /// Whether the operation has written something that only the database can undo.
     fn touched(&self) -> bool;
     /// Whether its savepoint has begun.
     fn in_savepoint(&self) -> bool;
     /// Whether an error has ended the transaction, so that nothing more can be done in it.
     fn is_lost(&self) -> bool;
-    /// What was written since the savepoint was undone.
+    /// What the operation wrote is undone: by the savepoint, or by not giving it to the database.
     fn undone(&mut self);
     /// The whole transaction was undone, or nobody knows: read everything again.
     fn forget(&mut self);
@@ -302,11 +306,17 @@ impl<L: Ledger> Desk<L> {
                 return Err(error);
             }
         }
-        if let Err(error) = self.tables.execute("COMMIT") {
-            let _ = self.tables.execute("ROLLBACK");
-            return Err(as_commit_failure(error));
+        let committed = self
+            .tables
+            .flush()
+            .and_then(|flushed| self.tables.execute("COMMIT").map(|()| flushed));
+        match committed {
+            Ok(flushed) => Ok(changed | flushed),
+            Err(error) => {
+                let _ = self.tables.execute("ROLLBACK");
+                Err(as_commit_failure(error))
+            }
         }
-        Ok(changed)
     }
 
     /// Runs one operation. An error is one that concerns the whole transaction.
@@ -332,7 +342,10 @@ impl<L: Ledger> Desk<L> {
             }
             // To undo the first is to undo all.
             Err(error) if touched => Err(as_commit_failure(error)),
-            Err(_) => Ok(()),
+            Err(_) => {
+                self.tables.undone();
+                Ok(())
+            }
         }
     }
 }
