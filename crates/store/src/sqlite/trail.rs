@@ -384,11 +384,11 @@ mod tests {
             kind: EventKind::ALL[number as usize % EventKind::ALL.len()],
             state: (!number.is_multiple_of(3)).then_some(JobState::Running),
             lease_id: (number % 7 > 1).then_some(lease),
-            node_id: (number % 4 > 0)
+            node_id: (!number.is_multiple_of(4))
                 .then(|| format!("node{}", number / 9).parse().expect("a name")),
             attempt: number.is_multiple_of(2).then_some(number as u32),
             revision: (!number.is_multiple_of(6)).then_some(number * 1000),
-            reason: (number % 3 > 0).then(|| "x".repeat(number as usize / 5 % 40)),
+            reason: (!number.is_multiple_of(3)).then(|| "x".repeat(number as usize / 5 % 40)),
         }
     }
 
