@@ -3,7 +3,7 @@
 //! Each is read once when it comes. If that does not satisfy it, it is read again when a commit concerns it, and a last
 //! time when its time is over. It is registered before it is read, so a commit in between is not missed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use jobtree_protocol::{EventKind, JobId, JobState};
@@ -28,6 +28,8 @@ struct Waiter {
 pub(super) struct Waits {
     next: u64,
     waiting: BTreeMap<u64, Waiter>,
+    /// When each is read a last time; those that are being read so are not in it.
+    ends: BTreeSet<(Duration, u64)>,
     /// Waiters for the end of a job: there may be many.
     for_job: HashMap<JobId, Vec<u64>>,
     /// Waiters for anything else.
@@ -43,11 +45,7 @@ impl Waits {
     }
 
     pub(super) fn next(&self) -> Option<Duration> {
-        self.waiting
-            .values()
-            .filter(|waiter| waiter.reading.is_none())
-            .map(|waiter| waiter.until)
-            .min()
+        self.ends.first().map(|(until, _)| *until)
     }
 
     fn add(&mut self, slot: Slot, wait: Wait, until: Duration) {
@@ -57,6 +55,7 @@ impl Waits {
             Wait::Ended(job) => self.for_job.entry(*job).or_default().push(id),
             _ => self.others.push(id),
         }
+        self.ends.insert((until, id));
         self.waiting.insert(
             id,
             Waiter {
@@ -81,6 +80,7 @@ impl Waits {
 
     fn remove(&mut self, id: u64) -> Option<Waiter> {
         let waiter = self.waiting.remove(&id)?;
+        self.ends.remove(&(waiter.until, id));
         match &waiter.wait {
             Wait::Ended(job) => {
                 if let Some(ids) = self.for_job.get_mut(job) {
@@ -170,6 +170,7 @@ impl Core {
             // The commit says it all.
             for id in self.waits.for_job.remove(&job.id).unwrap_or_default() {
                 if let Some(waiter) = self.waits.waiting.remove(&id) {
+                    self.waits.ends.remove(&(waiter.until, id));
                     let view = Box::new(job.view(None));
                     self.reply(waiter.slot, Ok(Told::Job(view)));
                 }
@@ -213,17 +214,10 @@ impl Core {
 
     /// Reads a last time for those whose time is over.
     pub(super) fn end_waits(&mut self, now: Now) {
-        if self.waits.next().is_none_or(|at| at > now.mono) {
-            return;
-        }
-        let over: Vec<u64> = self
-            .waits
-            .waiting
-            .iter()
-            .filter(|(_, waiter)| waiter.until <= now.mono && waiter.reading.is_none())
-            .map(|(id, _)| *id)
-            .collect();
-        for id in over {
+        while let Some((until, id)) = self.waits.ends.first().copied()
+            && until <= now.mono
+        {
+            self.waits.ends.remove(&(until, id));
             self.waits.look(id);
         }
         self.read_waits(now);

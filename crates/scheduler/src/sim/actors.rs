@@ -12,9 +12,10 @@ use jobtree_store::{Stamp, StoreError, Submission};
 
 use super::Bug;
 use super::check::Broken;
+use super::happening::{Calling, From, Happening, Out};
 use super::node::TTL;
 use super::worker::{Doing, Holding, Script, Task, Way};
-use super::world::{Calling, From, Happening, Out, PAUSED, World, core_bug};
+use super::world::{PAUSED, World, core_bug};
 use crate::core::{Call, Told, Wait, rules_of};
 use crate::error::told;
 
@@ -211,10 +212,11 @@ impl World {
                 }
                 self.hold(worker, holding);
             }
-            Doing::Stalled(holding) => {
+            Doing::Stalled(mut holding) => {
                 if self.dice.chance(300) {
                     // It has not noticed, and answers before it looks at its clock.
                     self.tell_end(worker, &holding, From::Nobody);
+                    holding.ends = Some(self.time);
                 }
                 self.turn_to(worker, Doing::Holding(holding), Duration::ZERO);
             }

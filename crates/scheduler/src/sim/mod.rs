@@ -2,7 +2,7 @@
 //!
 //! All of a run follows from its seed: the clocks of machines and of the database, their load, workers that crash, stall,
 //! lie and ask again, answers that get lost or come twice, a store that fails before and after its commit, schedulers that
-//! are killed and machines that sleep. After each step the invariants of [`check`](self) are looked at. A run that fails
+//! are killed and machines that sleep. After each step the invariants below are looked at. A run that fails
 //! gives its seed and its last steps, and the same seed fails again in the same way.
 //!
 //! ```
@@ -27,8 +27,10 @@ mod blind;
 mod check;
 mod disk;
 mod flood;
+mod happening;
 mod node;
 mod tables;
+mod watching;
 mod worker;
 mod world;
 

@@ -1,27 +1,22 @@
 //! The world of a simulation: what happens when, and to whom.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use jobtree_protocol::{
-    ApiError, CompleteAnswer, HeartbeatAnswer, InstanceId, JobId, JobQuery, JobState, SubmitAnswer,
-    SubmitRequest,
-};
+use jobtree_protocol::{InstanceId, JobId, JobState, SubmitRequest};
 use jobtree_queue::signals::Sample;
-use jobtree_queue::{LeaseEnd, LeaseRecord};
 use jobtree_store::{Pause, Store, StoreError};
 
 use super::check::{Broken, Shadow};
 use super::disk::{Disk, Fate, Peek};
+use super::happening::{Calling, From, Happening};
 use super::node::{Node, base};
 use super::worker::{Doing, Way, Worker};
 use super::{Bug, Failure, Mistake, Report, Scenario};
-use crate::core::{Answered, Call, Dice, Input, Op, OpId, Output, Told, dice, perform};
+use crate::core::{Dice, Input, Op, Output, Told, dice, perform};
 use crate::error::is_refusal;
 
 /// After the trouble everything has to end within this. A clock that was wrong by two minutes may have let a job wait
@@ -34,116 +29,32 @@ const SPINNING: u32 = 5000;
 /// Steps that are remembered for a failure.
 const TRACE: usize = 60;
 
-/// What happens.
-#[derive(Debug)]
-pub(super) enum Happening {
-    /// A core's timer.
-    Wake(usize, u64),
-    /// A port serves something.
-    Serve(usize, u64),
-    /// An answer of the store reaches its core.
-    Answer(usize, u64, OpId, Box<Result<Answered, StoreError>>),
-    /// A worker's call reaches a core.
-    Call(usize, u64, Box<Call>, usize, u64),
-    /// Somebody left who waited for a reply.
-    Left(usize, u64, crate::core::Slot),
-    /// A reply of a core reaches a worker.
-    Reply(usize, u64, Box<Result<Told, ApiError>>),
-    /// An answer of a store reaches whoever called.
-    Back(From, Box<Result<Out, StoreError>>),
-    /// A worker acts.
-    Act(usize, u64),
-    /// Something is submitted, for the first time or again.
-    Submit(usize),
-    /// Somebody stops a job.
-    Cancel,
-    /// A machine is measured.
-    Sample(usize),
-    /// Something happens to a machine.
-    Machine(usize),
-    /// A scheduler is started.
-    Start(usize),
-    /// A hint among schedulers.
-    Hint(usize, Vec<JobId>),
-    /// A rescuer writes what it read before.
-    Blind(usize, u64, super::blind::Rescue),
-    /// Nothing goes wrong from now on.
-    Calm,
-}
-
-impl Happening {
-    /// Which kind it is, and whom it concerns.
-    fn kind(&self) -> (u64, usize) {
-        match self {
-            Self::Wake(node, _) => (1, *node),
-            Self::Serve(node, _) => (2, *node),
-            Self::Answer(node, ..) => (3, *node),
-            Self::Call(node, ..) => (4, *node),
-            Self::Left(node, ..) => (5, *node),
-            Self::Reply(worker, ..) => (6, *worker),
-            Self::Back(..) => (7, 0),
-            Self::Act(worker, _) => (8, *worker),
-            Self::Submit(place) => (9, *place),
-            Self::Cancel => (10, 0),
-            Self::Sample(node) => (11, *node),
-            Self::Machine(node) => (12, *node),
-            Self::Start(node) => (13, *node),
-            Self::Hint(node, _) => (14, *node),
-            Self::Calm => (15, 0),
-            Self::Blind(node, ..) => (16, *node),
-        }
-    }
-}
-
-/// Who called the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum From {
-    /// A worker, in this turn, having sent it then.
-    Worker(usize, u64, Duration),
-    /// Whoever submits this.
-    Submitter(usize),
-    /// Somebody whom the answer does not concern: a liar, a doubled message, a canceller.
-    Nobody,
-}
-
-/// What a call of the store gave.
-#[derive(Debug)]
-pub(super) enum Out {
-    Submitted(SubmitAnswer),
-    Beat(HeartbeatAnswer),
-    Completed(CompleteAnswer),
-    TakenUp(Box<LeaseRecord>),
-    Done,
-}
-
-pub(super) type Calling = Pin<Box<dyn Future<Output = Result<Out, StoreError>> + Send>>;
-
 pub(super) struct World {
-    seed: u64,
+    pub(super) seed: u64,
     pub(super) scenario: Scenario,
     pub(super) dice: Dice,
     pub(super) time: Duration,
-    queue: BTreeMap<(Duration, u64), Happening>,
-    next: u64,
-    disk: Arc<Disk>,
-    peek: Store,
+    pub(super) queue: BTreeMap<(Duration, u64), Happening>,
+    pub(super) next: u64,
+    pub(super) disk: Arc<Disk>,
+    pub(super) peek: Store,
     pub(super) nodes: Vec<Node>,
     pub(super) workers: Vec<Worker>,
-    calls: BTreeMap<u64, (usize, u64, From, Calling)>,
-    next_call: u64,
+    pub(super) calls: BTreeMap<u64, (usize, u64, From, Calling)>,
+    pub(super) next_call: u64,
     pub(super) shadow: Shadow,
     pub(super) submissions: Vec<(SubmitRequest, Option<JobId>)>,
     pub(super) calm: bool,
     /// Steps are remembered, which takes longer than doing them.
-    telling: bool,
-    trace: VecDeque<String>,
+    pub(super) telling: bool,
+    pub(super) trace: VecDeque<String>,
     pub(super) report: Report,
     /// When each scheduler last read the store: they must not all do it at once.
-    reads: Vec<Duration>,
-    together: u32,
-    commits: u64,
-    busy_since: Duration,
-    busy_steps: u32,
+    pub(super) reads: Vec<Duration>,
+    pub(super) together: u32,
+    pub(super) commits: u64,
+    pub(super) busy_since: Duration,
+    pub(super) busy_steps: u32,
 }
 
 impl World {
@@ -743,116 +654,6 @@ impl World {
             }
             let delay = self.millis(0, 30);
             self.later(delay, Happening::Back(from, Box::new(answer)));
-        }
-        Ok(())
-    }
-
-    /// Nobody runs what somebody else runs, as far as both believe.
-    fn check_runs(&self) -> Result<(), Broken> {
-        let mut running: BTreeMap<JobId, usize> = BTreeMap::new();
-        for (index, worker) in self.workers.iter().enumerate() {
-            if self.nodes[worker.node].asleep_until > self.time {
-                continue;
-            }
-            if let Some((job, lease)) = worker.runs(self.time)
-                && !self.shadow.revoked.contains(&lease)
-                && let Some(other) = running.insert(job, index)
-            {
-                return Err(format!(
-                    "job {job} is run by workers {other} and {index}, and both may believe they hold it"
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// No lease runs out before its worker's own clock says so.
-    fn check_ends(&self, written: &[jobtree_store::Written]) -> Result<(), Broken> {
-        let leases = written.iter().flat_map(|it| &it.changes.leases);
-        for lease in leases.filter(|lease| lease.end == Some(LeaseEnd::Expired)) {
-            for (index, worker) in self.workers.iter().enumerate() {
-                let believes = worker.believes(lease.id, self.time);
-                if believes {
-                    let id = lease.id;
-                    return Err(format!(
-                        "lease {id} ran out, and worker {index} may believe that it holds it"
-                    ));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Each waiting job has a next moment, in every scheduler that hears of everything.
-    fn check_moments(&self) -> Result<(), Broken> {
-        if self.nodes.len() > 1 {
-            return Ok(());
-        }
-        let Some(core) = self.nodes[0].core.as_ref() else {
-            return Ok(());
-        };
-        if self.nodes[0].has_news() {
-            return Ok(());
-        }
-        for job in &self.shadow.waiting {
-            if !core.has_next_moment(*job) {
-                return Err(format!("job {job} waits, and nothing will look at it"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Nothing is granted above the capacity that is known.
-    fn check_capacity(&mut self, node: usize) -> Result<(), Broken> {
-        let this = &self.nodes[node];
-        let Some(core) = this.core.as_ref() else {
-            return Ok(());
-        };
-        let view = core.dispatcher().view(this.now(self.time));
-        let admission = core.dispatcher().admission();
-        let capacity = admission.capacity(&view, Default::default());
-        let used = self.shadow.used(&this.options.node, this.asked.values());
-        if used > capacity {
-            return Err(format!(
-                "{} units are granted on n{node}, and {capacity} are known; the dispatcher counts {}",
-                used,
-                core.dispatcher().used()
-            ));
-        }
-        Ok(())
-    }
-
-    /// Schedulers that read the store again and again at the same moment make a stampede.
-    fn note_read(&mut self, node: usize) -> Result<(), Broken> {
-        self.reads[node] = self.time;
-        let near = |at: &Duration| self.time.abs_diff(*at) < Duration::from_millis(5);
-        let all = self.reads.len() > 1 && self.reads.iter().all(near);
-        self.together += u32::from(all);
-        if self.together > 3 {
-            return Err("all schedulers read the store at the same moments".to_owned());
-        }
-        Ok(())
-    }
-
-    fn look(&self) -> (Vec<jobtree_queue::JobRecord>, Vec<LeaseRecord>) {
-        let read = self.peek.read(|tables| {
-            let jobs = tables.list(&JobQuery::default(), usize::MAX - 1)?.jobs;
-            Ok((jobs, tables.live_leases()?))
-        });
-        read.wait().expect("memory answers")
-    }
-
-    fn check_kept(&self) -> Result<(), Broken> {
-        let (jobs, _) = self.look();
-        let there = jobs.iter().map(|job| (job.id, job.state)).collect();
-        self.shadow.check_kept(&there)?;
-        // One job for each submission, however often it was sent.
-        let keys: std::collections::BTreeSet<_> = jobs
-            .iter()
-            .filter_map(|job| job.intent.idempotency_key.as_deref())
-            .collect();
-        if keys.len() != jobs.len() {
-            return Err(format!("{} jobs of {} submissions", jobs.len(), keys.len()));
         }
         Ok(())
     }
