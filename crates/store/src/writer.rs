@@ -1,8 +1,9 @@
-//! The one thread that writes. Calls wait in a queue; the thread takes all that wait, runs each in a savepoint of one
+//! The one thread that writes. Calls wait in a queue; the thread takes all that wait, runs one after the other in one
 //! transaction, commits once, and answers them all: so a thousand waiting calls share one sync.
 //!
-//! - An operation that fails rolls back its own savepoint; the others in its group are not touched. As commands decide
-//!   before they write, nearly all that fail have written nothing, and have no savepoint either.
+//! - An operation that fails is undone alone; the others in its group are not touched. Commands decide before they write,
+//!   so nearly all that fail have written nothing. Tables may keep what an operation wrote to themselves and give it to
+//!   the database with the rest of the group ([`Ledger::flush`]); what goes there at once has a savepoint.
 //! - Answers go out after the commit, also those of operations that changed nothing but saw what others in the group
 //!   had written.
 //! - A commit that fails takes the whole group with it. If the database says that it cannot be trusted any more
