@@ -97,6 +97,11 @@ stage_planted() {
   limited 900 cargo test --locked -p jobtree-runtime --features planted-bugs --test property planted::
 }
 
+stage_simulation() {
+  # Hundreds of runs of the durable queue's engine against everything that can go wrong, and planted bugs to be found.
+  limited 900 cargo test --locked --release -p jobtree-scheduler --test simulation
+}
+
 # run_loom SECONDS: runs every loom model with the limits in the environment.
 run_loom() {
   # A folder of its own: `--cfg loom` is part of every crate's fingerprint, and sharing would rebuild everything twice.

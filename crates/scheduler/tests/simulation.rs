@@ -1,4 +1,8 @@
 //! Simulations: the invariants hold for many seeds, and each planted mistake is found.
+//!
+//! Too slow without optimisation: `scripts/test simulation` runs them in release.
+
+#![cfg(not(debug_assertions))]
 
 #[path = "../../pool/tests/watchdog/mod.rs"]
 mod watchdog;
