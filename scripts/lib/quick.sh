@@ -68,7 +68,7 @@ stage_format() {
 }
 
 # What users can switch on. Not --all-features: the pool's `sanitizer` links only under a sanitizer.
-features=(--features jobtree/iter,jobtree/tracing,jobtree-store/postgres)
+features=(--features jobtree/iter,jobtree/tracing,jobtree/durable,jobtree-store/postgres)
 
 stage_lint() {
   local manifest switched_on
@@ -95,6 +95,11 @@ stage_doctests() {
 stage_planted() {
   # The property test must find bugs: some are planted, one after the other, and it has to notice each.
   limited 900 cargo test --locked -p jobtree-runtime --features planted-bugs --test property planted::
+}
+
+stage_simulation() {
+  # Hundreds of runs of the durable queue's engine against everything that can go wrong, and planted bugs to be found.
+  limited 900 cargo test --locked --release -p jobtree-scheduler --test simulation
 }
 
 # run_loom SECONDS: runs every loom model with the limits in the environment.

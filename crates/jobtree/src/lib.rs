@@ -207,7 +207,8 @@
 //! # Features
 //!
 //! `iter`: the iterators of `orx-parallel` on our pools, in `par::iter`. `tracing`: what happens to jobs,
-//! and what a job manager notices, as events there.
+//! and what a job manager notices, as events there. `durable`: a queue in a file whose jobs survive the
+//! process, in `durable`.
 
 #![forbid(unsafe_code)]
 
@@ -235,6 +236,9 @@ pub use jobtree_runtime::{
 };
 #[doc(inline)]
 pub use jobtree_runtime::{actor, budget, channel, future, sim, supervision, sync};
+#[cfg(feature = "durable")]
+#[doc(inline)]
+pub use jobtree_scheduler::durable;
 
 /// The programs in README.md, which must compile.
 #[cfg(doctest)]

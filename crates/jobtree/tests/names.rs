@@ -306,3 +306,20 @@ fn simulations() {
         Ok(())
     });
 }
+
+#[cfg(feature = "durable")]
+#[test]
+fn durable_queues() -> Result<(), BoxError> {
+    use jobtree::durable::{NewJob, Queue};
+
+    let _watch = watch();
+    let queue = Queue::in_memory();
+    let worker = queue
+        .worker()
+        .handle("greet", |name: String, _| Ok(format!("Hello, {name}")))
+        .start()?;
+    let job = queue.submit(NewJob::new("greet", "you")).wait()?.job_id;
+    assert_eq!(queue.result_of::<String>(job).wait()?, "Hello, you");
+    worker.drain(FAR)?;
+    Ok(())
+}

@@ -108,6 +108,16 @@ impl Record {
         self.waited_ms += run.waited.as_millis();
     }
 
+    fn join(&mut self, other: &Record) {
+        self.succeeded += other.succeeded;
+        self.failed += other.failed;
+        self.waited_ms += other.waited_ms;
+        for (bucket, count) in &other.ran.buckets {
+            *self.ran.buckets.entry(*bucket).or_default() += count;
+        }
+        self.ran.count += other.ran.count;
+    }
+
     /// Part of the runs that ended well, 0..=1; none without any.
     pub fn success_rate(&self) -> Option<f64> {
         let runs = self.succeeded + self.failed;
@@ -145,6 +155,15 @@ impl History {
         let (all, types) = self.addons.entry(addon.clone()).or_default();
         all.add(run);
         types.entry(job_type.clone()).or_default().add(run);
+    }
+
+    /// What was known of a type before, if nothing is known yet.
+    pub fn restore(&mut self, addon: AddonId, job_type: JobType, record: Record) {
+        let (all, types) = self.addons.entry(addon).or_default();
+        if let std::collections::btree_map::Entry::Vacant(place) = types.entry(job_type) {
+            all.join(&record);
+            place.insert(record);
+        }
     }
 
     /// All that is known of an addon.

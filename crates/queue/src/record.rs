@@ -344,6 +344,14 @@ impl LeaseRecord {
         named.or_else(|| self.jobs.first())
     }
 
+    /// Whether this job is one of its jobs that have not ended. They lie in the order of their positions, which the job
+    /// knows: this costs little however large the batch is.
+    pub fn holds(&self, job: &JobRecord) -> bool {
+        self.jobs
+            .binary_search_by_key(&job.lease_position, |held| held.position)
+            .is_ok_and(|place| self.jobs[place].id == job.id)
+    }
+
     /// One of its jobs that have not ended.
     pub fn job(&self, id: JobId) -> Option<&LeasedJob> {
         self.jobs.iter().find(|job| job.id == id)

@@ -29,7 +29,9 @@ mod backend;
 pub mod conformance;
 mod error;
 mod execute;
+mod ids;
 mod memory;
+pub mod outbox;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod sqlite;
@@ -41,6 +43,7 @@ pub use answer::Answer;
 pub use backend::{Backend, Listener, Query, Work, Written};
 pub use error::{OpenError, StoreError};
 pub use execute::{Firing, Stamp, Submission};
+pub use memory::{Memory, MemoryImage};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresOptions;
 pub use sqlite::SqliteOptions;

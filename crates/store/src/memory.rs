@@ -21,13 +21,24 @@ use crate::tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
 };
 
+/// The backend in memory. Most want [`Store::in_memory`](crate::Store::in_memory); this is for backends that wrap it, as
+/// simulators do.
 #[derive(Default)]
-pub(crate) struct Memory {
+pub struct Memory {
     data: Mutex<Data>,
     listeners: Listeners,
 }
 
-#[derive(Default)]
+/// What a [`Memory`] held at one moment.
+pub struct MemoryImage(Data);
+
+impl std::fmt::Debug for MemoryImage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MemoryImage").finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Default)]
 struct Data {
     jobs: BTreeMap<JobId, JobRecord>,
     /// Those in each state that is not an end, so that nothing else is looked at.
@@ -47,8 +58,24 @@ struct Data {
 }
 
 impl Memory {
+    /// All of it, as it is now: what a disk would hold.
+    pub fn image(&self) -> MemoryImage {
+        MemoryImage(self.data().clone())
+    }
+
+    /// Goes back to an image: as a machine does that lost what was not on its disk.
+    pub fn restore(&self, image: &MemoryImage) {
+        *self.data() = image.0.clone();
+    }
+
     fn data(&self) -> MutexGuard<'_, Data> {
         self.data.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memory").finish_non_exhaustive()
     }
 }
 

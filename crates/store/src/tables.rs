@@ -46,7 +46,7 @@ pub struct ScheduleRecord {
     pub revision: u64,
     /// As it was written.
     pub spec: ScheduleSpec,
-    /// When it fires next, jitter included.
+    /// When it fires next, as its expression says, before jitter: what the firing is named by.
     pub next_at: Option<Timestamp>,
     /// When it fired last.
     pub last_at: Option<Timestamp>,

@@ -1,8 +1,9 @@
-//! The one thread that writes. Calls wait in a queue; the thread takes all that wait, runs each in a savepoint of one
+//! The one thread that writes. Calls wait in a queue; the thread takes all that wait, runs one after the other in one
 //! transaction, commits once, and answers them all: so a thousand waiting calls share one sync.
 //!
-//! - An operation that fails rolls back its own savepoint; the others in its group are not touched. As commands decide
-//!   before they write, nearly all that fail have written nothing, and have no savepoint either.
+//! - An operation that fails is undone alone; the others in its group are not touched. Commands decide before they write,
+//!   so nearly all that fail have written nothing. Tables may keep what an operation wrote to themselves and give it to
+//!   the database with the rest of the group ([`Ledger::flush`]); what goes there at once has a savepoint.
 //! - Answers go out after the commit, also those of operations that changed nothing but saw what others in the group
 //!   had written.
 //! - A commit that fails takes the whole group with it. If the database says that it cannot be trusted any more
@@ -29,13 +30,17 @@ pub(crate) trait Ledger: Tables {
     fn execute(&mut self, sql: &str) -> Result<(), StoreError>;
     /// An operation begins; with its first write a savepoint called `operation`, if it is to have one.
     fn begin(&mut self, with_savepoint: bool);
-    /// Whether the operation has written something.
+    /// Gives the database what the transaction has decided, if it was not given yet. Whether it has changed records.
+    fn flush(&mut self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+    /// Whether the operation has written something that only the database can undo.
     fn touched(&self) -> bool;
     /// Whether its savepoint has begun.
     fn in_savepoint(&self) -> bool;
     /// Whether an error has ended the transaction, so that nothing more can be done in it.
     fn is_lost(&self) -> bool;
-    /// What was written since the savepoint was undone.
+    /// What the operation wrote is undone: by the savepoint, or by not giving it to the database.
     fn undone(&mut self);
     /// The whole transaction was undone, or nobody knows: read everything again.
     fn forget(&mut self);
@@ -302,11 +307,17 @@ impl<L: Ledger> Desk<L> {
                 return Err(error);
             }
         }
-        if let Err(error) = self.tables.execute("COMMIT") {
-            let _ = self.tables.execute("ROLLBACK");
-            return Err(as_commit_failure(error));
+        let committed = self
+            .tables
+            .flush()
+            .and_then(|flushed| self.tables.execute("COMMIT").map(|()| flushed));
+        match committed {
+            Ok(flushed) => Ok(changed | flushed),
+            Err(error) => {
+                let _ = self.tables.execute("ROLLBACK");
+                Err(as_commit_failure(error))
+            }
         }
-        Ok(changed)
     }
 
     /// Runs one operation. An error is one that concerns the whole transaction.
@@ -332,7 +343,10 @@ impl<L: Ledger> Desk<L> {
             }
             // To undo the first is to undo all.
             Err(error) if touched => Err(as_commit_failure(error)),
-            Err(_) => Ok(()),
+            Err(_) => {
+                self.tables.undone();
+                Ok(())
+            }
         }
     }
 }

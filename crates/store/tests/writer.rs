@@ -122,6 +122,39 @@ fn one_that_fails_does_not_hurt_the_others() {
     );
 }
 
+/// An id that is in the file already, of a job that waits or has ended, and that the writer does not remember.
+#[test]
+fn an_old_id_is_refused_alone() {
+    let _watchdog = Watchdog::watching("an old id");
+    let held = held(|options| options.remembered(0));
+    held.go.send(()).expect("it stands still");
+    held.first.wait().expect("taken");
+    let (waits, answer) = submit(&held.store);
+    answer.wait().expect("taken");
+    let (ended, answer) = submit(&held.store);
+    answer.wait().expect("taken");
+    let lease = LeaseId::generate();
+    let claimed = held.store.claim(stamp(), vec![ended.id], claim(lease));
+    claimed.wait().expect("a lease");
+    let done = CompleteRequest::done(lease, None);
+    let completed = held.store.complete(stamp(), ended.id, done);
+    completed.wait().expect("it runs");
+    let calls = [&waits, &ended].map(|known| {
+        let before = submit(&held.store).1;
+        let again = held.store.submit(stamp(), known.clone());
+        (before, again, submit(&held.store).1)
+    });
+    for (before, again, after) in calls {
+        before.wait().expect("taken");
+        let refused = again.wait();
+        assert!(
+            matches!(&refused, Err(StoreError::Database { message }) if message.contains("there already")),
+            "{refused:?}"
+        );
+        after.wait().expect("taken");
+    }
+}
+
 #[test]
 fn a_failed_commit_fails_all_of_its_group_and_no_other() {
     let _watchdog = Watchdog::watching("a failed commit");

@@ -5,6 +5,7 @@ mod jobs;
 mod lanes;
 mod loops;
 mod primitives;
+mod queue;
 mod shared;
 mod tasks;
 
@@ -18,6 +19,7 @@ pub const PROBES: &[&[Probe]] = &[
     tasks::PROBES,
     tasks::TICK_PROBES,
     lanes::PROBES,
+    queue::PROBES,
 ];
 
 /// What the command line asked for.
@@ -84,6 +86,11 @@ pub const ALL: &[Suite] = &[
         name: "primitives",
         about: "the pool's parts one by one: deque, stacks, waking, sleeping, idling",
         run: primitives::run,
+    },
+    Suite {
+        name: "queue",
+        about: "the durable queue on SQLite, against SQLite itself: submit, claim, complete, growth",
+        run: queue::run,
     },
     Suite {
         name: "tasks",

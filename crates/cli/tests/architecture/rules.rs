@@ -56,6 +56,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 const ARROWS_FOR_TESTS: &[(&str, &str)] = &[
     ("jobtree-macros", "jobtree"),
     ("jobtree-runtime", "jobtree-macros"),
+    // Its own tests run in its simulator, which is a feature.
+    ("jobtree-scheduler", "jobtree-scheduler"),
 ];
 
 /// Stands for all crates of ours, except those for development only.

@@ -128,10 +128,17 @@ impl Dispatcher {
 
     /// Takes an event, and says what is to be done.
     pub fn step(&mut self, event: Event, now: Now) -> Vec<Effect> {
+        self.step_all([event], now)
+    }
+
+    /// Takes several events of one moment, and says what is to be done after the last of them.
+    pub fn step_all(&mut self, events: impl IntoIterator<Item = Event>, now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
         self.admission.tick(now);
         let mut risky = self.order.advance(now.wall);
-        self.take(event, now, &mut effects);
+        for event in events {
+            self.take(event, now, &mut effects);
+        }
         // What was just submitted may be at risk already.
         risky.extend(self.order.advance(now.wall));
         for holder in self.ledger.overdue(now.mono) {
@@ -211,6 +218,21 @@ impl Dispatcher {
     /// Whether a job waits here.
     pub fn is_waiting(&self, job: JobId) -> bool {
         self.order.jobs.contains_key(&job)
+    }
+
+    /// Since when the job waits that could have started first. Looks at the heads of all lanes.
+    pub fn oldest_waiting(&self) -> Option<Timestamp> {
+        self.order.oldest()
+    }
+
+    /// Whose a job is that waits here or is on its way.
+    pub fn addon_of(&self, job: JobId) -> Option<&AddonId> {
+        let waiting = self.order.jobs.get(&job).map(|waiting| &waiting.candidate);
+        let proposed = || {
+            let held = self.ledger.get(Holder::Job(job))?;
+            held.jobs.first()
+        };
+        waiting.or_else(proposed).map(|candidate| &candidate.addon)
     }
 
     /// What holds units.

@@ -111,6 +111,15 @@ impl Order {
         self.work
     }
 
+    /// Since when the first of those waits that wait for no time.
+    pub(crate) fn oldest(&self) -> Option<Timestamp> {
+        let lanes = self.lanes.iter().flatten();
+        lanes
+            .filter_map(|lane| lane.queue.first())
+            .map(|(since, _)| *since)
+            .min()
+    }
+
     /// An addon's number; it gets one with its first job.
     pub(crate) fn addon(&mut self, name: &AddonId) -> AddonIndex {
         if let Some(&index) = self.by_name.get(name) {

@@ -306,7 +306,7 @@ pub fn claim(
         pids,
     }
     .of(cx, &taken);
-    let mut changes = Changes::default();
+    let mut changes = Changes::for_jobs(taken.len());
     changes.events.push(lease_event(
         cx,
         &lease,

@@ -58,8 +58,8 @@ pub fn complete_many(
     lease: Option<&LeaseRecord>,
     requests: &[(&JobRecord, &CompleteRequest)],
 ) -> CompletedMany {
-    let mut changes = Changes::default();
-    let mut left = HashSet::new();
+    let mut changes = Changes::for_jobs(requests.len());
+    let mut left = HashSet::with_capacity(requests.len());
     let answers = requests.iter().map(|(job, request)| {
         if let Some(before) = job.completion(request.lease_id) {
             return repetition(job, before, request);
@@ -119,9 +119,8 @@ fn may_complete(
                     given: lease_id,
                 });
             }
-            let held = lease.filter(|lease| {
-                lease.id == lease_id && lease.is_live() && lease.job(job_id).is_some()
-            });
+            let held =
+                lease.filter(|lease| lease.id == lease_id && lease.is_live() && lease.holds(job));
             return held
                 .map(|_| ())
                 .ok_or(TransitionError::Inconsistent { lease_id, job_id });

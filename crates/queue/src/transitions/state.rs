@@ -138,6 +138,15 @@ pub(super) fn lease_event(
 }
 
 impl Changes {
+    /// None yet, with room for those of so many jobs: an event each, and one of their lease.
+    pub(super) fn for_jobs(count: usize) -> Self {
+        Self {
+            jobs: Vec::with_capacity(count),
+            events: Vec::with_capacity(count + 1),
+            ..Self::default()
+        }
+    }
+
     /// Writes a job, and notes if it has ended.
     pub(super) fn put(&mut self, job: JobRecord) {
         if job.state.is_ended() {

@@ -49,7 +49,7 @@ pub fn submit(cx: &Context<'_>, command: Submit<'_>) -> Outcome<SubmitAnswer> {
             Err(TransitionError::IdConflict { job_id: id })
         };
     }
-    let mut changes = Changes::default();
+    let mut changes = Changes::for_jobs(1);
     if let Some((job_id, state)) = same_unique {
         // The key stands for this answer from now on, also when that job has ended.
         changes.keys.extend(key_of(cx, &intent, job_id, state));

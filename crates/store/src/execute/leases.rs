@@ -1,7 +1,5 @@
 //! Commands about leases: how they are granted, held and ended.
 
-use std::collections::HashMap;
-
 use jobtree_protocol::{
     AckRequest, CompleteAnswer, CompleteRequest, Heartbeat, HeartbeatAnswer, JobId, JobState,
     LeaseId, ReleaseRequest, ReportRequest, RevokeRequest,
@@ -13,6 +11,7 @@ use jobtree_queue::{JobRecord, LeaseRecord, Reservation};
 
 use super::Unit;
 use crate::error::StoreError;
+use crate::ids::IdMap;
 use crate::tables::Result;
 
 impl Unit<'_> {
@@ -54,12 +53,14 @@ impl Unit<'_> {
         let existing = self.tables.lease(command.lease_id)?;
         let mut jobs = self.tables.jobs(ids)?;
         // In the order that was asked for: it is the order in which they are run.
-        let places: HashMap<JobId, usize> = ids
-            .iter()
-            .enumerate()
-            .map(|(place, id)| (*id, place))
-            .collect();
-        jobs.sort_by_key(|job| places.get(&job.id));
+        if !jobs.iter().map(|job| job.id).eq(ids.iter().copied()) {
+            let places: IdMap<JobId, usize> = ids
+                .iter()
+                .enumerate()
+                .map(|(place, id)| (*id, place))
+                .collect();
+            jobs.sort_by_key(|job| places.get(&job.id));
+        }
         let holders = jobs
             .iter()
             .map(|job| self.key_holders(job))
@@ -138,7 +139,7 @@ impl Unit<'_> {
         requests: &[(JobId, CompleteRequest)],
     ) -> Result<Vec<Result<CompleteAnswer>>> {
         let ids: Vec<JobId> = requests.iter().map(|(id, _)| *id).collect();
-        let jobs: HashMap<JobId, JobRecord> = self
+        let jobs: IdMap<JobId, JobRecord> = self
             .tables
             .jobs(&ids)?
             .into_iter()
@@ -171,6 +172,10 @@ impl Unit<'_> {
                 answers[place] = answer.map(|(answer, _)| answer).map_err(Into::into);
             }
             // Leases have no jobs in common, so nothing is changed twice.
+            if changes.is_empty() {
+                changes = done.changes;
+                continue;
+            }
             changes.jobs.extend(done.changes.jobs);
             changes.leases.extend(done.changes.leases);
             changes.events.extend(done.changes.events);

@@ -6,29 +6,9 @@
 //! dropped. An entry that is used moves to the young half again. The halves are exchanged between operations only, so
 //! what an operation has read stays until its end.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::Hash;
 
-/// Hashes ids, most of whose bytes are random already. Whoever chose ids that collide would slow down his own jobs.
-#[derive(Default)]
-struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for part in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..part.len()].copy_from_slice(part);
-            self.0 = (self.0.rotate_left(23) ^ u64::from_le_bytes(word))
-                .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 32)
-    }
-}
-
-type Map<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
+use crate::ids::IdMap as Map;
 
 /// A bounded map that forgets what was not used for the longest time, roughly.
 pub(crate) struct Cache<K, V> {

@@ -1,8 +1,10 @@
 //! How records lie in columns.
 //!
-//! What an ordinary job has is in columns of its own; what few jobs have is JSON in `rest` (of the intent, which never
-//! changes) and `live` (of the record), NULL if there is nothing of the kind. So no JSON is read or written for an
-//! ordinary job, and a payload is the text that came. Yes-and-no fields are bits of `flags`.
+//! What statements ask for, and what somebody who looks into the file wants to see, has columns of its own; everything
+//! else of a job is packed into one, `body`. It begins with `flags`: yes-and-no fields, and which of the others are there
+//! at all, so an ordinary job is short. Times are told by their distance from the job's creation. What few jobs have is
+//! JSON in it: `rest` (of the intent, which never changes) and `live` (of the record). So no JSON is read or written for
+//! an ordinary job, and a payload is the text that came.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use rusqlite::{Row, ToSql};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::pack::{Unpack, put_bytes, put_id, put_number, put_signed};
 use crate::error::StoreError;
 use crate::tables::Result;
 
@@ -130,7 +133,31 @@ const RUNS_AFTER_FAILURE: i64 = 1 << 6;
 const QUARANTINED: i64 = 1 << 7;
 const AT_RISK: i64 = 1 << 8;
 const PAYLOAD_APART: i64 = 1 << 9;
-const TAGGED: i64 = 1 << 10;
+
+// And, of jobs, which fields are there.
+const HAS_ENQUEUED_AT: i64 = 1 << 10;
+const HAS_NOT_BEFORE: i64 = 1 << 11;
+const HAS_DEADLINE: i64 = 1 << 12;
+const HAS_STARTED_AT: i64 = 1 << 13;
+const HAS_ENDED_AT: i64 = 1 << 14;
+const HAS_CANCEL_REQUEST: i64 = 1 << 15;
+const HAS_LAST_EVENT: i64 = 1 << 16;
+const HAS_ATTEMPTS: i64 = 1 << 17;
+const HAS_RESCUES: i64 = 1 << 18;
+const HAS_DURATION: i64 = 1 << 19;
+const HAS_MAX_RUNTIME: i64 = 1 << 20;
+const HAS_LIMIT: i64 = 1 << 21;
+const HAS_LEASE: i64 = 1 << 22;
+const HAS_SCHEDULE: i64 = 1 << 23;
+const HAS_NODE: i64 = 1 << 24;
+const HAS_UNIQUE_KEY: i64 = 1 << 25;
+const HAS_CONCURRENCY_KEY: i64 = 1 << 26;
+const HAS_LAST_ERROR: i64 = 1 << 27;
+const HAS_RESULT: i64 = 1 << 28;
+const HAS_REST: i64 = 1 << 29;
+const HAS_LIVE: i64 = 1 << 30;
+const HAS_PAYLOAD: i64 = 1 << 31;
+const HAS_COMPLETIONS: i64 = 1 << 32;
 
 pub(crate) fn constraints_bits(constraints: &Constraints) -> i64 {
     let bit = |set: bool, bit: i64| if set { bit } else { 0 };
@@ -162,7 +189,6 @@ fn flags(job: &JobRecord) -> i64 {
         | bit(job.quarantined, QUARANTINED)
         | bit(job.at_risk, AT_RISK)
         | bit(payload_is_apart(intent), PAYLOAD_APART)
-        | bit(!intent.tags.is_empty(), TAGGED)
 }
 
 pub(crate) fn is_quarantined(flags: i64) -> bool {
@@ -174,11 +200,6 @@ pub(crate) fn payload_is_apart(intent: &Intent) -> bool {
         .payload
         .as_ref()
         .is_some_and(|payload| payload.text().len() > INLINE_PAYLOAD)
-}
-
-/// Whether rows beside the job's own belong to it, by its flags.
-pub(crate) fn has_rows_apart(flags: i64) -> bool {
-    flags & (PAYLOAD_APART | TAGGED) != 0
 }
 
 fn is_default_backoff(backoff: &Backoff) -> bool {
@@ -226,15 +247,6 @@ impl Rest {
             })
         })
     }
-}
-
-/// The tags that are in a job's `rest`.
-pub(crate) fn tags_of(rest: Option<&str>) -> Result<Vec<String>> {
-    let Some(text) = rest else {
-        return Ok(Vec::new());
-    };
-    let rest: Rest = serde_json::from_str(text).map_err(|_| damaged("an intent"))?;
-    Ok(rest.tags)
 }
 
 /// What few jobs have at a time.
@@ -288,10 +300,7 @@ pub(crate) fn json_text<T: Serialize>(value: &T) -> String {
 /// One completion: the lease, two bytes, and a time (or the smallest number).
 const COMPLETION: usize = 16 + 2 + 8;
 
-fn completions_bytes(completions: &[Completion]) -> Option<Vec<u8>> {
-    if completions.is_empty() {
-        return None;
-    }
+fn completions_bytes(completions: &[Completion]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(completions.len() * COMPLETION);
     for completion in completions {
         bytes.extend_from_slice(completion.lease_id.0.as_bytes());
@@ -303,7 +312,7 @@ fn completions_bytes(completions: &[Completion]) -> Option<Vec<u8>> {
         let not_before = completion.not_before.map_or(i64::MIN, to_micros);
         bytes.extend_from_slice(&not_before.to_be_bytes());
     }
-    Some(bytes)
+    bytes
 }
 
 fn completions_of(bytes: &[u8]) -> Result<Vec<Completion>> {
@@ -328,191 +337,228 @@ fn completions_of(bytes: &[u8]) -> Result<Vec<Completion>> {
 }
 
 /// The columns of a job, in the order of the tables.
-pub(crate) const JOB_COLUMNS: &str = "id, revision, state, addon_id, job_type, cost_units, priority, flags, created_at, \
-     enqueued_at, attempts, rescues, max_attempts, not_before, deadline_at, expected_duration_sec, max_runtime_sec, \
-     lease_id, lease_position, node_id, started_at, ended_at, cancel_requested_at, schedule_id, unique_key, \
-     concurrency_key, concurrency_limit, completions, last_event, last_error, result, rest, live, payload";
+pub(crate) const JOB_COLUMNS: &str = "id, revision, state, addon_id, job_type, body";
 
-/// Where `last_event` stands in them.
-pub(crate) const LAST_EVENT_COLUMN: usize = 28;
-
-/// The value of a column.
-pub(crate) enum Cell<'a> {
-    Null,
-    Number(i64),
-    Text(&'a str),
-    Bytes(&'a [u8]),
-    OwnText(String),
-    OwnBytes(Vec<u8>),
-}
-
-impl Cell<'_> {
-    pub(crate) fn is_null(&self) -> bool {
-        matches!(self, Self::Null)
-    }
-}
-
-impl ToSql for Cell<'_> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(match self {
-            Self::Null => ToSqlOutput::Owned(Value::Null),
-            Self::Number(number) => ToSqlOutput::Owned(Value::Integer(*number)),
-            Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
-            Self::Bytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
-            Self::OwnText(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
-            Self::OwnBytes(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
-        })
-    }
-}
-
-/// How many columns a job has.
-pub(crate) const JOB_WIDTH: usize = 34;
-
-/// The values of all columns, in their order.
-pub(crate) fn job_cells(job: &JobRecord, last_event: Option<i64>) -> [Cell<'_>; JOB_WIDTH] {
-    let number = |value: Option<i64>| value.map_or(Cell::Null, Cell::Number);
-    let small = |value: Option<u32>| value.map_or(Cell::Null, |value| Cell::Number(value.into()));
-    fn text(value: Option<&str>) -> Cell<'_> {
-        value.map_or(Cell::Null, Cell::Text)
-    }
-    fn id(value: Option<&Uuid>) -> Cell<'_> {
-        value.map_or(Cell::Null, |id| Cell::Bytes(id.as_bytes()))
-    }
+/// Packs what has no column of its own.
+pub(crate) fn pack_body(bytes: &mut Vec<u8>, job: &JobRecord, last_event: Option<i64>) {
     let intent = &*job.intent;
+    let created_at = to_micros(job.created_at);
     let payload = intent
         .payload
         .as_ref()
-        .filter(|_| !payload_is_apart(intent));
-    let created_at = to_micros(job.created_at);
-    let enqueued_at = to_micros(job.enqueued_at);
-    [
-        id(Some(&job.id.0)),
-        Cell::Number(job.revision as i64),
-        Cell::Number(state_number(job.state)),
-        Cell::Text(intent.addon_id.as_str()),
-        Cell::Text(intent.job_type.as_str()),
-        small(Some(intent.cost_units)),
-        Cell::Number(intent.priority as i64),
-        Cell::Number(flags(job)),
-        Cell::Number(created_at),
-        number((enqueued_at != created_at).then_some(enqueued_at)),
-        small(Some(job.attempts)),
-        small(Some(job.rescues)),
-        small(Some(intent.max_attempts)),
-        number(micros(job.not_before)),
-        number(micros(intent.deadline_at)),
-        small(intent.expected_duration_sec),
-        small(intent.max_runtime_sec),
-        id(job.lease_id.as_ref().map(|id| &id.0)),
-        small(job.lease_id.map(|_| job.lease_position)),
-        text(job.node_id.as_ref().map(NodeId::as_str)),
-        number(micros(job.started_at)),
-        number(micros(job.ended_at)),
-        number(micros(job.cancel_requested_at)),
-        id(intent.schedule_id.as_ref().map(|id| &id.0)),
-        text(intent.unique_key.as_deref()),
-        text(intent.concurrency_key.as_deref()),
-        small((intent.concurrency_limit != 1).then_some(intent.concurrency_limit)),
-        completions_bytes(&job.completions).map_or(Cell::Null, Cell::OwnBytes),
-        number(last_event),
-        text(job.last_error.as_deref()),
-        text(job.result.as_ref().map(Json::text)),
-        Rest::text(intent).map_or(Cell::Null, Cell::OwnText),
-        Live::text(job).map_or(Cell::Null, Cell::OwnText),
-        text(payload.map(Json::text)),
-    ]
+        .filter(|_| !payload_is_apart(intent))
+        .map(Json::text);
+    let rest = Rest::text(intent);
+    let live = Live::text(job);
+    let enqueued_at = (job.enqueued_at != job.created_at).then_some(job.enqueued_at);
+    let times = [
+        (HAS_ENQUEUED_AT, enqueued_at),
+        (HAS_NOT_BEFORE, job.not_before),
+        (HAS_DEADLINE, intent.deadline_at),
+        (HAS_STARTED_AT, job.started_at),
+        (HAS_ENDED_AT, job.ended_at),
+        (HAS_CANCEL_REQUEST, job.cancel_requested_at),
+    ];
+    let limit = intent.concurrency_limit;
+    let numbers = [
+        (HAS_LAST_EVENT, last_event.map(|place| place as u64)),
+        (HAS_ATTEMPTS, positive(job.attempts)),
+        (HAS_RESCUES, positive(job.rescues)),
+        (HAS_DURATION, intent.expected_duration_sec.map(u64::from)),
+        (HAS_MAX_RUNTIME, intent.max_runtime_sec.map(u64::from)),
+        (HAS_LIMIT, (limit != 1).then(|| limit.into())),
+        (HAS_LEASE, job.lease_id.map(|_| job.lease_position.into())),
+    ];
+    let ids = [
+        (HAS_LEASE, job.lease_id.as_ref().map(|id| &id.0)),
+        (HAS_SCHEDULE, intent.schedule_id.as_ref().map(|id| &id.0)),
+    ];
+    let texts = [
+        (HAS_NODE, job.node_id.as_ref().map(NodeId::as_str)),
+        (HAS_UNIQUE_KEY, intent.unique_key.as_deref()),
+        (HAS_CONCURRENCY_KEY, intent.concurrency_key.as_deref()),
+        (HAS_LAST_ERROR, job.last_error.as_deref()),
+        (HAS_RESULT, job.result.as_ref().map(Json::text)),
+        (HAS_REST, rest.as_deref()),
+        (HAS_LIVE, live.as_deref()),
+        (HAS_PAYLOAD, payload),
+    ];
+    let mut flags = flags(job);
+    flags |= present(&times) | present(&numbers) | present(&ids) | present(&texts);
+    if !job.completions.is_empty() {
+        flags |= HAS_COMPLETIONS;
+    }
+    put_number(bytes, flags as u64);
+    put_signed(bytes, created_at);
+    put_number(bytes, intent.cost_units.into());
+    bytes.push(intent.priority as u8);
+    put_number(bytes, intent.max_attempts.into());
+    for time in times.iter().filter_map(|(_, time)| *time) {
+        put_signed(bytes, to_micros(time).wrapping_sub(created_at));
+    }
+    for number in numbers.iter().filter_map(|(_, number)| *number) {
+        put_number(bytes, number);
+    }
+    for id in ids.iter().filter_map(|(_, id)| *id) {
+        put_id(bytes, id);
+    }
+    for text in texts.iter().filter_map(|(_, text)| *text) {
+        put_bytes(bytes, text.as_bytes());
+    }
+    if !job.completions.is_empty() {
+        put_bytes(bytes, &completions_bytes(&job.completions));
+    }
 }
 
-/// A job of a row with all columns. `payload_apart` finds a payload that is not in the row.
+fn positive(number: u32) -> Option<u64> {
+    (number != 0).then_some(number.into())
+}
+
+fn present<T>(fields: &[(i64, Option<T>)]) -> i64 {
+    let there = fields.iter().filter(|(_, value)| value.is_some());
+    there.fold(0, |flags, (bit, _)| flags | bit)
+}
+
+/// The flags of a job's body.
+pub(crate) fn flags_of(body: &[u8]) -> Result<i64> {
+    Unpack::new(body).number()
+}
+
+/// The body of a row with all columns.
+pub(crate) fn body_of<'row>(row: &'row Row<'_>) -> Result<&'row [u8]> {
+    row.get_ref(5)?.as_blob().map_err(|_| damaged("a job"))
+}
+
+/// A job of a row with all columns, and the place of its last event. `payload_apart` finds a payload that is not in the
+/// row.
 pub(crate) fn job_of(
     row: &Row<'_>,
     payload_apart: impl FnOnce(JobId) -> Result<Json>,
-) -> Result<JobRecord> {
+) -> Result<(JobRecord, Option<i64>)> {
     let id = JobId(uuid_at(row, 0)?);
-    let state = state_of(row.get(2)?)?;
-    let flags: i64 = row.get(7)?;
-    let created_at = from_micros(row.get(8)?);
-    let rest: Rest = match optional_text_at(row, 31)? {
+    let name = |_| damaged("a name");
+    let mut unpack = Unpack::new(body_of(row)?);
+    let flags: i64 = unpack.number()?;
+    let has = |bit: i64| flags & bit != 0;
+    let created = unpack.signed()?;
+    let cost_units = unpack.number()?;
+    let priority = priority_of(unpack.byte()?.into())?;
+    let max_attempts = unpack.number()?;
+
+    let mut time = |bit| -> Result<Option<Timestamp>> {
+        let later = has(bit).then(|| unpack.signed()).transpose()?;
+        Ok(later.map(|later| from_micros(created.wrapping_add(later))))
+    };
+    let enqueued_at = time(HAS_ENQUEUED_AT)?;
+    let not_before = time(HAS_NOT_BEFORE)?;
+    let deadline_at = time(HAS_DEADLINE)?;
+    let started_at = time(HAS_STARTED_AT)?;
+    let ended_at = time(HAS_ENDED_AT)?;
+    let cancel_requested_at = time(HAS_CANCEL_REQUEST)?;
+
+    let last_event = has(HAS_LAST_EVENT).then(|| unpack.number()).transpose()?;
+    let mut number = |bit| -> Result<Option<u32>> { has(bit).then(|| unpack.number()).transpose() };
+    let attempts = number(HAS_ATTEMPTS)?.unwrap_or(0);
+    let rescues = number(HAS_RESCUES)?.unwrap_or(0);
+    let expected_duration_sec = number(HAS_DURATION)?;
+    let max_runtime_sec = number(HAS_MAX_RUNTIME)?;
+    let concurrency_limit = number(HAS_LIMIT)?.unwrap_or(1);
+    let lease_position = number(HAS_LEASE)?.unwrap_or(0);
+
+    let mut uuid = |bit| has(bit).then(|| unpack.id()).transpose();
+    let lease_id = uuid(HAS_LEASE)?.map(LeaseId);
+    let schedule_id = uuid(HAS_SCHEDULE)?.map(ScheduleId);
+
+    let mut text = |bit| has(bit).then(|| unpack.text()).transpose();
+    let node_id = text(HAS_NODE)?.map(str::parse).transpose().map_err(name)?;
+    let unique_key = text(HAS_UNIQUE_KEY)?.map(str::to_owned);
+    let concurrency_key = text(HAS_CONCURRENCY_KEY)?.map(str::to_owned);
+    let last_error = text(HAS_LAST_ERROR)?.map(str::to_owned);
+    let result = text(HAS_RESULT)?.map(json_of).transpose()?;
+    let rest: Rest = match text(HAS_REST)? {
         None => Rest::default(),
         Some(text) => serde_json::from_str(text).map_err(|_| damaged("an intent"))?,
     };
-    let live: Live = match optional_text_at(row, 32)? {
+    let live: Live = match text(HAS_LIVE)? {
         None => Live::default(),
         Some(text) => serde_json::from_str(text).map_err(|_| damaged("a job"))?,
     };
-    let payload = if flags & PAYLOAD_APART != 0 {
-        Some(payload_apart(id)?)
-    } else {
-        optional_text_at(row, 33)?.map(json_of).transpose()?
+    let payload = match text(HAS_PAYLOAD)? {
+        Some(text) => Some(json_of(text)?),
+        None if has(PAYLOAD_APART) => Some(payload_apart(id)?),
+        None => None,
     };
-    let name = |_| damaged("a name");
+    let completions = if has(HAS_COMPLETIONS) {
+        completions_of(unpack.bytes()?)?
+    } else {
+        Vec::new()
+    };
+    if !unpack.is_empty() {
+        return Err(damaged("a job"));
+    }
+
     let intent = Intent {
         addon_id: text_at(row, 3)?.parse().map_err(name)?,
         job_type: text_at(row, 4)?.parse().map_err(name)?,
-        cost_units: number(row.get(5)?)?,
-        priority: priority_of(row.get(6)?)?,
+        cost_units,
+        priority,
         constraints: constraints_of(flags),
-        expected_duration_sec: optional_number(row.get(15)?)?,
+        expected_duration_sec,
         payload,
-        time_sensitive: flags & TIME_SENSITIVE != 0,
+        time_sensitive: has(TIME_SENSITIVE),
         earliest_start_at: rest.earliest_start_at,
-        deadline_at: time(row.get(14)?),
-        late: if flags & LATE_FAILS == 0 {
-            Late::Run
-        } else {
+        deadline_at,
+        late: if has(LATE_FAILS) {
             Late::Fail
+        } else {
+            Late::Run
         },
-        max_runtime_sec: optional_number(row.get(16)?)?,
+        max_runtime_sec,
         tags: rest.tags,
         idempotency_key: rest.idempotency_key,
-        unique_key: row.get(24)?,
-        concurrency_key: row.get(25)?,
-        concurrency_limit: optional_number(row.get(26)?)?.unwrap_or(1),
-        max_attempts: number(row.get(12)?)?,
+        unique_key,
+        concurrency_key,
+        concurrency_limit,
+        max_attempts,
         backoff: rest.backoff,
         depends_on: rest.depends_on,
-        on_dependency_failure: if flags & RUNS_AFTER_FAILURE == 0 {
-            OnDependencyFailure::Cancel
-        } else {
+        on_dependency_failure: if has(RUNS_AFTER_FAILURE) {
             OnDependencyFailure::Run
+        } else {
+            OnDependencyFailure::Cancel
         },
         required_node: rest.required_node,
         required_labels: rest.required_labels,
-        schedule_id: optional_uuid_at(row, 23)?.map(ScheduleId),
+        schedule_id,
     };
-    Ok(JobRecord {
+    let created_at = from_micros(created);
+    let job = JobRecord {
         id,
-        revision: number(row.get(1)?)?,
+        revision: self::number(row.get(1)?)?,
         intent: Arc::new(intent),
         created_at,
-        enqueued_at: time(row.get(9)?).unwrap_or(created_at),
-        state,
-        attempts: number(row.get(10)?)?,
-        rescues: number(row.get(11)?)?,
+        enqueued_at: enqueued_at.unwrap_or(created_at),
+        state: state_of(row.get(2)?)?,
+        attempts,
+        rescues,
         redrives: live.redrives,
-        not_before: time(row.get(13)?),
+        not_before,
         waiting_for: live.waiting_for,
         reservation: live.reservation,
-        lease_id: optional_uuid_at(row, 17)?.map(LeaseId),
-        lease_position: optional_number(row.get(18)?)?.unwrap_or(0),
-        node_id: optional_text_at(row, 19)?
-            .map(str::parse)
-            .transpose()
-            .map_err(name)?,
-        started_at: time(row.get(20)?),
-        ended_at: time(row.get(21)?),
-        cancel_requested_at: time(row.get(22)?),
-        quarantined: flags & QUARANTINED != 0,
-        at_risk: flags & AT_RISK != 0,
+        lease_id,
+        lease_position,
+        node_id,
+        started_at,
+        ended_at,
+        cancel_requested_at,
+        quarantined: has(QUARANTINED),
+        at_risk: has(AT_RISK),
         denial: live.denial,
         progress: live.progress,
         metrics: live.metrics,
-        result: optional_text_at(row, 30)?.map(json_of).transpose()?,
-        last_error: row.get(29)?,
-        completions: match row.get_ref(27)? {
-            ValueRef::Null => Vec::new(),
-            ValueRef::Blob(bytes) => completions_of(bytes)?,
-            _ => return Err(damaged("a list of completions")),
-        },
-    })
+        result,
+        last_error,
+        completions,
+    };
+    Ok((job, last_event))
 }

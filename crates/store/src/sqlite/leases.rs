@@ -1,5 +1,6 @@
-//! How leases lie in columns. Which jobs a lease has is not written with it: each running job names its lease and its
-//! place in it, so the end of one job of a batch does not rewrite the list.
+//! How leases lie in columns. Which jobs a lease has is not written with it: the list of those it was granted for is
+//! written once, and each job that runs names its lease and its place in it, so the end of one job of a batch does not
+//! rewrite the list.
 
 use jobtree_protocol::{InstanceId, JobId, LeaseId, NodeId, from_micros, to_micros};
 use jobtree_queue::{LeaseEnd, LeaseRecord, LeasedJob};
@@ -102,4 +103,37 @@ pub(crate) fn lease_of(row: &Row<'_>, jobs: Vec<LeasedJob>) -> Result<LeaseRecor
         end_reason: row.get(19)?,
         renewals: number(row.get(20)?)?,
     })
+}
+
+/// Notes for which jobs a lease was granted.
+pub(crate) fn write_leased(db: &Connection, lease: LeaseId, jobs: &[JobId]) -> Result<()> {
+    let Some(first) = jobs.first() else {
+        return Ok(());
+    };
+    let ids: Vec<u8> = jobs.iter().flat_map(|job| *job.0.as_bytes()).collect();
+    db.prepare_cached("INSERT OR REPLACE INTO scheduler_leased VALUES (?1, ?2, ?3)")?
+        .execute(params![Id(&lease.0), Id(&first.0), ids])?;
+    Ok(())
+}
+
+/// The list of a lease that has ended is of no use.
+pub(crate) fn delete_leased(db: &Connection, lease: LeaseId) -> Result<()> {
+    db.prepare_cached("DELETE FROM scheduler_leased WHERE lease_id = ?1")?
+        .execute([Id(&lease.0)])?;
+    Ok(())
+}
+
+/// The jobs in a list of a lease.
+pub(crate) fn leased_of(row: &Row<'_>, column: usize) -> Result<Vec<JobId>> {
+    let bytes = row.get_ref(column)?.as_blob().ok();
+    let (ids, rest) = bytes
+        .ok_or_else(|| damaged("a list of jobs"))?
+        .as_chunks::<16>();
+    if !rest.is_empty() {
+        return Err(damaged("a list of jobs"));
+    }
+    Ok(ids
+        .iter()
+        .map(|id| JobId(uuid::Uuid::from_bytes(*id)))
+        .collect())
 }

@@ -2,12 +2,14 @@
 //!
 //! Filters need no indexes, which every job would pay for: a page looks at a bounded number of rows and stops there,
 //! perhaps with few jobs or none, and says where to go on. What people look for most is found at once all the same:
-//! running, dispatched, failed and canceled jobs, and tags, have small indexes of their own.
+//! dispatched, failed and canceled jobs, and tags, have small tables of their own, and running ones are known to leases.
 
 use jobtree_protocol::{JobId, JobQuery, JobState};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 
-use super::codec::{is_quarantined, state_number, state_of, text_at, uuid_at};
+use super::codec::{
+    Id, body_of, flags_of, is_quarantined, state_number, state_of, text_at, uuid_at,
+};
 use super::queries::{self, after_bytes};
 use crate::tables::{Page, Result};
 
@@ -26,10 +28,13 @@ pub(crate) fn list(db: &Connection, query: &JobQuery, limit: usize) -> Result<Pa
 
 fn list_within(db: &Connection, query: &JobQuery, limit: usize, budget: usize) -> Result<Page> {
     let limit = limit.max(1);
-    let found = statements(query)
+    let mut found = statements(query)
         .iter()
         .map(|sql| search(db, sql, query, limit, budget))
         .collect::<Result<Vec<_>>>()?;
+    if query.tag.is_none() && query.state.contains(&JobState::Running) {
+        found.push(running(db, query, limit)?);
+    }
     // Beyond this a place may have more that was not looked at.
     let sure_to = found.iter().filter_map(|found| found.searched_to).min();
     let mut ids: Vec<JobId> = found.into_iter().flat_map(|found| found.ids).collect();
@@ -49,17 +54,21 @@ fn list_within(db: &Connection, query: &JobQuery, limit: usize, budget: usize) -
     Ok(Page { jobs, next })
 }
 
-const COLUMNS: &str = "id, state, addon_id, job_type, flags";
-
 /// One statement for each place where jobs of the query can be. Parameters: after which id, and the budget.
 #[doc(hidden)]
 pub fn statements(query: &JobQuery) -> Vec<String> {
-    let by_id =
-        |from: &str| format!("SELECT {COLUMNS} FROM {from} AND id > ?1 ORDER BY id LIMIT ?2");
+    let by_id = |from: &str| format!("SELECT * FROM {from} WHERE id > ?1 ORDER BY id LIMIT ?2");
+    let not_done = |state: JobState| {
+        format!(
+            "SELECT job.* FROM scheduler_not_done AS ended CROSS JOIN scheduler_jobs_history AS job ON job.id = ended.id \
+             WHERE ended.state = {} AND ended.id > ?1 ORDER BY ended.id LIMIT ?2",
+            state_number(state)
+        )
+    };
     if query.tag.is_some() {
         let tagged = |table: &str| {
             format!(
-                "SELECT job.id, job.state, job.addon_id, job.job_type, job.flags FROM scheduler_tags AS tagged \
+                "SELECT job.* FROM scheduler_tags AS tagged \
                  CROSS JOIN {table} AS job ON job.id = tagged.id \
                  WHERE tagged.tag = ?3 AND tagged.id > ?1 ORDER BY tagged.id LIMIT ?2"
             )
@@ -67,27 +76,55 @@ pub fn statements(query: &JobQuery) -> Vec<String> {
         return vec![tagged("scheduler_jobs"), tagged("scheduler_jobs_history")];
     }
     if query.quarantined && query.state.is_empty() {
-        return vec![by_id("scheduler_jobs_history WHERE state = 4")];
+        return vec![not_done(JobState::Failed)];
     }
     if query.state.is_empty() {
-        return vec![
-            by_id("scheduler_jobs WHERE TRUE"),
-            by_id("scheduler_jobs_history WHERE TRUE"),
-        ];
+        return vec![by_id("scheduler_jobs"), by_id("scheduler_jobs_history")];
     }
-    let place = |state: &JobState| match state {
-        JobState::Queued => by_id("scheduler_jobs WHERE TRUE"),
-        JobState::Dispatching => by_id("scheduler_jobs WHERE state = 1"),
-        JobState::Running => {
-            by_id("scheduler_jobs INDEXED BY scheduler_jobs_leased WHERE lease_id IS NOT NULL")
-        }
-        JobState::Done => by_id("scheduler_jobs_history WHERE TRUE"),
-        JobState::Failed | JobState::Canceled => {
-            let state = state_number(*state);
-            by_id(&format!("scheduler_jobs_history WHERE state = {state}"))
-        }
+    let place = |state: &JobState| {
+        Some(match state {
+            JobState::Queued => by_id("scheduler_jobs"),
+            JobState::Dispatching => "SELECT job.* FROM scheduler_dispatching AS waiting \
+             CROSS JOIN scheduler_jobs AS job ON job.id = waiting.id \
+             WHERE waiting.id > ?1 ORDER BY waiting.id LIMIT ?2"
+                .to_owned(),
+            // By their leases: see `running`.
+            JobState::Running => return None,
+            JobState::Done => by_id("scheduler_jobs_history"),
+            JobState::Failed | JobState::Canceled => not_done(*state),
+        })
     };
-    query.state.iter().map(place).collect()
+    query.state.iter().filter_map(place).collect()
+}
+
+/// Running jobs, found by the leases that hold. There are few of them, so all are looked at.
+fn running(db: &Connection, query: &JobQuery, limit: usize) -> Result<Found> {
+    let mut found = Found {
+        ids: Vec::new(),
+        searched_to: None,
+    };
+    let mut statement = db.prepare_cached("SELECT * FROM scheduler_jobs WHERE id = ?1")?;
+    for id in queries::leased_after(db, query.after)? {
+        let mut rows = statement.query([Id(&id.0)])?;
+        let Some(row) = rows.next()? else { continue };
+        if state_of(row.get(2)?)? == JobState::Running && matches(query, row)? {
+            found.ids.push(id);
+            if found.ids.len() > limit {
+                found.searched_to = Some(id);
+                break;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a row with all columns is what the query asks for.
+fn matches(query: &JobQuery, row: &Row<'_>) -> Result<bool> {
+    let state = state_of(row.get(2)?)?;
+    Ok((query.state.is_empty() || query.state.contains(&state))
+        && is_or_any(query.addon_id.as_ref().map(AsRef::as_ref), text_at(row, 3)?)
+        && is_or_any(query.job_type.as_ref().map(AsRef::as_ref), text_at(row, 4)?)
+        && (!query.quarantined || is_quarantined(flags_of(body_of(row)?)?)))
 }
 
 fn search(
@@ -111,12 +148,7 @@ fn search(
         let id = JobId(uuid_at(row, 0)?);
         looked_at += 1;
         last = Some(id);
-        let state = state_of(row.get(1)?)?;
-        let matches = (query.state.is_empty() || query.state.contains(&state))
-            && is_or_any(query.addon_id.as_ref().map(AsRef::as_ref), text_at(row, 2)?)
-            && is_or_any(query.job_type.as_ref().map(AsRef::as_ref), text_at(row, 3)?)
-            && (!query.quarantined || is_quarantined(row.get(4)?));
-        if matches {
+        if matches(query, row)? {
             ids.push(id);
             // One more than asked for, to know whether there is another page.
             if ids.len() > limit {

@@ -1,18 +1,22 @@
 //! The queue in one SQLite file: one thread writes, others read.
 
+mod beside;
 mod cache;
 mod codec;
 mod failure;
+mod flush;
 mod leases;
 mod list;
 mod migrate;
 mod open;
+mod pack;
 mod prune;
 mod queries;
 mod readers;
 mod rows;
 mod snapshot;
 mod tables;
+mod trail;
 
 use std::sync::Arc;
 

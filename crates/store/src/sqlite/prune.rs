@@ -4,12 +4,13 @@
 //! of age: a step looks at the next rows after the last step's, deletes those that are too old, and the pass begins
 //! anew when it has come to rows too young for any rule. Events lie in the order of time.
 
-use jobtree_protocol::{JobId, to_micros};
+use jobtree_protocol::{JobId, JobState, to_micros};
+use jobtree_queue::JobRecord;
 use rusqlite::{Connection, params};
 
-use super::codec::{Id, has_rows_apart, optional_text_at, state_of, tags_of, uuid_at};
-use super::queries;
+use super::codec::{Id, payload_is_apart};
 use super::tables::SqliteTables;
+use super::{beside, queries, trail};
 use crate::tables::{Pruned, Result, Retention};
 
 /// Where a pass is.
@@ -22,7 +23,7 @@ const LAST_EVENT_NOTE: &str = "events/pruned";
 
 pub(crate) fn next_event(db: &Connection) -> Result<i64> {
     let pruned = queries::note(db, LAST_EVENT_NOTE)?.and_then(|note| note.read::<i64>().ok());
-    Ok(queries::last_event(db)?.max(pruned.unwrap_or(0)) + 1)
+    Ok(trail::last_event(db)?.max(pruned.unwrap_or(0)) + 1)
 }
 
 pub(crate) fn step(
@@ -74,74 +75,54 @@ fn jobs(
     pruned: &mut Pruned,
 ) -> Result<Position> {
     let mut statement = db.prepare_cached(
-        "SELECT id, state, ended_at, flags, created_at, rest FROM scheduler_jobs_history WHERE id > ?1 ORDER BY id LIMIT ?2",
+        "SELECT * FROM scheduler_jobs_history WHERE id > ?1 ORDER BY id LIMIT ?2",
     )?;
     let mut rows = statement.query(params![queries::after_bytes(from.0), limit as i64])?;
     let mut old = Vec::new();
-    let (mut looked_at, mut last, mut last_created) = (0, None, i64::MAX);
+    let (mut looked_at, mut last, mut all_young) = (0, None, false);
     while let Some(row) = rows.next()? {
-        let id = JobId(uuid_at(row, 0)?);
+        let (job, _) = queries::read_job(db, row)?;
         looked_at += 1;
-        last = Some(id);
-        last_created = row.get(4)?;
-        let before = retention.of(state_of(row.get(1)?)?).map(to_micros);
-        if before.is_some_and(|before| row.get::<_, i64>(2).is_ok_and(|ended| ended < before)) {
-            let apart = has_rows_apart(row.get(3)?);
-            old.push((
-                id,
-                apart,
-                if apart {
-                    tags_of(optional_text_at(row, 5)?)?
-                } else {
-                    Vec::new()
-                },
-            ));
+        last = Some(job.id);
+        all_young = job.created_at >= retention.newest_for_jobs();
+        let before = retention.of(job.state);
+        if before.is_some_and(|before| job.ended_at.is_some_and(|ended| ended < before)) {
+            old.push(job);
         }
     }
     drop(rows);
-    for (id, apart, tags) in &old {
+    for job in &old {
         db.prepare_cached("DELETE FROM scheduler_jobs_history WHERE id = ?1")?
-            .execute([Id(&id.0)])?;
-        if *apart {
-            delete_rows_apart(db, *id, tags)?;
-        }
+            .execute([Id(&job.id.0)])?;
+        delete_rows_apart(db, job)?;
     }
     pruned.jobs = old.len() as u64;
-    let all_old_behind =
-        looked_at < limit || last_created >= to_micros(retention.newest_for_jobs());
+    let all_old_behind = looked_at < limit || all_young;
     pruned.more |= !all_old_behind;
     Ok(Position(last.filter(|_| !all_old_behind)))
 }
 
-fn delete_rows_apart(db: &Connection, id: JobId, tags: &[String]) -> Result<()> {
-    db.prepare_cached("DELETE FROM scheduler_payloads WHERE id = ?1")?
-        .execute([Id(&id.0)])?;
-    for tag in tags {
+fn delete_rows_apart(db: &Connection, job: &JobRecord) -> Result<()> {
+    if payload_is_apart(&job.intent) {
+        db.prepare_cached("DELETE FROM scheduler_payloads WHERE id = ?1")?
+            .execute([Id(&job.id.0)])?;
+    }
+    for tag in &job.intent.tags {
         db.prepare_cached("DELETE FROM scheduler_tags WHERE tag = ?1 AND id = ?2")?
-            .execute(params![tag, Id(&id.0)])?;
+            .execute(params![tag, Id(&job.id.0)])?;
+    }
+    if job.state != JobState::Done {
+        beside::not_done(db, job, false)?;
     }
     Ok(())
 }
 
 fn events(db: &Connection, retention: &Retention, limit: usize, pruned: &mut Pruned) -> Result<()> {
-    let mut statement =
-        db.prepare_cached("SELECT id, at FROM scheduler_job_events ORDER BY id LIMIT ?1")?;
-    let mut rows = statement.query([limit as i64])?;
-    let mut up_to = None;
-    while let Some(row) = rows.next()? {
-        if row.get::<_, i64>(1)? >= to_micros(retention.events) {
-            break;
-        }
-        up_to = Some(row.get::<_, i64>(0)?);
-    }
-    drop(rows);
-    if let Some(up_to) = up_to {
-        let last = queries::last_event(db)?;
+    let last = trail::last_event(db)?;
+    pruned.events = trail::prune(db, retention.events, limit)?;
+    if pruned.events > 0 {
         db.prepare_cached("INSERT OR REPLACE INTO scheduler_notes VALUES (?1, ?2)")?
             .execute(params![LAST_EVENT_NOTE, last.to_string()])?;
-        pruned.events = db
-            .prepare_cached("DELETE FROM scheduler_job_events WHERE id <= ?1")?
-            .execute([up_to])? as u64;
     }
     Ok(())
 }

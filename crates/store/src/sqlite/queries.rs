@@ -1,18 +1,16 @@
 //! Questions to the file: each a statement that an index answers, whichever connection asks. `tests/plans.rs` holds the
 //! plans to that.
 
-use jobtree_protocol::{
-    AddonId, Event, EventKind, JobId, JobState, JobType, Json, LeaseId, ScheduleId, from_micros,
-};
+use jobtree_protocol::{AddonId, JobId, JobState, JobType, Json, LeaseId, ScheduleId, from_micros};
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, LeasedJob};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 
 use super::codec::{
-    self, Id, JOB_COLUMNS, LAST_EVENT_COLUMN, damaged, job_of, json_of, number, optional_number,
-    optional_text_at, optional_uuid_at, state_of, text_at, time, uuid_at,
+    self, Id, JOB_COLUMNS, damaged, job_of, json_of, number, optional_uuid_at, state_of, text_at,
+    time, uuid_at,
 };
-use super::leases;
-use crate::tables::{Count, Pause, Recorded, Result, ScheduleRecord};
+use super::{leases, trail};
+use crate::tables::{Count, Pause, Result, ScheduleRecord};
 
 /// Which of the two tables a job is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +54,9 @@ pub const HOT_STATEMENTS: &[&str] = &[
     UNIQUE_HOLDER,
     KEY_HOLDERS,
     WAITING_FOR,
-    EVENT,
-    EVENTS_AFTER,
-    LAST_EVENT,
+    trail::EVENT,
+    trail::EVENTS_AFTER,
+    trail::LAST_EVENT,
 ];
 
 fn payload(db: &Connection, id: JobId) -> Result<Json> {
@@ -71,7 +69,7 @@ fn payload(db: &Connection, id: JobId) -> Result<Json> {
     }
 }
 
-fn read_job(db: &Connection, row: &Row<'_>) -> Result<JobRecord> {
+pub(crate) fn read_job(db: &Connection, row: &Row<'_>) -> Result<(JobRecord, Option<i64>)> {
     job_of(row, |id| payload(db, id))
 }
 
@@ -80,10 +78,11 @@ pub(crate) fn job(db: &Connection, id: JobId) -> Result<Option<Stored>> {
         let mut statement = db.prepare_cached(sql)?;
         let mut rows = statement.query([Id(&id.0)])?;
         if let Some(row) = rows.next()? {
+            let (job, last_event) = read_job(db, row)?;
             return Ok(Some(Stored {
-                job: read_job(db, row)?,
+                job,
                 place,
-                last_event: row.get(LAST_EVENT_COLUMN)?,
+                last_event,
             }));
         }
     }
@@ -98,12 +97,13 @@ fn collect_jobs(
     let mut rows = statement.query(parameters)?;
     let mut jobs = Vec::new();
     while let Some(row) = rows.next()? {
-        jobs.push(read_job(db, row)?);
+        jobs.push(read_job(db, row)?.0);
     }
     Ok(jobs)
 }
 
-const DISPATCHING: &str = "SELECT * FROM scheduler_jobs WHERE state = 1 ORDER BY id";
+const DISPATCHING: &str = "SELECT job.* FROM scheduler_dispatching AS waiting CROSS JOIN scheduler_jobs AS job \
+     ON job.id = waiting.id WHERE waiting.id > x'' ORDER BY waiting.id";
 
 pub(crate) fn dispatching(db: &Connection) -> Result<Vec<JobRecord>> {
     collect_jobs(db, db.prepare_cached(DISPATCHING)?, [])
@@ -129,11 +129,38 @@ pub(crate) fn after_bytes(after: Option<JobId>) -> Vec<u8> {
     after.map_or(Vec::new(), |id| id.0.as_bytes().to_vec())
 }
 
-const JOBS_OF_LEASE: &str = "SELECT * FROM scheduler_jobs WHERE lease_id = ?1 AND lease_id IS NOT NULL ORDER BY lease_position";
+const JOBS_OF_LEASE: &str = "SELECT jobs FROM scheduler_leased WHERE lease_id = ?1";
 
 fn leased_jobs(db: &Connection, lease: LeaseId) -> Result<Vec<LeasedJob>> {
-    let jobs = collect_jobs(db, db.prepare_cached(JOBS_OF_LEASE)?, [Id(&lease.0)])?;
-    Ok(jobs.iter().map(LeasedJob::of).collect())
+    let mut statement = db.prepare_cached(JOBS_OF_LEASE)?;
+    let mut rows = statement.query([Id(&lease.0)])?;
+    let mut jobs = Vec::new();
+    while let Some(row) = rows.next()? {
+        for id in leases::leased_of(row, 0)? {
+            let stored = job(db, id)?.filter(|stored| stored.job.lease_id == Some(lease));
+            jobs.extend(stored.map(|stored| LeasedJob::of(&stored.job)));
+        }
+    }
+    jobs.sort_by_key(|job| job.position);
+    jobs.dedup_by_key(|job| job.id);
+    Ok(jobs)
+}
+
+/// Jobs after an id that run or have just stopped to, in order: no more than the leases that hold were granted for.
+pub(crate) fn leased_after(db: &Connection, after: Option<JobId>) -> Result<Vec<JobId>> {
+    let mut statement = db.prepare_cached("SELECT jobs FROM scheduler_leased")?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let ids = leases::leased_of(row, 0)?;
+        found.extend(
+            ids.into_iter()
+                .filter(|id| after.is_none_or(|after| *id > after)),
+        );
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
 }
 
 const LEASE_BY_ID: &str = "SELECT * FROM scheduler_leases WHERE id = ?1";
@@ -179,8 +206,8 @@ pub(crate) fn key(db: &Connection, addon: &AddonId, key: &str) -> Result<Option<
     }))
 }
 
-const UNIQUE_HOLDER: &str = "SELECT id, state FROM scheduler_jobs \
-     WHERE addon_id = ?1 AND job_type = ?2 AND unique_key = ?3 AND unique_key IS NOT NULL";
+const UNIQUE_HOLDER: &str = "SELECT job.id, job.state FROM scheduler_unique AS held CROSS JOIN scheduler_jobs AS job \
+     ON job.id = held.id WHERE held.addon_id = ?1 AND held.job_type = ?2 AND held.unique_key = ?3";
 
 pub(crate) fn unique_holder(
     db: &Connection,
@@ -196,12 +223,18 @@ pub(crate) fn unique_holder(
     }
 }
 
-const KEY_HOLDERS: &str = "SELECT count(DISTINCT coalesce(lease_id, id)) FROM scheduler_jobs \
-     WHERE addon_id = ?1 AND concurrency_key = ?2 AND concurrency_key IS NOT NULL AND state <> 0";
+const KEY_HOLDERS: &str = "SELECT count(DISTINCT holder) FROM scheduler_holders WHERE addon_id = ?1 AND concurrency_key = ?2";
 
 pub(crate) fn key_holders(db: &Connection, addon: &AddonId, key: &str) -> Result<u32> {
     let mut statement = db.prepare_cached(KEY_HOLDERS)?;
     Ok(statement.query_row(params![addon.as_str(), key], |row| row.get(0))?)
+}
+
+/// Whether any job waits for another.
+pub(crate) fn somebody_waits(db: &Connection) -> Result<bool> {
+    Ok(db
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM scheduler_waits)")?
+        .query_row([], |row| row.get(0))?)
 }
 
 const WAITING_FOR: &str = "SELECT id FROM scheduler_waits WHERE dependency = ?1";
@@ -214,75 +247,6 @@ pub(crate) fn waiting_for(db: &Connection, dependency: JobId) -> Result<Vec<JobI
         found.push(JobId(uuid_at(row, 0)?));
     }
     Ok(found)
-}
-
-const EVENT_COLUMNS: &str =
-    "id, previous, job_id, at, kind, state, lease_id, node_id, attempt, revision, reason";
-
-fn recorded(row: &Row<'_>) -> Result<(Recorded, Option<i64>)> {
-    let kind = usize::try_from(row.get::<_, i64>(4)?)
-        .ok()
-        .and_then(|kind| EventKind::ALL.get(kind))
-        .copied()
-        .ok_or_else(|| damaged("an event's kind"))?;
-    let state: Option<i64> = row.get(5)?;
-    let event = Event {
-        job_id: optional_uuid_at(row, 2)?.map(JobId),
-        at: from_micros(row.get(3)?),
-        kind,
-        state: state.map(state_of).transpose()?,
-        lease_id: optional_uuid_at(row, 6)?.map(LeaseId),
-        node_id: optional_text_at(row, 7)?
-            .map(str::parse)
-            .transpose()
-            .map_err(|_| damaged("a name"))?,
-        attempt: optional_number(row.get(8)?)?,
-        revision: optional_number(row.get(9)?)?,
-        reason: row.get(10)?,
-    };
-    let cursor = number(row.get(0)?)?;
-    Ok((Recorded { cursor, event }, row.get(1)?))
-}
-
-const EVENT: &str = "SELECT * FROM scheduler_job_events WHERE id = ?1";
-
-/// Follows the chain from a job's last event back to its first, or to where the trail was pruned.
-pub(crate) fn events_before(db: &Connection, last: Option<i64>) -> Result<Vec<Recorded>> {
-    debug_assert!(EVENT_COLUMNS.starts_with("id, previous"));
-    let mut statement = db.prepare_cached(EVENT)?;
-    let mut found = Vec::new();
-    let mut next = last;
-    while let Some(id) = next {
-        let mut rows = statement.query([id])?;
-        let Some(row) = rows.next()? else { break };
-        let (event, previous) = recorded(row)?;
-        found.push(event);
-        next = previous;
-    }
-    found.reverse();
-    Ok(found)
-}
-
-const EVENTS_AFTER: &str = "SELECT * FROM scheduler_job_events WHERE id > ?1 ORDER BY id LIMIT ?2";
-
-pub(crate) fn events_after(db: &Connection, cursor: u64, limit: usize) -> Result<Vec<Recorded>> {
-    let mut statement = db.prepare_cached(EVENTS_AFTER)?;
-    let cursor = i64::try_from(cursor).unwrap_or(i64::MAX);
-    let mut rows = statement.query(params![cursor, limit as i64])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
-        found.push(recorded(row)?.0);
-    }
-    Ok(found)
-}
-
-const LAST_EVENT: &str = "SELECT max(id) FROM scheduler_job_events";
-
-pub(crate) fn last_event(db: &Connection) -> Result<i64> {
-    let last: Option<i64> = db
-        .prepare_cached(LAST_EVENT)?
-        .query_row([], |row| row.get(0))?;
-    Ok(last.unwrap_or(0))
 }
 
 pub(crate) fn counts(db: &Connection, ended: bool) -> Result<Vec<Count>> {
@@ -379,7 +343,7 @@ pub(crate) fn check_columns(db: &Connection) -> Result<()> {
         ("scheduler_jobs", JOB_COLUMNS),
         ("scheduler_jobs_history", JOB_COLUMNS),
         ("scheduler_leases", leases::LEASE_COLUMNS),
-        ("scheduler_job_events", EVENT_COLUMNS),
+        ("scheduler_job_events", trail::EVENT_COLUMNS),
     ] {
         let statement = db.prepare(&format!("SELECT * FROM {table}"))?;
         if !statement.column_names().eq(columns.split(", ")) {

@@ -1,53 +1,31 @@
-//! The rows of jobs: inserted, updated, moved. The statements of one write are prepared once, and only columns that
-//! hold something are bound, since an ordinary job leaves most of them empty.
+//! The rows of jobs: inserted, updated, moved. The statements of one write are prepared once.
 
 use jobtree_protocol::JobId;
 use jobtree_queue::JobRecord;
 use rusqlite::{CachedStatement, Connection, params};
 
-use super::codec::{Id, job_cells};
+use super::codec::{Id, pack_body, state_number};
 use super::queries::Place;
 use crate::error::StoreError;
 use crate::tables::Result;
 
-/// Which columns can change, by their place among all.
-const MUTABLE: [usize; 18] = [
-    1, 2, 7, 9, 10, 11, 13, 17, 18, 19, 20, 21, 22, 27, 28, 29, 30, 32,
+const INSERT: [&str; 2] = [
+    "INSERT INTO scheduler_jobs VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    "INSERT INTO scheduler_jobs_history VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
 ];
-
-macro_rules! update {
-    ($table:literal) => {
-        concat!(
-            "UPDATE ",
-            $table,
-            " SET revision = ?1, state = ?2, flags = ?3, enqueued_at = ?4, attempts = ?5, rescues = ?6, not_before = \
-              ?7, lease_id = ?8, lease_position = ?9, node_id = ?10, started_at = ?11, ended_at = ?12, \
-              cancel_requested_at = ?13, completions = ?14, last_event = ?15, last_error = ?16, result = ?17, live \
-              = ?18 \
-              WHERE id = ?19 AND revision = ?20"
-        )
-    };
-}
-
-macro_rules! insert {
-    ($table:literal) => {
-        concat!(
-            "INSERT INTO ",
-            $table,
-            " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, \
-              ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)"
-        )
-    };
-}
-
-const INSERT_HOT: &str = insert!("scheduler_jobs");
-const INSERT_HISTORY: &str = insert!("scheduler_jobs_history");
-const UPDATE_HOT: &str = update!("scheduler_jobs");
-const UPDATE_HISTORY: &str = update!("scheduler_jobs_history");
+const UPDATE: [&str; 2] = [
+    "UPDATE scheduler_jobs SET revision = ?1, state = ?2, body = ?3 WHERE id = ?4 AND revision = ?5",
+    "UPDATE scheduler_jobs_history SET revision = ?1, state = ?2, body = ?3 WHERE id = ?4 AND revision = ?5",
+];
+const DELETE: [&str; 2] = [
+    "DELETE FROM scheduler_jobs WHERE id = ?1 AND revision = ?2",
+    "DELETE FROM scheduler_jobs_history WHERE id = ?1 AND revision = ?2",
+];
 
 /// The statements of one write.
 pub(crate) struct JobRows<'db> {
     db: &'db Connection,
+    body: Vec<u8>,
     insert: [Option<CachedStatement<'db>>; 2],
     update: [Option<CachedStatement<'db>>; 2],
     delete: [Option<CachedStatement<'db>>; 2],
@@ -63,19 +41,23 @@ fn prepared<'a, 'db>(
     if slot.is_none() {
         *slot = Some(db.prepare_cached(sql[place as usize])?);
     }
-    let statement = slot.as_mut().expect("it was just put there");
-    statement.clear_bindings();
-    Ok(statement)
+    Ok(slot.as_mut().expect("it was just put there"))
 }
 
 impl<'db> JobRows<'db> {
     pub(crate) fn new(db: &'db Connection) -> Self {
         Self {
             db,
+            body: Vec::with_capacity(256),
             insert: [None, None],
             update: [None, None],
             delete: [None, None],
         }
+    }
+
+    fn pack(&mut self, job: &JobRecord, last_event: Option<i64>) {
+        self.body.clear();
+        pack_body(&mut self.body, job, last_event);
     }
 
     pub(crate) fn insert(
@@ -84,13 +66,16 @@ impl<'db> JobRows<'db> {
         place: Place,
         last_event: Option<i64>,
     ) -> Result<()> {
-        let sql = [INSERT_HOT, INSERT_HISTORY];
-        let statement = prepared(self.db, &mut self.insert, place, sql)?;
-        let cells = job_cells(job, last_event);
-        for (index, cell) in cells.iter().enumerate().filter(|(_, cell)| !cell.is_null()) {
-            statement.raw_bind_parameter(index + 1, cell)?;
-        }
-        statement.raw_execute()?;
+        self.pack(job, last_event);
+        let statement = prepared(self.db, &mut self.insert, place, INSERT)?;
+        statement.execute(params![
+            Id(&job.id.0),
+            job.revision as i64,
+            state_number(job.state),
+            job.intent.addon_id.as_str(),
+            job.intent.job_type.as_str(),
+            self.body.as_slice(),
+        ])?;
         Ok(())
     }
 
@@ -102,25 +87,20 @@ impl<'db> JobRows<'db> {
         place: Place,
         last_event: Option<i64>,
     ) -> Result<()> {
-        let sql = [UPDATE_HOT, UPDATE_HISTORY];
-        let statement = prepared(self.db, &mut self.update, place, sql)?;
-        let cells = job_cells(job, last_event);
-        for (index, column) in MUTABLE.iter().enumerate() {
-            if !cells[*column].is_null() {
-                statement.raw_bind_parameter(index + 1, &cells[*column])?;
-            }
-        }
-        statement.raw_bind_parameter(MUTABLE.len() + 1, &cells[0])?;
-        statement.raw_bind_parameter(MUTABLE.len() + 2, revision as i64)?;
-        one_row(statement.raw_execute()?, job.id)
+        self.pack(job, last_event);
+        let statement = prepared(self.db, &mut self.update, place, UPDATE)?;
+        let rows = statement.execute(params![
+            job.revision as i64,
+            state_number(job.state),
+            self.body.as_slice(),
+            Id(&job.id.0),
+            revision as i64,
+        ])?;
+        one_row(rows, job.id)
     }
 
     pub(crate) fn delete(&mut self, id: JobId, revision: u64, place: Place) -> Result<()> {
-        let sql = [
-            "DELETE FROM scheduler_jobs WHERE id = ?1 AND revision = ?2",
-            "DELETE FROM scheduler_jobs_history WHERE id = ?1 AND revision = ?2",
-        ];
-        let statement = prepared(self.db, &mut self.delete, place, sql)?;
+        let statement = prepared(self.db, &mut self.delete, place, DELETE)?;
         one_row(statement.execute(params![Id(&id.0), revision as i64])?, id)
     }
 }

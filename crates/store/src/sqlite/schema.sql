@@ -1,6 +1,9 @@
 -- Ids are 16 bytes, which sort as text would; times are microseconds since 1970; states and kinds are their place in
--- the protocol's lists. Tables without a rowid are one tree instead of two. NULL means the default, so that an ordinary
--- job is a short row: see codec.rs for what is in which column.
+-- the protocol's lists. Tables without a rowid are one tree instead of two. What is in a `body` is told in codec.rs and
+-- trail.rs.
+--
+-- The tables of jobs have no indexes: SQLite would open each with every change of every job. What few jobs have is in
+-- small tables beside them, written for those jobs alone.
 
 -- Jobs that have not ended: small, so that what happens to a job costs the same however long the history is.
 CREATE TABLE scheduler_jobs (
@@ -9,46 +12,23 @@ CREATE TABLE scheduler_jobs (
   state INTEGER NOT NULL,
   addon_id TEXT NOT NULL,
   job_type TEXT NOT NULL,
-  cost_units INTEGER NOT NULL,
-  priority INTEGER NOT NULL,
-  flags INTEGER NOT NULL,
-  created_at INTEGER NOT NULL,
-  enqueued_at INTEGER,
-  attempts INTEGER NOT NULL,
-  rescues INTEGER NOT NULL,
-  max_attempts INTEGER NOT NULL,
-  not_before INTEGER,
-  deadline_at INTEGER,
-  expected_duration_sec INTEGER,
-  max_runtime_sec INTEGER,
-  lease_id BLOB,
-  lease_position INTEGER,
-  node_id TEXT,
-  started_at INTEGER,
-  ended_at INTEGER,
-  cancel_requested_at INTEGER,
-  schedule_id BLOB,
-  unique_key TEXT,
-  concurrency_key TEXT,
-  concurrency_limit INTEGER,
-  completions BLOB,
-  last_event INTEGER,
-  last_error TEXT,
-  result TEXT,
-  rest TEXT,
-  live TEXT,
-  payload TEXT
+  body BLOB NOT NULL
 ) WITHOUT ROWID;
 
 -- Of jobs of one addon, type and key, one has not ended.
-CREATE UNIQUE INDEX scheduler_jobs_unique ON scheduler_jobs (addon_id, job_type, unique_key)
-  WHERE unique_key IS NOT NULL;
--- The jobs of a lease, in their order. Only running jobs are in it.
-CREATE INDEX scheduler_jobs_leased ON scheduler_jobs (lease_id, lease_position) WHERE lease_id IS NOT NULL;
-CREATE INDEX scheduler_jobs_dispatching ON scheduler_jobs (id) WHERE state = 1;
--- Who holds a concurrency key: counted from jobs that are dispatched or run.
-CREATE INDEX scheduler_jobs_holders ON scheduler_jobs (addon_id, concurrency_key)
-  WHERE concurrency_key IS NOT NULL AND state <> 0;
+CREATE TABLE scheduler_unique (
+  addon_id TEXT NOT NULL, job_type TEXT NOT NULL, unique_key TEXT NOT NULL, id BLOB NOT NULL,
+  PRIMARY KEY (addon_id, job_type, unique_key)
+) WITHOUT ROWID;
+
+-- Jobs with a place that waits to be taken up.
+CREATE TABLE scheduler_dispatching (id BLOB NOT NULL PRIMARY KEY) WITHOUT ROWID;
+
+-- Who holds a concurrency key: the jobs that are dispatched or run, each with its lease or, without one, itself.
+CREATE TABLE scheduler_holders (
+  addon_id TEXT NOT NULL, concurrency_key TEXT NOT NULL, id BLOB NOT NULL, holder BLOB NOT NULL,
+  PRIMARY KEY (addon_id, concurrency_key, id)
+) WITHOUT ROWID;
 
 -- Jobs that have ended.
 CREATE TABLE scheduler_jobs_history (
@@ -57,39 +37,11 @@ CREATE TABLE scheduler_jobs_history (
   state INTEGER NOT NULL,
   addon_id TEXT NOT NULL,
   job_type TEXT NOT NULL,
-  cost_units INTEGER NOT NULL,
-  priority INTEGER NOT NULL,
-  flags INTEGER NOT NULL,
-  created_at INTEGER NOT NULL,
-  enqueued_at INTEGER,
-  attempts INTEGER NOT NULL,
-  rescues INTEGER NOT NULL,
-  max_attempts INTEGER NOT NULL,
-  not_before INTEGER,
-  deadline_at INTEGER,
-  expected_duration_sec INTEGER,
-  max_runtime_sec INTEGER,
-  lease_id BLOB,
-  lease_position INTEGER,
-  node_id TEXT,
-  started_at INTEGER,
-  ended_at INTEGER,
-  cancel_requested_at INTEGER,
-  schedule_id BLOB,
-  unique_key TEXT,
-  concurrency_key TEXT,
-  concurrency_limit INTEGER,
-  completions BLOB,
-  last_event INTEGER,
-  last_error TEXT,
-  result TEXT,
-  rest TEXT,
-  live TEXT,
-  payload TEXT
+  body BLOB NOT NULL
 ) WITHOUT ROWID;
 
 -- Dead letters, and what was canceled. Most jobs are not in it.
-CREATE INDEX scheduler_jobs_history_not_done ON scheduler_jobs_history (state, id) WHERE state > 3;
+CREATE TABLE scheduler_not_done (state INTEGER NOT NULL, id BLOB NOT NULL, PRIMARY KEY (state, id)) WITHOUT ROWID;
 
 -- Payloads that are too long for a job's row, which is written anew with each change.
 CREATE TABLE scheduler_payloads (id BLOB NOT NULL PRIMARY KEY, payload TEXT NOT NULL) WITHOUT ROWID;
@@ -125,6 +77,12 @@ CREATE TABLE scheduler_leases (
   renewals INTEGER NOT NULL
 ) WITHOUT ROWID;
 
+-- Which jobs a live lease was granted for, one id after the other, those of each grant under the first of them. Whether
+-- a job still runs under it is in the job.
+CREATE TABLE scheduler_leased (
+  lease_id BLOB NOT NULL, first BLOB NOT NULL, jobs BLOB NOT NULL, PRIMARY KEY (lease_id, first)
+) WITHOUT ROWID;
+
 CREATE INDEX scheduler_leases_live ON scheduler_leases (id) WHERE lease_end IS NULL;
 CREATE INDEX scheduler_leases_ended ON scheduler_leases (ended_at) WHERE lease_end IS NOT NULL;
 
@@ -140,21 +98,8 @@ CREATE TABLE scheduler_keys (
 ) WITHOUT ROWID;
 CREATE INDEX scheduler_keys_age ON scheduler_keys (created_at);
 
--- The audit trail. A job knows its last event, and each event the one before it of the same job: so a job's trail is
--- found without an index that every event would have to pay for.
-CREATE TABLE scheduler_job_events (
-  id INTEGER PRIMARY KEY,
-  previous INTEGER,
-  job_id BLOB,
-  at INTEGER NOT NULL,
-  kind INTEGER NOT NULL,
-  state INTEGER,
-  lease_id BLOB,
-  node_id TEXT,
-  attempt INTEGER,
-  revision INTEGER,
-  reason TEXT
-);
+-- The audit trail, many events a row; the id is the place of the last.
+CREATE TABLE scheduler_job_events (id INTEGER PRIMARY KEY, count INTEGER NOT NULL, body BLOB NOT NULL);
 
 CREATE TABLE scheduler_schedules (
   id BLOB NOT NULL PRIMARY KEY,

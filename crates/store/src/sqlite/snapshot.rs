@@ -4,7 +4,7 @@ use jobtree_protocol::{AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseI
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord};
 use rusqlite::Connection;
 
-use super::{list, queries};
+use super::{list, queries, trail};
 use crate::tables::{Count, Page, Pause, Reading, Recorded, Result, ScheduleRecord};
 
 /// A connection inside of a transaction that only reads.
@@ -66,15 +66,15 @@ impl Reading for Snapshot<'_> {
 
     fn events_of(&mut self, job: JobId) -> Result<Vec<Recorded>> {
         let last = queries::job(self.0, job)?.and_then(|stored| stored.last_event);
-        queries::events_before(self.0, last)
+        trail::events_before(self.0, last)
     }
 
     fn events_after(&mut self, cursor: u64, limit: usize) -> Result<Vec<Recorded>> {
-        queries::events_after(self.0, cursor, limit)
+        trail::events_after(self.0, cursor, limit)
     }
 
     fn last_event(&mut self) -> Result<u64> {
-        Ok(queries::last_event(self.0)? as u64)
+        Ok(trail::last_event(self.0)? as u64)
     }
 
     fn schedules(&mut self) -> Result<Vec<ScheduleRecord>> {

@@ -9,11 +9,11 @@ use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
 use rusqlite::{Connection, params};
 
 use super::cache::Cache;
-use super::codec::{Id, Maybe, json_text, micros, payload_is_apart, state_number};
+use super::codec::{Id, Maybe, json_text, micros};
+use super::flush::{Before, Pending};
 use super::open::SqliteOptions;
 use super::queries::{self, Place, Stored};
-use super::rows::JobRows;
-use super::{failure, leases, list, prune};
+use super::{failure, flush, list, prune, trail};
 use crate::backend::Written;
 use crate::tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
@@ -25,16 +25,16 @@ pub(crate) struct SqliteTables {
     db: Connection,
     jobs: Cache<JobId, Stored>,
     leases: Cache<LeaseId, LeaseRecord>,
-    /// The place of the next event. Counted here and not by SQLite, which would use the place of a pruned one again.
-    next_event: i64,
-    /// The operation has written something.
+    pending: Pending,
+    /// Whether some job waits for another, if that is known.
+    somebody_waits: Option<bool>,
+    /// The operation has written something into the file.
     touched: bool,
-    /// It has a savepoint from then on.
+    /// It is to have a savepoint from then on.
     with_savepoint: bool,
-    /// For listeners, once it is committed.
-    written: Vec<Written>,
-    /// How many of them were there at the savepoint.
-    written_before: usize,
+    in_savepoint: bool,
+    /// Half of what is pending was written: only a rollback helps.
+    is_torn: bool,
     checkpoint_pages: i64,
     pub(crate) prune_from: prune::Position,
 }
@@ -42,16 +42,17 @@ pub(crate) struct SqliteTables {
 impl SqliteTables {
     pub(crate) fn new(db: Connection, options: &SqliteOptions) -> Result<Self> {
         queries::check_columns(&db)?;
-        let next_event = prune::next_event(&db)?;
+        let pending = Pending::new(&db, prune::next_event(&db)?)?;
         Ok(Self {
             db,
             jobs: Cache::new(options.remembered),
             leases: Cache::new(options.remembered / 16),
-            next_event,
+            pending,
+            somebody_waits: None,
             touched: false,
             with_savepoint: false,
-            written: Vec::new(),
-            written_before: 0,
+            in_savepoint: false,
+            is_torn: false,
             checkpoint_pages: options.checkpoint_pages,
             prune_from: prune::Position::default(),
         })
@@ -61,10 +62,24 @@ impl SqliteTables {
         &self.db
     }
 
-    /// The operation is about to write.
+    /// The file as the transaction has left it.
+    fn settled(&mut self) -> Result<&Connection> {
+        if !self.pending.is_flushed() {
+            // An operation that reads after it has written can only be undone with all others. None does.
+            self.touched |= self.pending.operation_has_changes();
+            let flushed = self.pending.flush(&self.db);
+            self.is_torn = flushed.is_err();
+            flushed?;
+        }
+        Ok(&self.db)
+    }
+
+    /// The operation is about to write into the file itself.
     fn touch(&mut self) -> Result<()> {
+        self.settled()?;
         if !self.touched && self.with_savepoint {
             self.db.prepare_cached("SAVEPOINT operation")?.execute([])?;
+            self.in_savepoint = true;
         }
         self.touched = true;
         Ok(())
@@ -74,11 +89,12 @@ impl SqliteTables {
         self.jobs.clear();
         self.leases.clear();
         self.prune_from = prune::Position::default();
+        self.somebody_waits = None;
     }
 
     fn stored(&mut self, id: JobId) -> Result<Option<&mut Stored>> {
         if self.jobs.get_mut(id).is_none() {
-            let Some(stored) = queries::job(&self.db, id)? else {
+            let Some(stored) = queries::job(self.settled()?, id)? else {
                 return Ok(None);
             };
             self.jobs.insert(id, stored);
@@ -86,106 +102,70 @@ impl SqliteTables {
         Ok(self.jobs.get_mut(id))
     }
 
-    /// Writes the events, each with the place of the one before it of the same job, and adds them to the jobs' trails.
-    fn write_events(&mut self, changes: &Changes, before: &mut [Before]) -> Result<()> {
-        let mut statement = self.db.prepare_cached(
-            "INSERT INTO scheduler_job_events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-        )?;
+    /// An id that the file may have is looked for there.
+    fn check_new(&mut self, jobs: &[JobRecord]) -> Result<()> {
+        for job in jobs.iter().filter(|job| job.revision == 1) {
+            if self.pending.may_be_known(job.id) && flush::is_known(self.settled()?, job.id)? {
+                return Err(flush::there_already(job.id));
+            }
+        }
+        self.pending.take_ids(jobs)
+    }
+
+    /// The jobs as they were. They are taken out of memory, since they will change.
+    fn take_before(&mut self, jobs: &[JobRecord]) -> Result<Vec<Before>> {
+        let mut before = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let mut stored = None;
+            if job.revision > 1 {
+                stored = self.jobs.remove(job.id);
+                if stored.is_none() {
+                    stored = queries::job(self.settled()?, job.id)?;
+                }
+            }
+            before.push(Before {
+                last_event: stored.as_ref().and_then(|stored| stored.last_event),
+                stored,
+            });
+        }
+        Ok(before)
+    }
+
+    /// Gives the events their places, and adds them to the jobs' trails.
+    fn take_events(&mut self, changes: &Changes, before: &mut [Before]) {
         // Events mostly come in the order of their jobs, so the next one's job is near.
         let mut near = 0;
         for event in changes.events.iter().filter(|event| event.kind.is_kept()) {
-            let id = self.next_event;
-            self.next_event += 1;
-            let place = event
+            let job = event
                 .job_id
                 .and_then(|id| place_of(&changes.jobs, id, near));
-            near = place.unwrap_or(near);
-            let previous = place.and_then(|place| before[place].last_event);
-            statement.execute(params![
-                id,
-                previous,
-                Maybe(event.job_id.as_ref().map(|id| Id(&id.0))),
-                to_micros(event.at),
-                event.kind as i64,
-                event.state.map(state_number),
-                Maybe(event.lease_id.as_ref().map(|id| Id(&id.0))),
-                Maybe(event.node_id.as_ref().map(AsRef::<str>::as_ref)),
-                event.attempt,
-                event.revision.map(|revision| revision as i64),
-                event.reason,
-            ])?;
-            if let Some(place) = place {
-                before[place].last_event = Some(id);
+            near = job.unwrap_or(near);
+            let previous = job.and_then(|job| before[job].last_event);
+            let place = self.pending.scroll.push(event, previous);
+            if let Some(job) = job {
+                before[job].last_event = Some(place);
             }
         }
-        Ok(())
     }
 
-    fn write_jobs(&mut self, jobs: &[JobRecord], before: Vec<Before>) -> Result<()> {
-        let mut rows = JobRows::new(&self.db);
-        for (job, before) in jobs.iter().zip(before) {
-            let to = Place::of(job.state);
-            let stored = before.stored.as_ref();
-            match stored {
-                Some(stored) if stored.place == to => {
-                    rows.update(job, stored.job.revision, to, before.last_event)?;
-                }
-                Some(stored) => {
-                    rows.delete(job.id, stored.job.revision, stored.place)?;
-                    rows.insert(job, to, before.last_event)?;
-                }
-                None => {
-                    rows.insert(job, to, before.last_event)?;
-                    self.write_rows_apart(job)?;
-                }
-            }
-            let waited_for = stored.map_or(&[][..], |stored| &stored.job.waiting_for);
-            if waited_for != job.waiting_for {
-                self.write_waits(job, waited_for)?;
-            }
-            if to == Place::Hot {
+    fn remember(&mut self, changes: &Changes, before: &[Before]) {
+        for (job, before) in changes.jobs.iter().zip(before) {
+            let place = Place::of(job.state);
+            if place == Place::Hot {
                 let stored = Stored {
                     job: job.clone(),
-                    place: to,
+                    place,
                     last_event: before.last_event,
                 };
                 self.jobs.insert(job.id, stored);
             }
-        }
-        Ok(())
-    }
-
-    fn write_rows_apart(&self, job: &JobRecord) -> Result<()> {
-        let intent = &*job.intent;
-        if let Some(payload) = intent.payload.as_ref().filter(|_| payload_is_apart(intent)) {
-            self.db
-                .prepare_cached("INSERT INTO scheduler_payloads VALUES (?1, ?2)")?
-                .execute(params![Id(&job.id.0), payload.text()])?;
-        }
-        for tag in &intent.tags {
-            self.db
-                .prepare_cached("INSERT OR IGNORE INTO scheduler_tags VALUES (?1, ?2)")?
-                .execute(params![tag, Id(&job.id.0)])?;
-        }
-        Ok(())
-    }
-
-    fn write_waits(&self, job: &JobRecord, before: &[JobId]) -> Result<()> {
-        for gone in before.iter().filter(|id| !job.waiting_for.contains(id)) {
-            self.db
-                .prepare_cached("DELETE FROM scheduler_waits WHERE dependency = ?1 AND id = ?2")?
-                .execute([Id(&gone.0), Id(&job.id.0)])?;
-        }
-        for new in job.waiting_for.iter().filter(|id| !before.contains(id)) {
-            self.db
-                .prepare_cached("INSERT OR IGNORE INTO scheduler_waits VALUES (?1, ?2)")?
-                .execute([Id(&new.0), Id(&job.id.0)])?;
-        }
-        Ok(())
-    }
-
-    fn write_leases(&mut self, changes: &Changes) -> Result<()> {
-        for job in &changes.jobs {
+            let waited = |stored: &Stored| !stored.job.waiting_for.is_empty();
+            if !job.waiting_for.is_empty() {
+                self.somebody_waits = Some(true);
+            } else if before.stored.as_ref().is_some_and(waited) {
+                // Perhaps it was the last.
+                self.somebody_waits = None;
+            }
             // A lease that is not written with its job may know something old of it.
             if let Some(lease) = job.lease_id
                 && !changes.leases.iter().any(|changed| changed.id == lease)
@@ -194,39 +174,13 @@ impl SqliteTables {
             }
         }
         for lease in &changes.leases {
-            leases::write_lease(&self.db, lease)?;
             if lease.is_live() {
                 self.leases.insert(lease.id, lease.clone());
             } else {
                 self.leases.remove(lease.id);
             }
         }
-        Ok(())
     }
-
-    fn write_keys(&self, keys: &[KeyRecord]) -> Result<()> {
-        for key in keys {
-            self.db
-                .prepare_cached(
-                    "INSERT OR REPLACE INTO scheduler_keys VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                )?
-                .execute(params![
-                    key.addon_id.as_str(),
-                    key.key,
-                    key.fingerprint.0,
-                    Id(&key.job_id.0),
-                    state_number(key.state),
-                    to_micros(key.created_at),
-                ])?;
-        }
-        Ok(())
-    }
-}
-
-/// A job before a write, and where its trail ends after the events that were written so far.
-struct Before {
-    stored: Option<Stored>,
-    last_event: Option<i64>,
 }
 
 /// Where a job stands in a list, looked for from a place on.
@@ -250,7 +204,8 @@ impl Ledger for SqliteTables {
     fn begin(&mut self, with_savepoint: bool) {
         self.touched = false;
         self.with_savepoint = with_savepoint;
-        self.written_before = self.written.len();
+        self.in_savepoint = false;
+        self.pending.begin_operation();
         self.jobs.settle();
         self.leases.settle();
     }
@@ -260,27 +215,33 @@ impl Ledger for SqliteTables {
     }
 
     fn in_savepoint(&self) -> bool {
-        self.touched && self.with_savepoint
+        self.in_savepoint
+    }
+
+    fn flush(&mut self) -> Result<bool> {
+        self.settled()?;
+        Ok(self.pending.has_changes())
     }
 
     fn is_lost(&self) -> bool {
-        self.db.is_autocommit()
+        self.is_torn || self.db.is_autocommit()
     }
 
     fn undone(&mut self) {
-        self.written.truncate(self.written_before);
-        if self.touched {
+        if self.touched || self.pending.operation_has_changes() {
+            self.pending.undo_operation();
             self.forget_records();
         }
     }
 
     fn forget(&mut self) {
-        self.written.clear();
+        self.pending.clear();
+        self.is_torn = false;
         self.forget_records();
     }
 
     fn committed(&mut self) -> Vec<Written> {
-        std::mem::take(&mut self.written)
+        self.pending.committed()
     }
 
     /// Copies the log into the file when it has grown. What is in the log is durable already.
@@ -316,7 +277,7 @@ impl Reading for SqliteTables {
         if let Some(lease) = self.leases.get_mut(id) {
             return Ok(Some(lease.clone()));
         }
-        let lease = queries::lease(&self.db, id)?;
+        let lease = queries::lease(self.settled()?, id)?;
         if let Some(lease) = lease.as_ref().filter(|lease| lease.is_live()) {
             self.leases.insert(id, lease.clone());
         }
@@ -324,27 +285,27 @@ impl Reading for SqliteTables {
     }
 
     fn live_leases(&mut self) -> Result<Vec<LeaseRecord>> {
-        queries::live_leases(&self.db)
+        queries::live_leases(self.settled()?)
     }
 
     fn dispatching(&mut self) -> Result<Vec<JobRecord>> {
-        queries::dispatching(&self.db)
+        queries::dispatching(self.settled()?)
     }
 
     fn queued(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<JobRecord>> {
-        queries::queued(&self.db, after, limit)
+        queries::queued(self.settled()?, after, limit)
     }
 
     fn list(&mut self, query: &JobQuery, limit: usize) -> Result<Page> {
-        list::list(&self.db, query, limit)
+        list::list(self.settled()?, query, limit)
     }
 
     fn counts(&mut self, ended: bool) -> Result<Vec<Count>> {
-        queries::counts(&self.db, ended)
+        queries::counts(self.settled()?, ended)
     }
 
     fn key(&mut self, addon: &AddonId, key: &str) -> Result<Option<KeyRecord>> {
-        queries::key(&self.db, addon, key)
+        queries::key(self.settled()?, addon, key)
     }
 
     fn unique_holder(
@@ -353,67 +314,60 @@ impl Reading for SqliteTables {
         job_type: &JobType,
         key: &str,
     ) -> Result<Option<(JobId, JobState)>> {
-        queries::unique_holder(&self.db, addon, job_type, key)
+        queries::unique_holder(self.settled()?, addon, job_type, key)
     }
 
     fn key_holders(&mut self, addon: &AddonId, key: &str) -> Result<u32> {
-        queries::key_holders(&self.db, addon, key)
+        queries::key_holders(self.settled()?, addon, key)
     }
 
     fn waiting_for(&mut self, dependency: JobId) -> Result<Vec<JobId>> {
-        queries::waiting_for(&self.db, dependency)
+        if self.somebody_waits.is_none() {
+            self.somebody_waits = Some(queries::somebody_waits(self.settled()?)?);
+        }
+        if self.somebody_waits == Some(false) {
+            return Ok(Vec::new());
+        }
+        queries::waiting_for(self.settled()?, dependency)
     }
 
     fn events_of(&mut self, job: JobId) -> Result<Vec<Recorded>> {
         let last = self.stored(job)?.and_then(|stored| stored.last_event);
-        queries::events_before(&self.db, last)
+        trail::events_before(self.settled()?, last)
     }
 
     fn events_after(&mut self, cursor: u64, limit: usize) -> Result<Vec<Recorded>> {
-        queries::events_after(&self.db, cursor, limit)
+        trail::events_after(self.settled()?, cursor, limit)
     }
 
     fn last_event(&mut self) -> Result<u64> {
-        Ok(self.next_event as u64 - 1)
+        Ok(self.pending.scroll.next() as u64 - 1)
     }
 
     fn schedules(&mut self) -> Result<Vec<ScheduleRecord>> {
-        queries::schedules(&self.db)
+        queries::schedules(self.settled()?)
     }
 
     fn pauses(&mut self) -> Result<Vec<Pause>> {
-        queries::pauses(&self.db)
+        queries::pauses(self.settled()?)
     }
 
     fn note(&mut self, name: &str) -> Result<Option<Json>> {
-        queries::note(&self.db, name)
+        queries::note(self.settled()?, name)
     }
 
     fn notes(&mut self, prefix: &str) -> Result<Vec<(String, Json)>> {
-        queries::notes(&self.db, prefix)
+        queries::notes(self.settled()?, prefix)
     }
 }
 
 impl Tables for SqliteTables {
     fn write(&mut self, changes: Changes, now: Now) -> Result<()> {
-        self.touch()?;
-        let mut before = Vec::with_capacity(changes.jobs.len());
-        for job in &changes.jobs {
-            let mut stored = None;
-            if job.revision > 1 {
-                self.stored(job.id)?;
-                stored = self.jobs.remove(job.id);
-            }
-            before.push(Before {
-                last_event: stored.as_ref().and_then(|stored| stored.last_event),
-                stored,
-            });
-        }
-        self.write_events(&changes, &mut before)?;
-        self.write_jobs(&changes.jobs, before)?;
-        self.write_leases(&changes)?;
-        self.write_keys(&changes.keys)?;
-        self.written.push(Written { changes, now });
+        self.check_new(&changes.jobs)?;
+        let mut before = self.take_before(&changes.jobs)?;
+        self.take_events(&changes, &mut before);
+        self.remember(&changes, &before);
+        self.pending.push(Written { changes, now }, before);
         Ok(())
     }
 

@@ -1,0 +1,423 @@
+//! Drives the core for real: a thread with a mailbox, this machine's clock, and a store.
+//!
+//! Protocol. Everything that happens comes into one mailbox: calls, commits (from the store's listener, in the order of
+//! commits), answers of the store, samples. The thread takes all that is there, gives it to the core at one moment, and
+//! does what the core says: it begins operations of the store, answers callers, and sleeps until something comes or the
+//! core's next moment has come. A store tells of a commit before it answers, so an answer never comes before what it is
+//! the answer to.
+//!
+//! The mailbox's lock is held to push and to swap, never while others' code runs. The thread ends when it is told to, or
+//! when the last handle is gone; then every reply that is owed says so.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::JoinHandle;
+
+use jobtree_protocol::{Advice, InstanceId, LeaseId, LeaseLimits};
+use jobtree_queue::policy::Policy;
+use jobtree_queue::transitions::Rules;
+use jobtree_store::{Stamp, Store, StoreError};
+
+use crate::clock::Clock;
+use crate::core::{Answered, Call, Core, Input, OpId, Output, Slot, Told, perform, rules_of};
+use crate::options::Options;
+use crate::reply::{Promise, Promised, Result, promise};
+
+/// What handles read without asking.
+#[derive(Clone, Debug)]
+pub(crate) struct Published {
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) limits: LeaseLimits,
+    pub(crate) pids: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Mailbox {
+    inputs: Mutex<Vec<Mail>>,
+    came: Condvar,
+}
+
+enum Mail {
+    Input(Input),
+    Call(Slot, Box<Call>, Promise<Told>),
+    /// The operation's future wants to be polled.
+    Ready(OpId),
+    Stop,
+}
+
+impl Mailbox {
+    fn lock(&self) -> MutexGuard<'_, Vec<Mail>> {
+        self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, mail: Mail) {
+        let mut inputs = self.lock();
+        let first = inputs.is_empty();
+        inputs.push(mail);
+        drop(inputs);
+        if first {
+            self.came.notify_one();
+        }
+    }
+}
+
+/// A running engine.
+pub(crate) struct Engine {
+    mailbox: Arc<Mailbox>,
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    next_slot: AtomicU64,
+}
+
+struct Shared {
+    store: Store,
+    options: Options,
+    clock: Clock,
+    published: RwLock<Arc<Published>>,
+    /// What leases are told that are told something else than to go on.
+    advices: RwLock<HashMap<LeaseId, Advice>>,
+    rolls: AtomicU64,
+    stopped: AtomicBool,
+}
+
+impl Engine {
+    pub(crate) fn start(store: Store, options: Options) -> Self {
+        let clock = Clock::system();
+        let policy = Arc::new(options.policy.clone());
+        let seed = seed();
+        let core = Core::new(&options, Arc::clone(&policy), seed, clock.now());
+        let shared = Arc::new(Shared {
+            published: RwLock::new(Arc::new(published(&policy, &options, Vec::new()))),
+            store,
+            options,
+            clock,
+            advices: RwLock::default(),
+            rolls: AtomicU64::new(seed.rotate_left(32)),
+            stopped: AtomicBool::new(false),
+        });
+        let mailbox = Arc::new(Mailbox::default());
+        let told = Arc::downgrade(&mailbox);
+        shared.store.listen(Arc::new(move |written| {
+            if let Some(mailbox) = told.upgrade() {
+                mailbox.push(Mail::Input(Input::Committed(written.to_vec())));
+            }
+        }));
+        let running = Running {
+            core,
+            shared: Arc::clone(&shared),
+            mailbox: Arc::clone(&mailbox),
+            ops: HashMap::new(),
+            slots: HashMap::new(),
+            pids: 0,
+        };
+        let thread = std::thread::Builder::new()
+            .name("jobtree-engine".to_owned())
+            .spawn(move || running.run())
+            .expect("a thread for the engine");
+        Self {
+            mailbox,
+            shared,
+            thread: Mutex::new(Some(thread)),
+            next_slot: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.shared.store
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    pub(crate) fn published(&self) -> Arc<Published> {
+        let published = self.shared.published.read();
+        Arc::clone(&published.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn advice(&self, lease: LeaseId) -> Advice {
+        let advices = self.shared.advices.read();
+        let advices = advices.unwrap_or_else(PoisonError::into_inner);
+        advices.get(&lease).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn stamp(&self) -> Stamp {
+        Stamp {
+            now: self.shared.clock.now(),
+            roll: mixed(self.shared.rolls.fetch_add(1, Ordering::Relaxed)),
+            rules: Arc::clone(&self.published().rules),
+        }
+    }
+
+    pub(crate) fn post(&self, input: Input) {
+        self.mailbox.push(Mail::Input(input));
+    }
+
+    pub(crate) fn set_policy(&self, policy: Arc<Policy>) {
+        let pids = self.published().pids.clone();
+        let new = Arc::new(published(&policy, &self.shared.options, pids));
+        *self
+            .shared
+            .published
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = new;
+        self.post(Input::Policy(policy));
+    }
+
+    pub(crate) fn call(&self, call: Call) -> Waiting {
+        let slot = self.next_slot.fetch_add(1, Ordering::Relaxed);
+        let (promise, promised) = promise();
+        if !self.shared.stopped.load(Ordering::Acquire) {
+            self.mailbox.push(Mail::Call(slot, Box::new(call), promise));
+        }
+        Waiting {
+            slot,
+            promised,
+            mailbox: Arc::clone(&self.mailbox),
+            answered: false,
+        }
+    }
+
+    pub(crate) fn stop(&self) {
+        self.shared.stopped.store(true, Ordering::Release);
+        self.mailbox.push(Mail::Stop);
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        // The engine's thread may drop the last handle itself, by a callback: then there is nobody to wait for.
+        if let Some(thread) = thread.filter(|it| it.thread().id() != std::thread::current().id()) {
+            // A panic in there has been told by its message already.
+            let _ = thread.join();
+        }
+        // What came after the end is answered by being dropped.
+        self.mailbox.lock().clear();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A reply that is waited for. If it is dropped, the core is told: a long poll ends, and what was granted goes back.
+pub(crate) struct Waiting {
+    slot: Slot,
+    promised: Promised<Told>,
+    mailbox: Arc<Mailbox>,
+    answered: bool,
+}
+
+impl Future for Waiting {
+    type Output = Result<Told>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = Pin::new(&mut self.promised).poll(context);
+        self.answered = polled.is_ready();
+        polled
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if self.answered {
+            return;
+        }
+        match self.promised.leave() {
+            None => self.mailbox.push(Mail::Input(Input::Left(self.slot))),
+            Some(untaken) => {
+                if let Some(leases) = granted(&untaken) {
+                    self.mailbox.push(Mail::Input(Input::Untaken(leases)));
+                }
+            }
+        }
+    }
+}
+
+/// Leases that an answer grants.
+fn granted(answer: &Result<Told>) -> Option<Vec<LeaseId>> {
+    match answer {
+        Ok(Told::Claimed(leases)) if !leases.is_empty() => {
+            Some(leases.iter().map(|lease| lease.lease_id).collect())
+        }
+        Ok(Told::Lease(lease)) => lease.lease_id.map(|id| vec![id]),
+        _ => None,
+    }
+}
+
+type Operation = Pin<Box<dyn Future<Output = std::result::Result<Answered, StoreError>> + Send>>;
+
+/// What the engine's thread has.
+struct Running {
+    core: Core,
+    shared: Arc<Shared>,
+    mailbox: Arc<Mailbox>,
+    ops: HashMap<OpId, Operation>,
+    slots: HashMap<Slot, Promise<Told>>,
+    /// The version of the pids that was published.
+    pids: u64,
+}
+
+struct Bell {
+    mailbox: std::sync::Weak<Mailbox>,
+    op: OpId,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        if let Some(mailbox) = self.mailbox.upgrade() {
+            mailbox.push(Mail::Ready(self.op));
+        }
+    }
+}
+
+impl Running {
+    fn run(mut self) {
+        let mut outputs = self.core.begin(self.shared.clock.now());
+        loop {
+            let wake = self.handle(outputs);
+            let mut inputs = Vec::new();
+            for mail in self.mail(wake) {
+                match mail {
+                    Mail::Input(input) => inputs.push(input),
+                    Mail::Call(slot, call, promise) => {
+                        self.slots.insert(slot, promise);
+                        inputs.push(Input::Call { slot, call });
+                    }
+                    Mail::Ready(op) => inputs.extend(self.poll(op)),
+                    Mail::Stop => return,
+                }
+            }
+            if let Some(why) = self.shared.store.stopped() {
+                // Nothing that it says could be trusted any more. Callers are told by their own calls.
+                self.core.store_stopped(&why);
+            }
+            outputs = self.core.step(inputs, self.shared.clock.now());
+            self.publish();
+        }
+    }
+
+    /// What has come; waits for something until that moment.
+    fn mail(&self, wake: Option<std::time::Duration>) -> Vec<Mail> {
+        let mut inputs = self.mailbox.lock();
+        while inputs.is_empty() {
+            let Some(wake) = wake else {
+                inputs = self
+                    .mailbox
+                    .came
+                    .wait(inputs)
+                    .unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = wake.saturating_sub(self.shared.clock.mono());
+            if left.is_zero() {
+                return vec![Mail::Input(Input::Timer)];
+            }
+            inputs = self
+                .mailbox
+                .came
+                .wait_timeout(inputs, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        std::mem::take(&mut *inputs)
+    }
+
+    fn handle(&mut self, outputs: Vec<Output>) -> Option<std::time::Duration> {
+        let mut wake = None;
+        for output in outputs {
+            match output {
+                Output::WakeAt(at) => wake = Some(wake.map_or(at, |known| at.min(known))),
+                Output::Op { id, stamp, op } => {
+                    let operation = perform(&self.shared.store, stamp, op);
+                    self.ops.insert(id, operation);
+                    if let Some(answer) = self.poll(id) {
+                        self.mailbox.push(Mail::Input(answer));
+                    }
+                }
+                Output::Reply { slot, reply } => {
+                    let Some(promise) = self.slots.remove(&slot) else {
+                        continue;
+                    };
+                    if let Err(untaken) = promise.keep(reply)
+                        && let Some(leases) = granted(&untaken)
+                    {
+                        self.mailbox.push(Mail::Input(Input::Untaken(leases)));
+                    }
+                }
+            }
+        }
+        wake
+    }
+
+    fn poll(&mut self, op: OpId) -> Option<Input> {
+        let operation = self.ops.get_mut(&op)?;
+        let bell = Bell {
+            mailbox: Arc::downgrade(&self.mailbox),
+            op,
+        };
+        let waker = Waker::from(Arc::new(bell));
+        match operation.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Pending => None,
+            Poll::Ready(answer) => {
+                self.ops.remove(&op);
+                let answer = answer.map(Box::new);
+                Some(Input::Answer { op, answer })
+            }
+        }
+    }
+
+    /// What handles read without asking.
+    fn publish(&mut self) {
+        if let Some(advices) = self.core.advices(self.shared.clock.now()) {
+            let known = self.shared.advices.write();
+            *known.unwrap_or_else(PoisonError::into_inner) = advices;
+        }
+        if self.core.pids_version() != self.pids {
+            self.pids = self.core.pids_version();
+            let pids = self.core.pids();
+            let mut published = self
+                .shared
+                .published
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            let new = Published {
+                pids,
+                ..Published::clone(&published)
+            };
+            *published = Arc::new(new);
+        }
+    }
+}
+
+fn published(policy: &Arc<Policy>, options: &Options, pids: Vec<u32>) -> Published {
+    let rules = rules_of(policy, options);
+    Published {
+        policy: Arc::clone(policy),
+        limits: LeaseLimits {
+            ttl_sec: rules.lease_ttl_sec,
+            max_active_leases: Some(policy.caps.leases),
+            max_active_leases_per_addon: Some(policy.caps.addon_leases),
+            max_runtime_sec: None,
+        },
+        rules: Arc::new(rules),
+        pids,
+    }
+}
+
+/// A seed of this machine's randomness.
+fn seed() -> u64 {
+    let (high, low) = InstanceId::generate().0.as_u64_pair();
+    high ^ low.rotate_left(17)
+}
+
+fn mixed(value: u64) -> u64 {
+    crate::core::dice::mixed(value)
+}

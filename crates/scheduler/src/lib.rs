@@ -1,0 +1,28 @@
+//! The running engine of the durable queue.
+//!
+//! [`Scheduler`] is the handle: it is started over a [`jobtree_store::Store`], and every operation is a method of it. What
+//! is decided is decided in [`core`], a state machine that a simulator can drive as well as the real engine.
+
+#![forbid(unsafe_code)]
+
+// The engine.
+mod clock;
+pub mod core;
+mod engine;
+mod error;
+mod options;
+mod reply;
+mod scheduler;
+#[cfg(feature = "sim")]
+pub mod sim;
+
+pub use clock::Clock;
+pub use options::{Keep, Options};
+pub use reply::{Reply, Result};
+pub use scheduler::Scheduler;
+
+// In process: measuring this machine, running handlers, and a queue in one object.
+pub mod durable;
+mod outbox;
+pub mod sampler;
+pub mod workers;

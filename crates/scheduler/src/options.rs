@@ -1,0 +1,80 @@
+//! How a scheduler is set up.
+
+use std::time::Duration;
+
+use jobtree_protocol::{Limits, NodeId};
+use jobtree_queue::policy::Policy;
+
+/// What a scheduler is started with.
+///
+/// ```
+/// use jobtree_scheduler::Options;
+///
+/// let options = Options { labels: vec!["gpu".into()], ..Options::default() };
+/// assert_eq!(options.node.as_str(), "local");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The name of this machine among those that share the store.
+    pub node: NodeId,
+    /// What this machine has that jobs may require.
+    pub labels: Vec<String>,
+    /// Admission and order.
+    pub policy: Policy,
+    /// How large things may be.
+    pub limits: Limits,
+    /// Other schedulers use the same store: what they do is looked for each [`Options::look`].
+    pub shared: bool,
+    /// How often a shared store is looked through.
+    pub look: Duration,
+    /// How long ended things are kept.
+    pub keep: Keep,
+    /// With its so manieth rescue a job is quarantined.
+    pub quarantine_after: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            node: NodeId::new("local").expect("a name"),
+            labels: Vec::new(),
+            policy: Policy::default(),
+            limits: Limits::default(),
+            shared: false,
+            look: Duration::from_secs(5),
+            keep: Keep::default(),
+            quarantine_after: 3,
+        }
+    }
+}
+
+/// How long ended things are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keep {
+    /// Jobs that ended well: 30 days.
+    pub done: Duration,
+    /// Dead letters: 30 days.
+    pub failed: Duration,
+    /// Canceled jobs: 30 days.
+    pub canceled: Duration,
+    /// The trail: 30 days.
+    pub events: Duration,
+    /// Idempotency keys: 60 days. They outlive the jobs.
+    pub keys: Duration,
+    /// Ended leases: one day.
+    pub leases: Duration,
+}
+
+impl Default for Keep {
+    fn default() -> Self {
+        let days = |count: u64| Duration::from_secs(count * 86_400);
+        Self {
+            done: days(30),
+            failed: days(30),
+            canceled: days(30),
+            events: days(30),
+            keys: days(60),
+            leases: days(1),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What operators do: pauses, draining, signals, policy, schedules.
+
+use std::sync::Arc;
+
+use jobtree_protocol::{
+    ApiError, ErrorCode, FieldError, PauseRequest, ScheduleId, ScheduleSpec, ScheduleView,
+    SignalsRequest,
+};
+use jobtree_queue::cron::{Schedule, ScheduleError};
+use jobtree_queue::policy::{Policy, PolicyError};
+use jobtree_queue::signals::{HostSignals, Sample};
+use jobtree_store::{Pause, ScheduleRecord};
+
+use super::{Scheduler, checked};
+use crate::core::firing::{next_nominal, view_of};
+use crate::core::{Call, Input, Told};
+use crate::error::told;
+use crate::reply::Reply;
+
+impl Scheduler {
+    /// Skips an addon, or one of its types, until it is resumed. What runs goes on. When this is answered, nothing of it
+    /// is started here any more; other schedulers on a shared store follow when they look at it.
+    pub fn pause(&self, request: PauseRequest) -> Reply<()> {
+        let stamp = self.stamp();
+        let pause = Pause {
+            addon_id: request.addon_id,
+            job_type: request.job_type,
+            since: stamp.now.wall,
+            reason: request.reason,
+        };
+        let answer = self.store().pause(stamp, pause);
+        self.followed(self.reply(answer, |()| ()))
+    }
+
+    /// Skips it no longer. Whether it was skipped.
+    pub fn resume(&self, request: PauseRequest) -> Reply<bool> {
+        let stamp = self.stamp();
+        let pause = Pause {
+            addon_id: request.addon_id,
+            job_type: request.job_type,
+            since: stamp.now.wall,
+            reason: None,
+        };
+        let answer = self.store().resume(stamp, pause);
+        self.followed(self.reply(answer, |was| was))
+    }
+
+    /// Answers when the engine has read what was written.
+    fn followed<T: Send + 'static>(&self, written: Reply<T>) -> Reply<T> {
+        let this = self.clone();
+        Reply::new(async move {
+            let answer = written.await?;
+            let read = this.call(Call::Reread, |told| {
+                matches!(told, Told::Reread).then_some(())
+            });
+            read.await.map(|()| answer)
+        })
+    }
+
+    /// All that is paused.
+    pub fn pauses(&self) -> Reply<Vec<Pause>> {
+        let answer = self.store().pauses();
+        self.reply(answer, |pauses| pauses)
+    }
+
+    /// Takes a look now, whatever the timers say.
+    pub fn kick(&self) {
+        self.engine.post(Input::Kick);
+    }
+
+    /// Starts nothing new on this node, or starts again; workers are told with their next heartbeat.
+    pub fn drain(&self, draining: bool) {
+        self.engine.post(Input::Drain(draining));
+    }
+
+    /// Takes a measurement of this machine. Without one for `busy.stale_after` nothing is admitted.
+    pub fn sample(&self, sample: Sample) {
+        self.engine.post(Input::Sample(sample));
+    }
+
+    /// Takes what the host measured of itself.
+    ///
+    /// # Errors
+    /// If it is of another machine.
+    pub fn push_signals(&self, request: SignalsRequest) -> Result<(), ApiError> {
+        let own = &self.options().node;
+        if request.node_id.as_ref().is_some_and(|node| node != own) {
+            let message = format!("is not the node of this scheduler, which is {own}");
+            return Err(ApiError::invalid(vec![FieldError::new("node_id", message)]));
+        }
+        self.engine.post(Input::Signals(HostSignals {
+            latency_ms: request.p95_latency_ms,
+            in_flight: request.in_flight,
+            requests_per_sec: request.requests_per_sec,
+            error_rate: request.error_rate,
+        }));
+        Ok(())
+    }
+
+    /// Processes that workers registered, of all leases that hold here: their load is not foreign.
+    pub fn pids(&self) -> Vec<u32> {
+        self.engine.published().pids.clone()
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.engine.published().policy)
+    }
+
+    /// Replaces the policy. What runs goes on; the next decision is by the new one.
+    ///
+    /// # Errors
+    /// What is wrong with it; then the old one stays in force.
+    pub fn set_policy(&self, policy: Policy) -> Result<(), PolicyError> {
+        policy.validate()?;
+        self.engine.set_policy(Arc::new(policy));
+        Ok(())
+    }
+
+    /// Replaces the policy by one written as TOML.
+    ///
+    /// # Errors
+    /// What is wrong with it; then the old one stays in force.
+    pub fn load_policy(&self, text: &str) -> Result<(), PolicyError> {
+        let policy = Policy::from_toml(text)?;
+        self.engine.set_policy(Arc::new(policy));
+        Ok(())
+    }
+
+    /// All schedules, by name.
+    pub fn schedules(&self) -> Reply<Vec<ScheduleView>> {
+        let answer = self.store().schedules();
+        self.reply(answer, |all| all.iter().map(view_of).collect())
+    }
+
+    /// A schedule.
+    pub fn schedule(&self, id: ScheduleId) -> Reply<ScheduleView> {
+        let this = self.clone();
+        Reply::new(async move {
+            let all = this.schedules().await?;
+            let found = all.into_iter().find(|view| view.schedule_id == id);
+            found.ok_or_else(|| {
+                let message = format!("there is no schedule {id}: check the id");
+                ApiError::new(ErrorCode::NotFound, message)
+            })
+        })
+    }
+
+    /// Writes a schedule: a new one, or with an id in place of the one it names. It fires from now on; what a changed one
+    /// has missed is forgotten.
+    pub fn put_schedule(&self, id: Option<ScheduleId>, spec: ScheduleSpec) -> Reply<ScheduleView> {
+        if let Err(wrong) = checked(spec.validate(self.limits())) {
+            return wrong;
+        }
+        let new = id.is_none();
+        let id = id.unwrap_or_else(ScheduleId::generate);
+        let schedule = match Schedule::new(id, &spec) {
+            Ok(schedule) => schedule,
+            Err(error) => {
+                let field = match error {
+                    ScheduleError::Cron(_) => "cron",
+                    ScheduleError::Zone(_) => "time_zone",
+                };
+                let wrong = FieldError::new(field, error.to_string());
+                return Reply::ready(Err(ApiError::invalid(vec![wrong])));
+            }
+        };
+        let this = self.clone();
+        Reply::new(async move {
+            let stamp = this.stamp();
+            let mut record = ScheduleRecord {
+                id,
+                revision: 1,
+                next_at: (!spec.paused)
+                    .then(|| next_nominal(&schedule, stamp.now.wall))
+                    .flatten(),
+                spec,
+                last_at: None,
+                last_job: None,
+            };
+            if !new {
+                let all = this.store().schedules().await;
+                let all = all.map_err(|error| told(&error))?;
+                let Some(before) = all.into_iter().find(|before| before.id == id) else {
+                    let message =
+                        format!("there is no schedule {id}: leave the id out for a new one");
+                    return Err(ApiError::new(ErrorCode::NotFound, message));
+                };
+                (record.last_at, record.last_job) = (before.last_at, before.last_job);
+            }
+            let engine = Arc::clone(&this.engine);
+            let answer = this.store().put_schedule(stamp, record);
+            let told = this.reply(answer, move |record| {
+                engine.post(Input::Settings);
+                view_of(&record)
+            });
+            told.await
+        })
+    }
+
+    /// Pauses or resumes a schedule. What it misses while it is paused is never fired.
+    pub fn pause_schedule(&self, id: ScheduleId, paused: bool) -> Reply<ScheduleView> {
+        let this = self.clone();
+        Reply::new(async move {
+            let mut spec = this.schedule(id).await?.spec;
+            spec.paused = paused;
+            this.put_schedule(Some(id), spec).await
+        })
+    }
+
+    /// Forgets a schedule. Jobs that it submitted stay.
+    pub fn delete_schedule(&self, id: ScheduleId) -> Reply<()> {
+        let engine = Arc::clone(&self.engine);
+        let answer = self.store().delete_schedule(self.stamp(), id);
+        self.reply(answer, move |()| engine.post(Input::Settings))
+    }
+}

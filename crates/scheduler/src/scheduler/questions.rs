@@ -1,0 +1,50 @@
+//! Questions: how things stand, why a job waits, what was decided, what was learnt.
+
+use jobtree_protocol::{Decision, Explain, HistoryStats, JobId, StatusView};
+
+use super::Scheduler;
+use crate::core::{Call, Stats, Told};
+use crate::reply::Reply;
+
+impl Scheduler {
+    /// Why a job waits, each reason with what was measured and what would have to change; and when it will probably
+    /// start.
+    pub fn explain(&self, job: JobId) -> Reply<Explain> {
+        self.call(Call::Explain(job), |told| match told {
+            Told::Explain(explain) => Some(explain),
+            _ => None,
+        })
+    }
+
+    /// How things stand. Counts every job.
+    pub fn status(&self) -> Reply<StatusView> {
+        self.call(Call::Status, |told| match told {
+            Told::Status(status) => Some(*status),
+            _ => None,
+        })
+    }
+
+    /// Counts and histograms since the start.
+    pub fn stats(&self) -> Reply<Stats> {
+        self.call(Call::Stats, |told| match told {
+            Told::Stats(stats) => Some(*stats),
+            _ => None,
+        })
+    }
+
+    /// What was decided last, the newest first.
+    pub fn decisions(&self, limit: usize) -> Reply<Vec<Decision>> {
+        self.call(Call::Decisions(limit), |told| match told {
+            Told::Decisions(decisions) => Some(decisions),
+            _ => None,
+        })
+    }
+
+    /// How jobs of each addon, and of each of its types, did.
+    pub fn history(&self) -> Reply<Vec<HistoryStats>> {
+        self.call(Call::History, |told| match told {
+            Told::History(history) => Some(history),
+            _ => None,
+        })
+    }
+}

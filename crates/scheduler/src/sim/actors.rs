@@ -1,0 +1,622 @@
+//! Who lives in the world of a simulation: submitters, workers, and what they do.
+
+use std::time::Duration;
+
+use jobtree_protocol::{
+    ApiError, Backoff, CancelRequest, ClaimRequest, CompleteRequest, ErrorCode, Heartbeat,
+    InstanceId, JobId, JobState, Json, Late, LeaseAsk, LeaseId, Limits, Priority, ReleaseRequest,
+    SubmitRequest,
+};
+use jobtree_queue::transitions::{LoadAdvice, TakeUp};
+use jobtree_store::{Stamp, StoreError, Submission};
+
+use super::Bug;
+use super::check::Broken;
+use super::happening::{Calling, From, Happening, Out};
+use super::node::TTL;
+use super::worker::{Doing, Holding, Script, Task, Way};
+use super::world::{PAUSED, World, core_bug};
+use crate::core::{Call, Told, Wait, rules_of};
+use crate::error::told;
+
+/// Workers and submitters repeat a call that was not answered for so long.
+const REPEAT: Duration = Duration::from_secs(2);
+
+impl World {
+    pub(super) fn plan_submissions(&mut self) {
+        let span = self.scenario.trouble.as_millis() as u64 * 3 / 4;
+        for place in 0..self.scenario.jobs {
+            let request = self.request(place);
+            self.submissions.push((request, None));
+            let when = if place == 0 {
+                Duration::from_secs(1)
+            } else {
+                self.millis(0, span)
+            };
+            self.later(when, Happening::Submit(place));
+            if self.dice.chance(80) {
+                let when = self.millis(0, span);
+                self.later(when, Happening::Cancel);
+            }
+        }
+    }
+
+    fn request(&mut self, place: usize) -> SubmitRequest {
+        // Most are small, some take the whole machine.
+        let cost = [1, 5, 10, 20, 40, 60][self.dice.below(6) as usize];
+        let addon = self.dice.below(3);
+        let cost = if addon != 2 && self.dice.chance(60) {
+            100
+        } else {
+            cost
+        };
+        let addon = if place == 0 {
+            PAUSED.to_owned()
+        } else {
+            format!("a{addon}")
+        };
+        let takes = 200 + self.dice.below(9_000);
+        let poison = self.dice.chance(40);
+        let fails = if self.dice.chance(150) { 1 } else { 0 };
+        let script = Script {
+            takes,
+            poison,
+            fails,
+        };
+        let priority = Priority::ALL[self.dice.below(3) as usize];
+        let expected = self.dice.chance(500);
+        let key = self.dice.chance(200);
+        let deadline = self.dice.chance(100);
+        let late = self.dice.chance(500);
+        let limited = self.dice.chance(100);
+        let earliest = self.dice.chance(100);
+        let second = |seconds: u64| super::node::base() + Duration::from_secs(seconds);
+        let (when, then) = (self.dice.below(300), self.dice.below(200));
+        SubmitRequest {
+            priority,
+            payload: Json::of(&script).ok(),
+            expected_duration_sec: expected.then_some((takes / 1000 + 1) as i64),
+            concurrency_key: key.then(|| "k".to_owned()),
+            concurrency_limit: key.then_some(2),
+            deadline_at: deadline.then(|| second(when + 260)),
+            late: if late && deadline {
+                Late::Fail
+            } else {
+                Late::Run
+            },
+            max_runtime_sec: limited.then_some(4),
+            earliest_start_at: earliest.then(|| second(then)),
+            idempotency_key: Some(format!("s{place}")),
+            max_attempts: Some(3),
+            backoff: Some(Backoff {
+                initial_sec: 1.0,
+                max_sec: 5.0,
+                ..Backoff::default()
+            }),
+            ..SubmitRequest::new(addon, "t", cost)
+        }
+    }
+
+    pub(super) fn stamp(&mut self, node: usize) -> Stamp {
+        let roll = self.dice.roll();
+        let this = &self.nodes[node];
+        Stamp {
+            now: this.now(self.time),
+            roll,
+            rules: rules_of(&this.policy, &this.options).into(),
+        }
+    }
+
+    /// A machine whose scheduler can be asked.
+    fn reachable(&mut self) -> Option<usize> {
+        let node = self.dice.below(self.nodes.len() as u64) as usize;
+        let up = self.nodes[node].core.is_some() && self.nodes[node].asleep_until <= self.time;
+        up.then_some(node)
+    }
+
+    pub(super) fn submit(&mut self, place: usize) {
+        if self.submissions[place].1.is_some() {
+            return;
+        }
+        // Until it is answered.
+        self.later(REPEAT * 2, Happening::Submit(place));
+        let lost = self.fault(self.scenario.faults.message_lost);
+        let Some(node) = self.reachable().filter(|_| !lost) else {
+            return;
+        };
+        let mut request = self.submissions[place].0.clone();
+        if place % 9 == 4 {
+            // It depends on the one before, if that is known.
+            request.depends_on.extend(self.submissions[place - 1].1);
+            if request.depends_on.is_empty() {
+                return;
+            }
+            self.submissions[place].0 = request.clone();
+        }
+        let mut random = [0; 10];
+        random[..8].copy_from_slice(&self.dice.roll().to_le_bytes());
+        let intent = request
+            .validate(&Limits::default())
+            .expect("a sound request");
+        let id = JobId::from_parts(self.nodes[node].now(self.time).wall, random);
+        let times = 1 + u64::from(self.fault(self.scenario.faults.message_doubled));
+        for time in 0..times {
+            let stamp = self.stamp(node);
+            let submission = Submission {
+                id,
+                id_given: time > 0,
+                intent: intent.clone(),
+            };
+            let answer = self.nodes[node].store.submit(stamp, submission);
+            let from = if time == 0 {
+                From::Submitter(place)
+            } else {
+                From::Nobody
+            };
+            let calling: Calling = Box::pin(async { answer.await.map(Out::Submitted) });
+            self.call_store(node, from, calling);
+        }
+    }
+
+    pub(super) fn cancel_something(&mut self) {
+        let known: Vec<JobId> = self.shadow.submitted.iter().copied().collect();
+        let Some(node) = self.reachable().filter(|_| !known.is_empty()) else {
+            return;
+        };
+        let job = known[self.dice.below(known.len() as u64) as usize];
+        let stamp = self.stamp(node);
+        let answer = self.nodes[node]
+            .store
+            .cancel(stamp, job, CancelRequest::default());
+        let calling: Calling = Box::pin(async { answer.await.map(|_| Out::Done) });
+        self.call_store(node, From::Nobody, calling);
+    }
+
+    fn set(&mut self, worker: usize, doing: Doing) -> u64 {
+        self.workers[worker].doing = doing;
+        self.workers[worker].turn += 1;
+        self.workers[worker].turn
+    }
+
+    /// Does something else, and acts again after a while.
+    fn turn_to(&mut self, worker: usize, doing: Doing, delay: Duration) {
+        self.set(worker, doing);
+        self.act_at(worker, self.time + delay);
+    }
+
+    /// It acts then, and not at the time it meant to before.
+    fn act_at(&mut self, worker: usize, at: Duration) {
+        self.workers[worker].alarm += 1;
+        let alarm = self.workers[worker].alarm;
+        self.at(at, Happening::Act(worker, alarm));
+    }
+
+    pub(super) fn act(&mut self, worker: usize) {
+        let faults = self.scenario.faults;
+        if !matches!(self.workers[worker].doing, Doing::Dead | Doing::Stalled(_)) {
+            if self.fault(faults.worker_crashes) {
+                return self.crash(worker);
+            }
+            if self.fault(faults.worker_lies) {
+                self.lie(worker);
+            }
+        }
+        match self.workers[worker].doing.clone() {
+            Doing::Idle => self.ask(worker, None),
+            Doing::Asking { lease, again } if again <= self.time => self.ask(worker, lease),
+            Doing::Asking { again, .. } => self.act_at(worker, again),
+            Doing::Holding(holding) => {
+                if self.fault(faults.worker_stalls) {
+                    let stall = self.millis(5_000, 30_000);
+                    return self.turn_to(worker, Doing::Stalled(holding), stall);
+                }
+                self.hold(worker, holding);
+            }
+            Doing::Stalled(mut holding) => {
+                if self.dice.chance(300) {
+                    // It has not noticed, and answers before it looks at its clock.
+                    self.tell_end(worker, &holding, From::Nobody);
+                    holding.ends = Some(self.time);
+                }
+                self.turn_to(worker, Doing::Holding(holding), Duration::ZERO);
+            }
+            Doing::Dead => {
+                if !core_bug(&self.scenario, Bug::TrustWorkerNames) {
+                    let mut bytes = [0; 16];
+                    bytes[..8].copy_from_slice(&self.dice.roll().to_le_bytes());
+                    self.workers[worker].instance = InstanceId::from_random(bytes);
+                }
+                self.turn_to(worker, Doing::Idle, Duration::ZERO);
+            }
+        }
+    }
+
+    fn crash(&mut self, worker: usize) {
+        let down = self.millis(500, 8_000);
+        self.turn_to(worker, Doing::Dead, down);
+    }
+
+    /// Asks for work; again, if it was not answered.
+    fn ask(&mut self, worker: usize, lease: Option<LeaseId>) {
+        let (node, way) = (self.workers[worker].node, self.workers[worker].way);
+        let wait = [0, 2, 8][self.dice.below(3) as usize];
+        let wait_for = Duration::from_secs(wait);
+        let (addon, instance) = (
+            self.workers[worker].addon.clone(),
+            self.workers[worker].instance,
+        );
+        let mut drawn = lease;
+        let call = match way {
+            Way::Claim => {
+                let draws = self.dice.chance(500);
+                let new = self.dice.lease_id();
+                drawn = lease.or(draws.then_some(new));
+                Call::Claim(ClaimRequest {
+                    lease_id: drawn,
+                    addon_id: addon,
+                    job_types: Vec::new(),
+                    max_jobs: 1 + self.dice.below(3) as u32,
+                    max_leases: 1,
+                    wait_sec: wait as u32,
+                    instance_id: instance,
+                    node_id: None,
+                    pids: Vec::new(),
+                })
+            }
+            Way::TakeUp => Call::Wait {
+                wait: Wait::Dispatchable(Some(addon)),
+                wait_for,
+            },
+            Way::Capacity => Call::Lease {
+                ask: LeaseAsk::Capacity {
+                    addon_id: addon,
+                    job_type: "t".parse().expect("a name"),
+                    cost_units: 1 + self.dice.below(30) as u32,
+                    priority: Priority::Normal,
+                    constraints: Default::default(),
+                    expected_duration_sec: None,
+                },
+                instance_id: Some(instance),
+                pids: Vec::new(),
+            },
+        };
+        self.leave(worker);
+        let again = self.time + wait_for + REPEAT;
+        let turn = self.set(
+            worker,
+            Doing::Asking {
+                lease: drawn,
+                again,
+            },
+        );
+        self.act_at(worker, again);
+        if self.fault(self.scenario.faults.message_lost) {
+            return;
+        }
+        let life = self.nodes[node].life;
+        let delay = self.millis(0, 30);
+        let happening = Happening::Call(node, life, Box::new(call), worker, turn);
+        self.later(delay, happening);
+    }
+
+    /// It does not wait for an earlier reply any more, which its scheduler may notice.
+    fn leave(&mut self, worker: usize) {
+        let node = self.workers[worker].node;
+        let mine = |(_, (whose, _)): &(&_, &(usize, u64))| *whose == worker;
+        let slots: Vec<_> = self.nodes[node]
+            .slots
+            .iter()
+            .filter(mine)
+            .map(|(slot, _)| *slot)
+            .collect();
+        for slot in slots {
+            if self.dice.chance(500) {
+                let life = self.nodes[node].life;
+                let delay = self.millis(0, 200);
+                self.later(delay, Happening::Left(node, life, slot));
+            }
+        }
+    }
+
+    /// A scheduler's reply has come.
+    pub(super) fn replied(
+        &mut self,
+        worker: usize,
+        turn: u64,
+        reply: Result<Told, ApiError>,
+    ) -> Result<(), Broken> {
+        if self.workers[worker].turn != turn {
+            return Ok(());
+        }
+        let pause = self.millis(50, 1500);
+        match reply {
+            Ok(Told::Claimed(leases)) => match leases.into_iter().next() {
+                Some(lease) => {
+                    let tasks = lease.jobs.iter().map(Task::of).collect();
+                    self.take_lease(worker, lease.lease_id, tasks);
+                }
+                None => self.turn_to(worker, Doing::Idle, pause),
+            },
+            Ok(Told::Lease(answer)) => match answer.lease_id {
+                Some(lease) => self.take_lease(worker, lease, Default::default()),
+                None => self.turn_to(worker, Doing::Idle, pause * 4),
+            },
+            Ok(Told::Jobs(jobs)) => {
+                let mine = self.nodes[self.workers[worker].node].options.node.clone();
+                let found = jobs.iter().find(|job| job.node_id.as_ref() == Some(&mine));
+                match found {
+                    Some(job) => self.take_up(worker, job.job_id),
+                    None => self.turn_to(worker, Doing::Idle, pause),
+                }
+            }
+            _ => self.turn_to(worker, Doing::Idle, pause),
+        }
+        Ok(())
+    }
+
+    fn take_up(&mut self, worker: usize, job: JobId) {
+        let node = self.workers[worker].node;
+        let again = self.time + REPEAT;
+        let turn = self.set(worker, Doing::Asking { lease: None, again });
+        self.act_at(worker, again);
+        let stamp = self.stamp(node);
+        let command = TakeUp {
+            lease_id: self.dice.lease_id(),
+            instance_id: Some(self.workers[worker].instance),
+            pids: Vec::new(),
+        };
+        let answer = self.nodes[node].store.take_up(stamp, job, command);
+        let calling: Calling =
+            Box::pin(async { answer.await.map(|lease| Out::TakenUp(Box::new(lease))) });
+        self.call_store(node, From::Worker(worker, turn, self.time), calling);
+    }
+
+    /// It has a lease, and renews it before it begins.
+    fn take_lease(
+        &mut self,
+        worker: usize,
+        lease: LeaseId,
+        tasks: std::collections::VecDeque<Task>,
+    ) {
+        let time = self.time;
+        let holding = Holding {
+            lease,
+            tasks,
+            confirmed: false,
+            fence: time + TTL,
+            next_beat: time,
+            ends: None,
+            telling: None,
+        };
+        let careless = self.workers[worker].careless;
+        let holding = if careless {
+            // It begins at once, and does not renew.
+            Holding {
+                confirmed: true,
+                next_beat: time + Duration::from_secs(86_400),
+                ..holding
+            }
+        } else {
+            holding
+        };
+        self.turn_to(worker, Doing::Holding(holding), Duration::ZERO);
+    }
+
+    /// A worker with a lease goes on.
+    fn hold(&mut self, worker: usize, mut holding: Holding) {
+        let time = self.time;
+        let careless = self.workers[worker].careless;
+        if time >= holding.fence && !careless {
+            // It could not renew: somebody else may have it by now.
+            return self.turn_to(worker, Doing::Idle, Duration::ZERO);
+        }
+        if time >= holding.next_beat {
+            holding.next_beat = time + TTL / 3;
+            self.beat(worker, &holding);
+        }
+        if holding.confirmed {
+            match holding.ends {
+                None => {
+                    let task = holding.tasks.front().copied();
+                    if task.is_some_and(|task| task.script.poison) {
+                        return self.crash(worker);
+                    }
+                    let takes = task.map_or(2000, |task| task.script.takes);
+                    holding.ends = Some(time + Duration::from_millis(takes));
+                }
+                Some(ends) if ends <= time => {
+                    let due = holding.telling.is_none_or(|at| at + REPEAT <= time);
+                    if due {
+                        holding.telling = Some(time);
+                        let from = From::Worker(worker, self.workers[worker].turn, time);
+                        self.tell_end(worker, &holding, from);
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        let ends = holding.ends.filter(|ends| *ends > time);
+        let tell = holding.telling.map(|at| at + REPEAT);
+        let next = [Some(holding.next_beat), Some(holding.fence), ends, tell]
+            .into_iter()
+            .flatten()
+            .filter(|at| *at > time)
+            .min()
+            .unwrap_or(time + REPEAT);
+        self.workers[worker].doing = Doing::Holding(holding);
+        self.act_at(worker, next);
+    }
+
+    fn beat(&mut self, worker: usize, holding: &Holding) {
+        let node = self.workers[worker].node;
+        if self.nodes[node].core.is_none() || self.fault(self.scenario.faults.message_lost) {
+            return;
+        }
+        let stamp = self.stamp(node);
+        let request = Heartbeat::of(holding.lease);
+        let answer = self.nodes[node]
+            .store
+            .heartbeat(stamp, request, LoadAdvice::default());
+        let turn = self.workers[worker].turn;
+        let calling: Calling = Box::pin(async { answer.await.map(Out::Beat) });
+        self.call_store(node, From::Worker(worker, turn, self.time), calling);
+    }
+
+    /// What it ran is over, or it gives its capacity back.
+    fn tell_end(&mut self, worker: usize, holding: &Holding, from: From) {
+        let node = self.workers[worker].node;
+        let silent = self.nodes[node].core.is_none();
+        if silent || self.fault(self.scenario.faults.message_lost) {
+            return;
+        }
+        let lease = holding.lease;
+        let Some(task) = holding.tasks.front() else {
+            let stamp = self.stamp(node);
+            let request = ReleaseRequest::default();
+            let answer = self.nodes[node].store.release(stamp, lease, request);
+            let calling: Calling = Box::pin(async { answer.await.map(|()| Out::Done) });
+            return self.call_store(node, from, calling);
+        };
+        let request = if task.attempts < task.script.fails {
+            CompleteRequest::failed(lease, "as its script says")
+        } else {
+            CompleteRequest::done(lease, None)
+        };
+        let job = task.id;
+        let times = 1 + u64::from(self.fault(self.scenario.faults.message_doubled));
+        for time in 0..times {
+            let stamp = self.stamp(node);
+            let answer = self.nodes[node].store.complete(stamp, job, request.clone());
+            let calling: Calling = Box::pin(async { answer.await.map(Out::Completed) });
+            let from = if time == 0 { from } else { From::Nobody };
+            self.call_store(node, from, calling);
+        }
+    }
+
+    /// Says what is not so: it must be refused.
+    fn lie(&mut self, worker: usize) {
+        let known: Vec<JobId> = self.shadow.submitted.iter().copied().collect();
+        let node = self.workers[worker].node;
+        if known.is_empty() || self.nodes[node].core.is_none() {
+            return;
+        }
+        let job = known[self.dice.below(known.len() as u64) as usize];
+        let invented = self.dice.lease_id();
+        let held = match &self.workers[worker].doing {
+            Doing::Holding(holding) if holding.tasks.iter().all(|task| task.id != job) => {
+                Some(holding.lease)
+            }
+            _ => None,
+        };
+        let lease = held.unwrap_or(invented);
+        let ran_under_it = self
+            .shadow
+            .granted
+            .get(&job)
+            .is_some_and(|leases| leases.contains(&lease));
+        if ran_under_it {
+            return;
+        }
+        let stamp = self.stamp(node);
+        let request = CompleteRequest::done(lease, None);
+        let answer = self.nodes[node].store.complete(stamp, job, request);
+        let calling: Calling = Box::pin(async move {
+            let answer = answer.await;
+            assert!(answer.is_err(), "a lie was believed: {answer:?}");
+            answer.map(Out::Completed)
+        });
+        self.call_store(node, From::Nobody, calling);
+    }
+
+    /// The store's answer has come.
+    pub(super) fn came_back(
+        &mut self,
+        from: From,
+        answer: Result<Out, StoreError>,
+    ) -> Result<(), Broken> {
+        match (from, answer) {
+            (From::Submitter(place), Ok(Out::Submitted(answer))) => {
+                let known = self.submissions[place].1.replace(answer.job_id);
+                if known.is_some_and(|known| known != answer.job_id) {
+                    return Err(format!(
+                        "one key, two jobs: {known:?} and {}",
+                        answer.job_id
+                    ));
+                }
+                self.shadow.submitted.insert(answer.job_id);
+                Ok(())
+            }
+            (From::Worker(worker, turn, sent), answer) => {
+                self.worker_answered(worker, turn, sent, answer)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn worker_answered(
+        &mut self,
+        worker: usize,
+        turn: u64,
+        sent: Duration,
+        answer: Result<Out, StoreError>,
+    ) -> Result<(), Broken> {
+        if let Ok(Out::Completed(completed)) = &answer
+            && completed.state == JobState::Done
+        {
+            self.shadow.done.insert(completed.job_id);
+        }
+        let doing = self.workers[worker].doing.clone();
+        match (doing, answer) {
+            (Doing::Asking { .. }, Ok(Out::TakenUp(lease)))
+                if self.workers[worker].turn == turn =>
+            {
+                let jobs = self.shadow.jobs.get(&lease.jobs[0].id);
+                let tasks = jobs.map(|job| Task::of(&job.view(None))).into_iter();
+                self.take_lease(worker, lease.id, tasks.collect());
+            }
+            (Doing::Asking { .. }, Err(_)) if self.workers[worker].turn == turn => {
+                self.turn_to(worker, Doing::Idle, REPEAT);
+            }
+            (Doing::Holding(mut holding), answer) if self.workers[worker].turn == turn => {
+                match answer {
+                    Ok(Out::Beat(beat)) => {
+                        holding.fence = holding.fence.max(sent + TTL);
+                        holding.confirmed = true;
+                        let told_to_stop = |task: &Task| beat.cancel.contains(&task.id);
+                        if holding.tasks.front().is_some_and(told_to_stop) {
+                            holding.ends = Some(self.time);
+                        }
+                    }
+                    Ok(Out::Completed(completed)) => {
+                        let first = holding.tasks.front();
+                        if first.is_some_and(|task| task.id == completed.job_id) {
+                            holding.tasks.pop_front();
+                            (holding.ends, holding.telling) = (None, None);
+                        }
+                        if holding.tasks.is_empty() {
+                            let pause = self.millis(0, 300);
+                            self.turn_to(worker, Doing::Idle, pause);
+                            return Ok(());
+                        }
+                    }
+                    Ok(_) => {
+                        self.turn_to(worker, Doing::Idle, Duration::ZERO);
+                        return Ok(());
+                    }
+                    Err(error) if told(&error).code != ErrorCode::Unavailable => {
+                        // It is not its lease any more: it stops.
+                        let pause = self.millis(0, 300);
+                        self.turn_to(worker, Doing::Idle, pause);
+                        return Ok(());
+                    }
+                    Err(_) => {}
+                }
+                // It is the same stay: what is under way is for this turn.
+                self.workers[worker].doing = Doing::Holding(holding);
+                self.act_at(worker, self.time);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,251 @@
+//! The invariants, looked at from outside: what the store holds is followed commit by commit.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use jobtree_protocol::{EventKind, JobId, JobState, LeaseId, NodeId};
+use jobtree_queue::{JobRecord, LeaseEnd, LeaseRecord};
+use jobtree_store::Written;
+
+use super::node::QUARANTINE;
+use super::world::PAUSED;
+use crate::core::Op;
+
+/// Something that does not hold.
+pub(super) type Broken = String;
+
+/// What the store holds, as its commits told.
+#[derive(Default)]
+pub(super) struct Shadow {
+    pub(super) jobs: BTreeMap<JobId, JobRecord>,
+    live: BTreeMap<LeaseId, LeaseRecord>,
+    used_ids: HashSet<LeaseId>,
+    /// Jobs that are dispatched or run.
+    active: BTreeSet<JobId>,
+    /// Jobs that wait for their turn.
+    pub(super) waiting: BTreeSet<JobId>,
+    /// Acknowledged as submitted.
+    pub(super) submitted: BTreeSet<JobId>,
+    /// Acknowledged as done.
+    pub(super) done: BTreeSet<JobId>,
+    /// For each job the leases that it ran under.
+    pub(super) granted: HashMap<JobId, HashSet<LeaseId>>,
+    pub(super) expired: u64,
+    /// Leases that were taken away: their workers hear of it with their next renewal, and may run on until then.
+    pub(super) revoked: HashSet<LeaseId>,
+}
+
+impl Shadow {
+    /// Takes what a command wrote.
+    pub(super) fn take(&mut self, written: &[Written]) -> Result<(), Broken> {
+        for Written { changes, .. } in written {
+            for event in &changes.events {
+                let said = event.reason.as_ref().is_some_and(|it| !it.is_empty());
+                if event.kind == EventKind::Denied && !said {
+                    return Err(format!("a denial without a reason: {event:?}"));
+                }
+                if event.kind == EventKind::LeaseExpired && event.job_id.is_none() {
+                    self.expired += 1;
+                }
+            }
+            for job in &changes.jobs {
+                self.put_job(job)?;
+            }
+            for lease in &changes.leases {
+                self.put_lease(lease)?;
+            }
+        }
+        self.check_leases()?;
+        self.check_keys()
+    }
+
+    fn put_job(&mut self, job: &JobRecord) -> Result<(), Broken> {
+        let id = job.id;
+        if let Some(before) = self.jobs.get(&id) {
+            if job.revision <= before.revision {
+                return Err(format!(
+                    "job {id} went from revision {} to {}",
+                    before.revision, job.revision
+                ));
+            }
+            if before.state == JobState::Done {
+                return Err(format!("job {id} was DONE and is {} now", job.state));
+            }
+        }
+        if job.rescues > QUARANTINE {
+            return Err(format!(
+                "job {id} was rescued {} times, and is quarantined at {QUARANTINE}",
+                job.rescues
+            ));
+        }
+        if let Some(lease) = job.lease_id {
+            self.granted.entry(id).or_default().insert(lease);
+        }
+        let set = |set: &mut BTreeSet<JobId>, is: bool| {
+            if is {
+                set.insert(id);
+            } else {
+                set.remove(&id);
+            }
+        };
+        let active = matches!(job.state, JobState::Dispatching | JobState::Running);
+        set(&mut self.active, active);
+        let waits = job.state == JobState::Queued && job.waiting_for.is_empty();
+        set(&mut self.waiting, waits);
+        self.jobs.insert(id, job.clone());
+        Ok(())
+    }
+
+    fn put_lease(&mut self, lease: &LeaseRecord) -> Result<(), Broken> {
+        let new = self.used_ids.insert(lease.id);
+        if lease.revision == 1 && !new {
+            return Err(format!("lease {} was granted twice", lease.id));
+        }
+        if lease.is_live() {
+            self.live.insert(lease.id, lease.clone());
+        } else {
+            self.live.remove(&lease.id);
+        }
+        if lease.end == Some(LeaseEnd::Revoked) {
+            self.revoked.insert(lease.id);
+        }
+        Ok(())
+    }
+
+    /// One live lease a job, and a job for each that says so.
+    fn check_leases(&self) -> Result<(), Broken> {
+        let mut holders: HashMap<JobId, LeaseId> = HashMap::new();
+        for lease in self.live.values() {
+            for job in &lease.jobs {
+                if let Some(other) = holders.insert(job.id, lease.id) {
+                    let id = job.id;
+                    return Err(format!(
+                        "job {id} has two live leases: {other} and {}",
+                        lease.id
+                    ));
+                }
+            }
+        }
+        for id in &self.active {
+            let Some(job) = self.jobs.get(id) else {
+                continue;
+            };
+            if job.state == JobState::Running && holders.get(id).copied() != job.lease_id {
+                return Err(format!(
+                    "job {id} runs under {:?}, and is held by {:?}",
+                    job.lease_id,
+                    holders.get(id)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_keys(&self) -> Result<(), Broken> {
+        let mut holders: HashMap<(&str, &str), (HashSet<LeaseId>, u32)> = HashMap::new();
+        for id in &self.active {
+            let Some(job) = self.jobs.get(id) else {
+                continue;
+            };
+            let Some(key) = job.intent.concurrency_key.as_deref() else {
+                continue;
+            };
+            let holder = job.lease_id.unwrap_or(LeaseId(id.0));
+            let entry = holders
+                .entry((job.intent.addon_id.as_str(), key))
+                .or_insert_with(|| (HashSet::new(), 0));
+            entry.0.insert(holder);
+            entry.1 = entry.1.max(job.intent.concurrency_limit);
+        }
+        for ((addon, key), (held, limit)) in holders {
+            if held.len() as u32 > limit {
+                return Err(format!(
+                    "key {key} of {addon} is held {} times, and {limit} are allowed",
+                    held.len()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Units in use on a node by what the store holds and by proposals under way there.
+    pub(super) fn used<'a>(&self, node: &NodeId, ops: impl Iterator<Item = &'a Op>) -> u32 {
+        let leases = self.live.values().filter(|lease| lease.node_id == *node);
+        let leased: u32 = leases.map(LeaseRecord::cost).sum();
+        let reserved: u32 = self
+            .active
+            .iter()
+            .filter_map(|id| self.jobs.get(id))
+            .filter(|job| {
+                let place = job.reservation.as_ref();
+                place.is_some_and(|place| place.node_id == *node)
+            })
+            .map(JobRecord::cost)
+            .sum();
+        let cost = |id: &JobId| self.jobs.get(id).map_or(0, JobRecord::cost);
+        let proposed: u32 = ops
+            .map(|op| match op {
+                Op::Reserve(job, command) => {
+                    let known = self.jobs.get(job).and_then(|job| job.reservation.as_ref());
+                    let there = known.is_some_and(|place| place.id == command.reservation_id);
+                    if there { 0 } else { cost(job) }
+                }
+                Op::Claim(jobs, command) if !self.used_ids.contains(&command.lease_id) => {
+                    jobs.iter().map(cost).max().unwrap_or(0)
+                }
+                Op::Admit(command) if !self.used_ids.contains(&command.lease_id) => {
+                    command.cost_units
+                }
+                _ => 0,
+            })
+            .sum();
+        leased + reserved + proposed
+    }
+
+    /// What was acknowledged is there, in the store itself.
+    pub(super) fn check_kept(&self, there: &BTreeMap<JobId, JobState>) -> Result<(), Broken> {
+        for id in &self.submitted {
+            if !there.contains_key(id) {
+                return Err(format!("job {id} was acknowledged and is lost"));
+            }
+        }
+        for id in &self.done {
+            if there.get(id) != Some(&JobState::Done) {
+                return Err(format!(
+                    "job {id} was acknowledged as DONE and is {:?}",
+                    there.get(id)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Acknowledged jobs that have not ended.
+    pub(super) fn unfinished(&self) -> Vec<JobId> {
+        self.submitted
+            .iter()
+            .copied()
+            .filter(|id| {
+                let ends = |job: &JobRecord| {
+                    job.state.is_ended() || job.intent.addon_id.as_str() == PAUSED
+                };
+                !self.jobs.get(id).is_some_and(ends)
+            })
+            .collect()
+    }
+
+    /// Forgets what is not there any more, after a power cut.
+    pub(super) fn rebuild(&mut self, jobs: Vec<JobRecord>, leases: Vec<LeaseRecord>) {
+        self.jobs.clear();
+        self.live.clear();
+        self.active.clear();
+        self.waiting.clear();
+        for job in jobs {
+            // What is read now is what there is: nothing to compare with.
+            let _ = self.put_job(&job);
+        }
+        for lease in leases {
+            self.used_ids.insert(lease.id);
+            self.live.insert(lease.id, lease);
+        }
+    }
+}

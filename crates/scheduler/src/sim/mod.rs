@@ -1,0 +1,235 @@
+//! A simulator: the real core, one or several of it over one store, in virtual time, with everything that goes wrong.
+//!
+//! All of a run follows from its seed: the clocks of machines and of the database, their load, workers that crash, stall,
+//! lie and ask again, answers that get lost or come twice, a store that fails before and after its commit, schedulers that
+//! are killed and machines that sleep. After each step the invariants below are looked at. A run that fails
+//! gives its seed and its last steps, and the same seed fails again in the same way.
+//!
+//! ```
+//! use jobtree_scheduler::sim::{Scenario, run};
+//!
+//! let report = run(7, &Scenario::one()).unwrap();
+//! assert!(report.done > 0);
+//! ```
+//!
+//! Invariants:
+//!
+//! - no acknowledged job is lost, and what was acknowledged as done stays done;
+//! - a job has one live lease at most, and no two workers run it that both may believe they hold it;
+//! - nothing is granted above the capacity that is known then, counting what the *store* says is in use;
+//! - concurrency keys hold; lease ids are never used twice; a job is rescued at most as often as the rules say;
+//! - each denial has a reason;
+//! - each waiting job has a next moment at which it is looked at;
+//! - when nothing goes wrong any more, everything that was acknowledged ends.
+
+mod actors;
+mod blind;
+mod check;
+mod disk;
+mod flood;
+mod happening;
+mod node;
+mod tables;
+mod watching;
+mod worker;
+mod world;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+pub use crate::core::Bug;
+pub use flood::{Flood, flood};
+
+/// Mistakes that are outside of the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mistake {
+    /// One in the core.
+    Core(Bug),
+    /// The rescuer writes back what it read some time ago, without comparing.
+    BlindRescue,
+    /// Workers do not renew while they run something, and do not stop by their own clock.
+    NoHeartbeats,
+    /// The store answers before what it wrote is on disk.
+    AnswersEarly,
+}
+
+/// What goes wrong how often, in 1000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Faults {
+    /// Commands that fail and have no effect.
+    pub store_fails: u64,
+    /// Commands that take effect and whose answer, and news, are lost.
+    pub answer_lost_in_store: u64,
+    /// Requests and replies between workers and schedulers that are lost.
+    pub message_lost: u64,
+    /// Requests that come twice.
+    pub message_doubled: u64,
+    /// Workers' steps in which they crash.
+    pub worker_crashes: u64,
+    /// Workers' steps in which they stall beyond their lease, and go on.
+    pub worker_stalls: u64,
+    /// Workers' steps in which they say what is not so.
+    pub worker_lies: u64,
+    /// Hints among schedulers that get lost.
+    pub hint_lost: u64,
+    /// Schedulers are killed and started again, their clocks are set, machines sleep, and their load changes: each about
+    /// so often in 1000 s.
+    pub machine: u64,
+}
+
+impl Faults {
+    /// Nothing goes wrong.
+    pub const NONE: Self = Self {
+        store_fails: 0,
+        answer_lost_in_store: 0,
+        message_lost: 0,
+        message_doubled: 0,
+        worker_crashes: 0,
+        worker_stalls: 0,
+        worker_lies: 0,
+        hint_lost: 0,
+        machine: 0,
+    };
+}
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Schedulers, each on a machine of its own.
+    pub schedulers: usize,
+    /// Workers of each.
+    pub workers: usize,
+    /// Jobs that are submitted.
+    pub jobs: usize,
+    /// For how long things go wrong; then everything must end.
+    pub trouble: Duration,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// Mistakes that are switched on.
+    pub mistakes: BTreeSet<Mistake>,
+}
+
+impl Scenario {
+    /// One scheduler with a store of its own, that fails before commits.
+    pub fn one() -> Self {
+        Self {
+            schedulers: 1,
+            workers: 5,
+            jobs: 40,
+            trouble: Duration::from_secs(240),
+            faults: Faults {
+                store_fails: 40,
+                answer_lost_in_store: 0,
+                message_lost: 40,
+                message_doubled: 30,
+                worker_crashes: 20,
+                worker_stalls: 15,
+                worker_lies: 15,
+                hint_lost: 0,
+                machine: 8,
+            },
+            mistakes: BTreeSet::new(),
+        }
+    }
+
+    /// Three schedulers that share a store, whose answers may get lost.
+    pub fn three() -> Self {
+        let one = Self::one();
+        Self {
+            schedulers: 3,
+            workers: 3,
+            jobs: 60,
+            faults: Faults {
+                store_fails: 30,
+                answer_lost_in_store: 20,
+                hint_lost: 500,
+                ..one.faults
+            },
+            ..one
+        }
+    }
+
+    /// More trouble in less time: what a mistake is found in.
+    #[must_use]
+    pub fn stormy(self) -> Self {
+        Self {
+            jobs: 30,
+            trouble: Duration::from_secs(150),
+            faults: Faults {
+                worker_crashes: 40,
+                worker_stalls: 50,
+                machine: 60,
+                ..self.faults
+            },
+            ..self
+        }
+    }
+
+    /// With a mistake.
+    #[must_use]
+    pub fn with(mut self, mistake: Mistake) -> Self {
+        self.mistakes.insert(mistake);
+        self
+    }
+
+    fn has(&self, mistake: Mistake) -> bool {
+        self.mistakes.contains(&mistake)
+    }
+}
+
+/// What happened in a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Steps.
+    pub steps: u64,
+    /// Jobs that ended well.
+    pub done: u64,
+    /// Jobs that ended otherwise.
+    pub not_done: u64,
+    /// Leases that ran out.
+    pub expired: u64,
+    /// Commands that failed before or after their commit.
+    pub store_failures: u64,
+    /// Times that a scheduler was killed and started again.
+    pub restarts: u64,
+    /// Calls that were refused, as they had to be.
+    pub refusals: u64,
+    /// Virtual time.
+    pub time: Duration,
+    /// A number that two runs have in common only if they went the same way.
+    pub fingerprint: u64,
+}
+
+/// An invariant did not hold.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The seed: the same run fails again.
+    pub seed: u64,
+    /// What did not hold.
+    pub what: String,
+    /// The last steps before it.
+    pub trace: Vec<String>,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}: {}", self.seed, self.what)?;
+        for line in &self.trace {
+            writeln!(f, "  {line}")?;
+        }
+        write!(f, "run this seed again to see the same")
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Runs a scenario.
+///
+/// # Errors
+/// If an invariant does not hold.
+pub fn run(seed: u64, scenario: &Scenario) -> Result<Report, Box<Failure>> {
+    let first = world::World::new(seed, scenario.clone(), false).run();
+    // It fails again in the same way, and this time its steps are told.
+    first.or_else(|_| world::World::new(seed, scenario.clone(), true).run())
+}

@@ -1,0 +1,205 @@
+//! A scheduler in the simulation: the real core, what the engine does around it, and the clocks of its machine.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use jobtree_protocol::NodeId;
+use jobtree_queue::Now;
+use jobtree_queue::policy::{AddonPolicy, Mode, Policy};
+use jobtree_store::{Store, StoreError, Written};
+
+use super::disk::{Disk, Plug, Port};
+use super::{Mistake, Scenario};
+use crate::core::{Answered, Core, Op, OpId, Performing, Slot};
+use crate::options::Options;
+
+/// Leases hold so long in simulations.
+pub(super) const TTL: Duration = Duration::from_secs(10);
+/// With its so manieth rescue a job is quarantined.
+pub(super) const QUARANTINE: u32 = 4;
+
+pub(super) fn base() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().expect("a time")
+}
+
+/// What waits to be told to the core.
+type Inbox = Arc<Mutex<Vec<Written>>>;
+
+pub(super) struct Node {
+    pub(super) options: Options,
+    pub(super) policy: Arc<Policy>,
+    /// None while its process is dead.
+    pub(super) core: Option<Core>,
+    pub(super) store: Store,
+    pub(super) port: Arc<Port>,
+    inbox: Inbox,
+    pub(super) ops: BTreeMap<OpId, Performing>,
+    /// What each operation under way is.
+    pub(super) asked: BTreeMap<OpId, Op>,
+    /// Whose each reply is: worker, and its turn.
+    pub(super) slots: BTreeMap<Slot, (usize, u64)>,
+    pub(super) next_slot: Slot,
+    /// Operations before this have been begun.
+    pub(super) begun: OpId,
+    /// Which timer counts.
+    pub(super) alarm: u64,
+    /// Grows with each start: what is for an earlier process is for nobody.
+    pub(super) life: u64,
+    /// The machine sleeps until then.
+    pub(super) asleep_until: Duration,
+    /// By how much its wall clock is wrong.
+    pub(super) wall_off: SignedDuration,
+    /// How idle its CPUs are, 0..=1.
+    pub(super) idle: f64,
+    /// It is not measured until then.
+    pub(super) blind_until: Duration,
+    boot: Duration,
+}
+
+/// The policy of simulations: everything happens in seconds, not in hours.
+pub(super) fn policy() -> Policy {
+    let mut policy = Policy::default();
+    let seconds = Duration::from_secs;
+    policy.quiet.enter_after = seconds(2);
+    policy.quiet.calm_after = seconds(2);
+    policy.quiet.panic_cooldown = seconds(5);
+    policy.quiet.allow_one_after = seconds(120);
+    policy.busy.stale_after = seconds(10);
+    policy.order.age_step = seconds(120);
+    policy.order.hold = seconds(60);
+    policy.order.rest = seconds(20);
+    policy.deadline.at_risk = seconds(60);
+    policy.deadline.waive_busy = seconds(20);
+    policy.deadline.waive_quiet = seconds(40);
+    policy.dispatch.take_up = seconds(8);
+    policy.dispatch.tick = seconds(5);
+    policy.dispatch.lease_ttl = TTL;
+    policy.dispatch.mode = Mode::Claim;
+    policy.caps.leases = 8;
+    // One addon takes dispatches up, and one is not allowed much.
+    let dispatched = AddonPolicy {
+        mode: Some(Mode::Dispatch),
+        ..AddonPolicy::default()
+    };
+    policy.addons.insert("a1".to_owned(), dispatched);
+    let narrow = AddonPolicy {
+        units: Some(60),
+        ..AddonPolicy::default()
+    };
+    policy.addons.insert("a2".to_owned(), narrow);
+    policy
+}
+
+impl Node {
+    pub(super) fn new(index: usize, scenario: &Scenario, disk: &Arc<Disk>) -> Self {
+        let policy = policy();
+        let options = Options {
+            node: NodeId::new(format!("n{index}")).expect("a name"),
+            policy: policy.clone(),
+            shared: scenario.schedulers > 1,
+            look: Duration::from_secs(4),
+            quarantine_after: if scenario.has(Mistake::Core(super::Bug::NoQuarantine)) {
+                u32::MAX
+            } else {
+                QUARANTINE
+            },
+            ..Options::default()
+        };
+        let port = Port::new(disk);
+        Self {
+            options,
+            policy: Arc::new(policy),
+            core: None,
+            store: Store::on(Plug(Arc::clone(&port))),
+            port,
+            inbox: Arc::default(),
+            ops: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            next_slot: 0,
+            begun: 0,
+            alarm: 0,
+            life: 0,
+            asleep_until: Duration::ZERO,
+            wall_off: SignedDuration::ZERO,
+            idle: 1.0,
+            blind_until: Duration::ZERO,
+            boot: Duration::from_secs(1000 + 77 * index as u64),
+        }
+    }
+
+    pub(super) fn now(&self, time: Duration) -> Now {
+        let wall = base() + time;
+        Now {
+            wall: wall.checked_add(self.wall_off).expect("a time in range"),
+            mono: self.boot + time,
+        }
+    }
+
+    /// The simulation's time of a moment of this machine's monotonic clock.
+    pub(super) fn time_of(&self, mono: Duration) -> Duration {
+        mono.saturating_sub(self.boot)
+    }
+
+    /// Starts its process.
+    pub(super) fn start(&mut self, scenario: &Scenario, seed: u64, time: Duration) {
+        self.life += 1;
+        self.begun = 0;
+        let mut core = Core::new(
+            &self.options,
+            Arc::clone(&self.policy),
+            seed,
+            self.now(time),
+        );
+        for mistake in &scenario.mistakes {
+            if let Mistake::Core(bug) = mistake {
+                core.plant(*bug);
+            }
+        }
+        self.core = Some(core);
+        let inbox = Arc::clone(&self.inbox);
+        self.store.listen(Arc::new(move |written| {
+            let mut inbox = inbox.lock().unwrap_or_else(PoisonError::into_inner);
+            inbox.extend(written.iter().cloned());
+        }));
+    }
+
+    /// Kills its process: nothing of it is left but what the store holds.
+    pub(super) fn kill(&mut self) {
+        self.life += 1;
+        self.core = None;
+        self.port.close();
+        self.ops.clear();
+        self.asked.clear();
+        self.slots.clear();
+        self.news();
+    }
+
+    /// What the core was not told yet.
+    pub(super) fn news(&self) -> Vec<Written> {
+        std::mem::take(&mut *self.inbox.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn has_news(&self) -> bool {
+        let inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        !inbox.is_empty()
+    }
+
+    /// Operations that have been answered.
+    pub(super) fn answers(&mut self) -> Vec<(OpId, Result<Answered, StoreError>)> {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut answered = Vec::new();
+        for (id, operation) in &mut self.ops {
+            if let Poll::Ready(answer) = operation.as_mut().poll(&mut context) {
+                answered.push((*id, answer));
+            }
+        }
+        for (id, _) in &answered {
+            self.ops.remove(id);
+        }
+        answered
+    }
+}

@@ -1,0 +1,665 @@
+//! The world of a simulation: what happens when, and to whom.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use jobtree_protocol::{InstanceId, JobId, JobState, SubmitRequest};
+use jobtree_queue::signals::Sample;
+use jobtree_store::{Pause, Store, StoreError};
+
+use super::check::{Broken, Shadow};
+use super::disk::{Disk, Fate, Peek};
+use super::happening::{Calling, From, Happening};
+use super::node::{Node, base};
+use super::worker::{Doing, Way, Worker};
+use super::{Bug, Failure, Mistake, Report, Scenario};
+use crate::core::{Dice, Input, Op, Output, Told, dice, perform};
+use crate::error::is_refusal;
+
+/// After the trouble everything has to end within this. A clock that was wrong by two minutes may have let a job wait
+/// for a time that much later.
+const CALM: Duration = Duration::from_secs(600);
+/// The addon that is paused.
+pub(super) const PAUSED: &str = "a4";
+/// So many steps in a tenth of a second are no work any more.
+const SPINNING: u32 = 5000;
+/// Steps that are remembered for a failure.
+const TRACE: usize = 60;
+
+pub(super) struct World {
+    pub(super) seed: u64,
+    pub(super) scenario: Scenario,
+    pub(super) dice: Dice,
+    pub(super) time: Duration,
+    pub(super) queue: BTreeMap<(Duration, u64), Happening>,
+    pub(super) next: u64,
+    pub(super) disk: Arc<Disk>,
+    pub(super) peek: Store,
+    pub(super) nodes: Vec<Node>,
+    pub(super) workers: Vec<Worker>,
+    pub(super) calls: BTreeMap<u64, (usize, u64, From, Calling)>,
+    pub(super) next_call: u64,
+    pub(super) shadow: Shadow,
+    pub(super) submissions: Vec<(SubmitRequest, Option<JobId>)>,
+    pub(super) calm: bool,
+    /// Steps are remembered, which takes longer than doing them.
+    pub(super) telling: bool,
+    pub(super) trace: VecDeque<String>,
+    pub(super) report: Report,
+    /// When each scheduler last read the store: they must not all do it at once.
+    pub(super) reads: Vec<Duration>,
+    pub(super) together: u32,
+    pub(super) commits: u64,
+    pub(super) busy_since: Duration,
+    pub(super) busy_steps: u32,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, scenario: Scenario, telling: bool) -> Self {
+        let mut dice = Dice::new(seed);
+        let disk = Disk::new();
+        if scenario.schedulers > 1 {
+            disk.set_wall(base());
+        }
+        let nodes: Vec<Node> = (0..scenario.schedulers)
+            .map(|index| Node::new(index, &scenario, &disk))
+            .collect();
+        let mut workers = Vec::new();
+        for node in 0..scenario.schedulers {
+            for place in 0..scenario.workers {
+                let way = match place {
+                    1 => Way::TakeUp,
+                    _ if place == scenario.workers - 1 && node == 0 => Way::Capacity,
+                    _ => Way::Claim,
+                };
+                let addon = match way {
+                    Way::TakeUp => 1,
+                    Way::Capacity => 3,
+                    Way::Claim => [0, 2][(place / 2) % 2],
+                };
+                let mut bytes = [0; 16];
+                bytes[..8].copy_from_slice(&dice.roll().to_le_bytes());
+                workers.push(Worker {
+                    node,
+                    addon: format!("a{addon}").parse().expect("a name"),
+                    way,
+                    instance: InstanceId::from_random(bytes),
+                    doing: Doing::Idle,
+                    turn: 0,
+                    alarm: 0,
+                    careless: scenario.has(Mistake::NoHeartbeats),
+                });
+            }
+        }
+        let peek = Store::on(Peek(Arc::clone(&disk)));
+        let reads = vec![Duration::ZERO; scenario.schedulers];
+        Self {
+            seed,
+            scenario,
+            dice,
+            time: Duration::ZERO,
+            queue: BTreeMap::new(),
+            next: 0,
+            disk,
+            peek,
+            nodes,
+            workers,
+            calls: BTreeMap::new(),
+            next_call: 0,
+            shadow: Shadow::default(),
+            submissions: Vec::new(),
+            calm: false,
+            telling,
+            trace: VecDeque::new(),
+            report: Report::default(),
+            reads,
+            together: 0,
+            commits: 0,
+            busy_since: Duration::ZERO,
+            busy_steps: 0,
+        }
+    }
+
+    pub(super) fn run(mut self) -> Result<Report, Box<Failure>> {
+        self.disk.sync();
+        self.pause_one();
+        for node in 0..self.nodes.len() {
+            let delay = self.millis(0, 500);
+            self.later(delay, Happening::Start(node));
+            self.later(delay, Happening::Sample(node));
+            let trouble = self.until_trouble();
+            self.later(trouble, Happening::Machine(node));
+        }
+        for worker in 0..self.workers.len() {
+            let delay = self.millis(0, 3000);
+            self.later(delay, Happening::Act(worker, 0));
+        }
+        self.plan_submissions();
+        let trouble = self.scenario.trouble;
+        self.later(trouble, Happening::Calm);
+        match self.go() {
+            Ok(()) => {
+                self.report.time = self.time;
+                self.report.expired = self.shadow.expired;
+                let ended = |state| {
+                    let jobs = self.shadow.jobs.values();
+                    jobs.filter(|job| job.state == state).count() as u64
+                };
+                self.report.done = ended(JobState::Done);
+                self.report.not_done = ended(JobState::Failed) + ended(JobState::Canceled);
+                Ok(self.report)
+            }
+            Err(what) => Err(Box::new(Failure {
+                seed: self.seed,
+                what,
+                trace: self.trace.into(),
+            })),
+        }
+    }
+
+    /// One addon is paused from the beginning, and stays so: nobody else may be held up by it.
+    fn pause_one(&mut self) {
+        let stamp = self.stamp(0);
+        let pause = Pause {
+            addon_id: PAUSED.parse().expect("a name"),
+            job_type: None,
+            since: base(),
+            reason: None,
+        };
+        let paused = self.peek.pause(stamp, pause);
+        paused.wait().expect("memory answers");
+    }
+
+    fn go(&mut self) -> Result<(), Broken> {
+        let end = self.scenario.trouble + CALM;
+        while let Some(((time, _), happening)) = self.queue.pop_first() {
+            self.busy_steps = if time.saturating_sub(self.busy_since) < Duration::from_millis(100) {
+                self.busy_steps + 1
+            } else {
+                self.busy_since = time;
+                0
+            };
+            if self.busy_steps > SPINNING {
+                return Err("it spins: thousands of steps, and no time passes".to_owned());
+            }
+            self.time = time;
+            self.report.steps += 1;
+            if self.scenario.schedulers > 1 {
+                self.disk.set_wall(base() + time);
+            }
+            if let Some(later) = self.sleeper(&happening) {
+                // Its machine sleeps: it happens when that wakes.
+                let jitter = self.millis(0, 50);
+                self.at(later + jitter, happening);
+                continue;
+            }
+            self.note(&happening);
+            self.happen(happening)?;
+            self.check_runs()?;
+            self.check_moments()?;
+            if self.calm && self.finished() {
+                return self.check_kept();
+            }
+            if time > end {
+                break;
+            }
+        }
+        let left = self.shadow.unfinished();
+        let told: Vec<String> = left
+            .iter()
+            .take(3)
+            .map(|id| {
+                let job = &self.shadow.jobs.get(id);
+                format!(
+                    "{:?}",
+                    job.map(|job| (
+                        job.id,
+                        job.state,
+                        &job.denial,
+                        job.intent.addon_id.as_str(),
+                        job.cost(),
+                        job.lease_id
+                    ))
+                )
+            })
+            .collect();
+        Err(format!(
+            "{} acknowledged jobs never end, first: {}",
+            left.len(),
+            told.join("; ")
+        ))
+    }
+
+    fn finished(&self) -> bool {
+        self.submissions.iter().all(|(_, acked)| acked.is_some())
+            && self.shadow.unfinished().is_empty()
+    }
+
+    pub(super) fn at(&mut self, time: Duration, happening: Happening) {
+        self.next += 1;
+        self.queue.insert((time, self.next), happening);
+    }
+
+    pub(super) fn later(&mut self, delay: Duration, happening: Happening) {
+        self.at(self.time + delay, happening);
+    }
+
+    pub(super) fn millis(&mut self, least: u64, most: u64) -> Duration {
+        Duration::from_micros(least * 1000 + self.dice.below((most - least) * 1000 + 1))
+    }
+
+    /// A fault that happens so often in 1000.
+    pub(super) fn fault(&mut self, in_1000: u64) -> bool {
+        let happens = self.dice.chance(in_1000);
+        happens && !self.calm
+    }
+
+    fn until_trouble(&mut self) -> Duration {
+        let mean = 1_000_000 / self.scenario.faults.machine.max(1);
+        self.millis(mean / 4, mean)
+    }
+
+    fn note(&mut self, happening: &Happening) {
+        let (kind, whose) = happening.kind();
+        let micros = self.time.as_micros() as u64;
+        for number in [micros, kind, whose as u64] {
+            self.report.fingerprint = dice::mixed(self.report.fingerprint ^ number);
+        }
+        if !self.telling {
+            return;
+        }
+        let mut line = format!("{:>10.3} {happening:?}", self.time.as_secs_f64());
+        line.truncate(line.floor_char_boundary(400));
+        if self.trace.len() == TRACE {
+            self.trace.pop_front();
+        }
+        self.trace.push_back(line);
+    }
+
+    /// Until when the machine sleeps that something happens on.
+    fn sleeper(&self, happening: &Happening) -> Option<Duration> {
+        let node = match happening {
+            Happening::Wake(node, _)
+            | Happening::Serve(node, _)
+            | Happening::Answer(node, ..)
+            | Happening::Call(node, ..)
+            | Happening::Left(node, ..)
+            | Happening::Sample(node)
+            | Happening::Hint(node, _) => *node,
+            Happening::Reply(worker, ..) | Happening::Act(worker, _) => self.workers[*worker].node,
+            Happening::Back(From::Worker(worker, ..), _) => self.workers[*worker].node,
+            _ => return None,
+        };
+        let until = self.nodes[node].asleep_until;
+        (until > self.time).then_some(until)
+    }
+
+    fn happen(&mut self, happening: Happening) -> Result<(), Broken> {
+        match happening {
+            Happening::Wake(node, alarm) => {
+                if self.nodes[node].alarm == alarm {
+                    self.step(node, Input::Timer)?;
+                }
+            }
+            Happening::Serve(node, life) => self.serve(node, life)?,
+            Happening::Answer(node, life, op, answer) => {
+                if self.nodes[node].life == life {
+                    self.nodes[node].asked.remove(&op);
+                    let answer = answer.map(Box::new);
+                    self.step(node, Input::Answer { op, answer })?;
+                }
+            }
+            Happening::Call(node, life, call, worker, turn) => {
+                if self.nodes[node].life == life && self.nodes[node].core.is_some() {
+                    let slot = self.nodes[node].next_slot;
+                    self.nodes[node].next_slot += 1;
+                    self.nodes[node].slots.insert(slot, (worker, turn));
+                    self.step(node, Input::Call { slot, call })?;
+                }
+            }
+            Happening::Left(node, life, slot) => {
+                if self.nodes[node].life == life {
+                    self.nodes[node].slots.remove(&slot);
+                    self.step(node, Input::Left(slot))?;
+                }
+            }
+            Happening::Reply(worker, turn, reply) => self.replied(worker, turn, *reply)?,
+            Happening::Back(from, answer) => self.came_back(from, *answer)?,
+            Happening::Act(worker, alarm) => {
+                if self.workers[worker].alarm == alarm {
+                    self.act(worker);
+                }
+            }
+            Happening::Submit(place) => self.submit(place),
+            Happening::Cancel => self.cancel_something(),
+            Happening::Sample(node) => {
+                let every = self.millis(900, 1100);
+                self.later(every, Happening::Sample(node));
+                let blind = self.nodes[node].blind_until > self.time;
+                if self.nodes[node].core.is_some() && !blind {
+                    let sample = Sample {
+                        cpu_idle: self.nodes[node].idle,
+                        ..Sample::idle()
+                    };
+                    self.step(node, Input::Sample(sample))?;
+                }
+            }
+            Happening::Machine(node) => self.trouble(node)?,
+            Happening::Start(node) => self.start(node)?,
+            Happening::Hint(node, jobs) => {
+                if self.nodes[node].core.is_some() {
+                    self.step(node, Input::Hint(jobs))?;
+                }
+            }
+            Happening::Blind(node, life, rescue) => {
+                if self.nodes[node].life == life {
+                    rescue.ask(&self.nodes[node].port);
+                    self.serve_soon(node);
+                }
+            }
+            Happening::Calm => self.calm_down()?,
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, node: usize) -> Result<(), Broken> {
+        if self.nodes[node].core.is_some() {
+            return Ok(());
+        }
+        let seed = self.dice.roll();
+        let time = self.time;
+        self.nodes[node].start(&self.scenario, seed, time);
+        let now = self.nodes[node].now(time);
+        let outputs = self.nodes[node]
+            .core
+            .as_mut()
+            .map(|core| core.begin(now))
+            .unwrap_or_default();
+        self.handle(node, outputs)
+    }
+
+    /// Everything works from now on.
+    fn calm_down(&mut self) -> Result<(), Broken> {
+        self.calm = true;
+        for node in 0..self.nodes.len() {
+            self.nodes[node].idle = 1.0;
+            self.nodes[node].blind_until = Duration::ZERO;
+            self.nodes[node].wall_off = SignedDuration::ZERO;
+            self.start(node)?;
+        }
+        Ok(())
+    }
+
+    /// Something happens to a machine.
+    fn trouble(&mut self, node: usize) -> Result<(), Broken> {
+        if self.calm || self.scenario.faults.machine == 0 {
+            return Ok(());
+        }
+        let again = self.until_trouble();
+        self.later(again, Happening::Machine(node));
+        match self.dice.below(6) {
+            0 => self.kill(node)?,
+            1 => {
+                // Somebody sets its wall clock.
+                let seconds = self.dice.below(240) as i64 - 120;
+                self.nodes[node].wall_off = SignedDuration::from_secs(seconds);
+            }
+            2 => {
+                let sleep = self.millis(5_000, 60_000);
+                self.nodes[node].asleep_until = self.time + sleep;
+            }
+            3 => self.nodes[node].idle = [1.0, 0.7, 0.4, 0.05][self.dice.below(4) as usize],
+            4 => {
+                let blind = self.millis(5_000, 30_000);
+                self.nodes[node].blind_until = self.time + blind;
+            }
+            _ => self.nodes[node].idle = 1.0,
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self, node: usize) -> Result<(), Broken> {
+        if self.nodes[node].core.is_none() {
+            return Ok(());
+        }
+        self.report.restarts += 1;
+        self.nodes[node].kill();
+        self.calls.retain(|_, (of, ..)| *of != node);
+        if self.scenario.has(Mistake::AnswersEarly) {
+            // Its machine goes down with it.
+            self.disk.cut();
+            let (jobs, leases) = self.look();
+            self.shadow.rebuild(jobs, leases);
+            self.check_kept()?;
+        }
+        let delay = self.millis(10, 20_000);
+        self.later(delay, Happening::Start(node));
+        Ok(())
+    }
+
+    /// Gives a core something, with the news before it.
+    pub(super) fn step(&mut self, node: usize, input: Input) -> Result<(), Broken> {
+        let time = self.time;
+        let this = &mut self.nodes[node];
+        let now = this.now(time);
+        let news = this.news();
+        let Some(core) = this.core.as_mut() else {
+            return Ok(());
+        };
+        let mut inputs = Vec::new();
+        if !news.is_empty() {
+            inputs.push(Input::Committed(news));
+        }
+        inputs.push(input);
+        let outputs = core.step(inputs, now);
+        self.handle(node, outputs)
+    }
+
+    fn handle(&mut self, node: usize, outputs: Vec<Output>) -> Result<(), Broken> {
+        let mut proposes = false;
+        for output in outputs {
+            match output {
+                Output::WakeAt(at) => {
+                    self.nodes[node].alarm += 1;
+                    let alarm = self.nodes[node].alarm;
+                    let at = self.nodes[node].time_of(at).max(self.time);
+                    // A timer is never exact.
+                    let late = self.millis(0, 3);
+                    self.at(at + late, Happening::Wake(node, alarm));
+                }
+                Output::Op { id, stamp, op } => {
+                    let new = id >= self.nodes[node].begun;
+                    self.nodes[node].begun = self.nodes[node].begun.max(id + 1);
+                    let grants = matches!(op, Op::Reserve(..) | Op::Claim(..) | Op::Admit(_));
+                    proposes |= new && grants;
+                    if matches!(op, Op::ReadLive) {
+                        self.note_read(node)?;
+                    }
+                    self.nodes[node].asked.insert(id, op.clone());
+                    let operation = self.begin(node, stamp, op);
+                    self.nodes[node].ops.insert(id, operation);
+                    self.serve_soon(node);
+                }
+                Output::Reply { slot, reply } => {
+                    if let Ok(Told::Lease(answer)) = &reply
+                        && !answer.approved
+                        && (answer.reason.is_empty() || answer.retry_after_sec.is_none())
+                    {
+                        return Err(format!("a denial without a reason or a time: {answer:?}"));
+                    }
+                    let Some((worker, turn)) = self.nodes[node].slots.remove(&slot) else {
+                        continue;
+                    };
+                    if self.fault(self.scenario.faults.message_lost) {
+                        continue;
+                    }
+                    let delay = self.millis(0, 30);
+                    self.later(delay, Happening::Reply(worker, turn, Box::new(reply)));
+                }
+            }
+        }
+        if proposes {
+            self.check_capacity(node)?;
+        }
+        Ok(())
+    }
+
+    /// Begins an operation; the mistake [`Mistake::BlindRescue`] is made here.
+    fn begin(
+        &mut self,
+        node: usize,
+        stamp: jobtree_store::Stamp,
+        op: Op,
+    ) -> crate::core::Performing {
+        if let Op::Expire(lease, _) = &op
+            && self.scenario.has(Mistake::BlindRescue)
+        {
+            let lease = *lease;
+            let of_lease = |job: &&jobtree_queue::JobRecord| job.lease_id == Some(lease);
+            let old: Vec<_> = self
+                .shadow
+                .jobs
+                .values()
+                .filter(of_lease)
+                .cloned()
+                .collect();
+            let (rescue, operation) = super::blind::rescue(stamp, lease, old);
+            // It was read some time ago.
+            let delay = self.millis(2_000, 8_000);
+            let life = self.nodes[node].life;
+            self.later(delay, Happening::Blind(node, life, rescue));
+            return operation;
+        }
+        perform(&self.nodes[node].store, stamp, op)
+    }
+
+    pub(super) fn serve_soon(&mut self, node: usize) {
+        let life = self.nodes[node].life;
+        let delay = self.millis(1, 25);
+        self.later(delay, Happening::Serve(node, life));
+    }
+
+    /// The store does one of the things that were asked of it.
+    fn serve(&mut self, node: usize, life: u64) -> Result<(), Broken> {
+        let waiting = self.nodes[node].port.len();
+        if self.nodes[node].life != life || waiting == 0 {
+            return Ok(());
+        }
+        let faults = self.scenario.faults;
+        let fate = if self.fault(faults.store_fails) {
+            Fate::Fails
+        } else if self.fault(faults.answer_lost_in_store) {
+            Fate::DoneAndLost
+        } else {
+            Fate::Done
+        };
+        if fate != Fate::Done {
+            self.report.store_failures += 1;
+        }
+        // Readers are apart from the writer, and connections from each other: not always the first.
+        let place = self.dice.below(waiting.min(3) as u64) as usize;
+        let written = self.nodes[node].port.serve(place, fate);
+        self.shadow.take(&written)?;
+        self.check_ends(&written)?;
+        if !written.is_empty() {
+            self.commits += 1;
+            let synced = !self.scenario.has(Mistake::AnswersEarly);
+            if synced || self.commits.is_multiple_of(16) {
+                self.sync();
+            }
+            self.hint(node, &written);
+        }
+        for (op, answer) in self.nodes[node].answers() {
+            let delay = self.millis(0, 10);
+            let answer = Box::new(answer);
+            self.later(delay, Happening::Answer(node, life, op, answer));
+        }
+        self.collect_calls()?;
+        if self.nodes[node].port.len() > 0 {
+            self.serve_soon(node);
+        }
+        if self.nodes[node].has_news() {
+            // The engine is woken by news.
+            self.nodes[node].alarm += 1;
+            let alarm = self.nodes[node].alarm;
+            let delay = self.millis(0, 2);
+            self.later(delay, Happening::Wake(node, alarm));
+        }
+        Ok(())
+    }
+
+    fn sync(&self) {
+        if self.scenario.has(Mistake::AnswersEarly) {
+            self.disk.sync();
+        }
+    }
+
+    /// Tells the other schedulers what was written, as far as that gets through.
+    fn hint(&mut self, from: usize, written: &[jobtree_store::Written]) {
+        let jobs: Vec<JobId> = written
+            .iter()
+            .flat_map(|it| it.changes.jobs.iter().map(|job| job.id))
+            .collect();
+        if jobs.is_empty() {
+            return;
+        }
+        for node in 0..self.nodes.len() {
+            let lost = self.dice.chance(self.scenario.faults.hint_lost);
+            if node != from && !lost {
+                let delay = self.millis(1, 100);
+                self.later(delay, Happening::Hint(node, jobs.clone()));
+            }
+        }
+    }
+
+    /// Calls the store for somebody, through a node.
+    pub(super) fn call_store(&mut self, node: usize, from: From, calling: Calling) {
+        let id = self.next_call;
+        self.next_call += 1;
+        let life = self.nodes[node].life;
+        self.calls.insert(id, (node, life, from, calling));
+        self.serve_soon(node);
+    }
+
+    /// Answers of the store on their way to whoever called.
+    fn collect_calls(&mut self) -> Result<(), Broken> {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut ready = Vec::new();
+        for (id, (_, _, _, calling)) in &mut self.calls {
+            if let Poll::Ready(answer) = calling.as_mut().poll(&mut context) {
+                ready.push((*id, answer));
+            }
+        }
+        for (id, answer) in ready {
+            let Some((node, life, from, _)) = self.calls.remove(&id) else {
+                continue;
+            };
+            if self.nodes[node].life != life {
+                continue;
+            }
+            if let Err(error) = &answer {
+                if is_refusal(error) {
+                    self.report.refusals += 1;
+                }
+                if matches!(error, StoreError::Disconnected { .. }) {
+                    // As the handle does.
+                    self.step(node, Input::Doubt)?;
+                }
+            }
+            if from == From::Nobody || self.fault(self.scenario.faults.message_lost) {
+                continue;
+            }
+            let delay = self.millis(0, 30);
+            self.later(delay, Happening::Back(from, Box::new(answer)));
+        }
+        Ok(())
+    }
+}
+
+/// A mistake of the core.
+pub(super) fn core_bug(scenario: &Scenario, bug: Bug) -> bool {
+    scenario.has(Mistake::Core(bug))
+}

@@ -1,0 +1,81 @@
+//! What the tests of the engine share: a scheduler on a machine that idles, over each store.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use jobtree_protocol::{AddonId, ClaimRequest, InstanceId};
+use jobtree_queue::policy::{Mode, Policy};
+use jobtree_queue::signals::Sample;
+use jobtree_scheduler::{Options, Scheduler};
+use jobtree_store::{SqliteOptions, Store};
+
+/// Longer than anything takes: whoever waits so long has lost something.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// A folder that goes with the test.
+pub struct Folder(PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Self {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("jobtree-{name}-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("a new folder");
+        Self(path)
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub fn store(&self) -> Store {
+        Store::open(&SqliteOptions::new(self.file("queue.db"))).expect("a store")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be deleted is the system's to clean up.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Everything is quiet at once, and nothing is held back.
+pub fn eager() -> Policy {
+    let mut policy = Policy::default();
+    policy.quiet.enter_after = Duration::ZERO;
+    policy.ramp.units_per_sample = 0;
+    policy.dispatch.mode = Mode::Claim;
+    policy
+}
+
+pub fn options(policy: Policy) -> Options {
+    Options {
+        policy,
+        ..Options::default()
+    }
+}
+
+/// A scheduler whose machine was just measured, and idles.
+pub fn start(store: Store, policy: Policy) -> Scheduler {
+    let scheduler = Scheduler::start(store, options(policy));
+    scheduler.sample(Sample::idle());
+    scheduler
+}
+
+pub fn claim(addon: &str, jobs: u32) -> ClaimRequest {
+    ClaimRequest {
+        lease_id: None,
+        addon_id: AddonId::new(addon).unwrap(),
+        job_types: Vec::new(),
+        max_jobs: jobs,
+        max_leases: 1,
+        wait_sec: 60,
+        instance_id: InstanceId::generate(),
+        node_id: None,
+        pids: Vec::new(),
+    }
+}
