@@ -7,7 +7,7 @@
 //!
 //! | function | from | to |
 //! | --- | --- | --- |
-//! | [`submit`] | nothing | QUEUED; CANCELED if a dependency has failed |
+//! | [`submit()`] | nothing | QUEUED; CANCELED if a dependency has failed |
 //! | [`reserve`] | QUEUED | DISPATCHING |
 //! | [`return_unclaimed`] | DISPATCHING | QUEUED |
 //! | [`take_up`], [`ack`] | DISPATCHING | RUNNING |
@@ -20,7 +20,7 @@
 //! | [`cancel`] | QUEUED, DISPATCHING | CANCELED |
 //! | | RUNNING | RUNNING, asked to stop |
 //! | [`dependency_ended`] | QUEUED | QUEUED, CANCELED |
-//! | [`redrive`] | FAILED, CANCELED | QUEUED |
+//! | [`redrive()`] | FAILED, CANCELED | QUEUED |
 //! | [`hasten`], [`deny`], [`mark_at_risk`] | QUEUED | QUEUED |
 //! | [`heartbeat`], [`report`] | RUNNING | RUNNING |
 //! | [`admit`] | no job | a lease without one |
