@@ -353,6 +353,8 @@ fn a_server_that_speaks_something_else_is_an_error_for_those_who_wait() {
     let runtime = runtime();
     let (listener, client) = client_by_hand(&runtime, patient());
     let answer = ask_later(&runtime, &client, RemoteRequest::new("echo"));
+    // Who asks later than that waits for the next connection.
+    until(|| client.pending() == 1);
     let (mut socket, _) = listener.accept().unwrap();
     socket
         .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
