@@ -395,9 +395,8 @@ impl Core {
         if self.events.is_empty() && !due {
             return;
         }
-        if self.has(Bug::BlockedHead) && self.head_is_blocked() {
-            self.dispatcher_wake = Some(now.mono + WALL_LOOK);
-            return;
+        if self.has(Bug::BlockedHead) {
+            self.events.push(Event::Drain(self.head_is_blocked()));
         }
         let events = std::mem::take(&mut self.events);
         self.dispatcher_wake = None;

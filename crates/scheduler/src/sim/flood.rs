@@ -218,7 +218,8 @@ pub fn flood(seed: u64, holds: bool) -> Result<Flood, String> {
     let mut largest = None;
     let mut singles = Vec::new();
     for second in 0..420_u64 {
-        if second < 300 {
+        // More than fits is there all the time.
+        if second < 300 && machine.core.dispatcher().waiting() < 150 {
             for addon in 0..floods {
                 for _ in 0..(100 / cost / 2) {
                     machine.submit(&format!("f{addon}"), cost);

@@ -104,6 +104,9 @@ pub struct Scenario {
     pub jobs: usize,
     /// For how long things go wrong; then everything must end.
     pub trouble: Duration,
+    /// How long everything has to end after that. A clock that was wrong by two minutes may have let a job wait for a time
+    /// that much later.
+    pub calm: Duration,
     /// What goes wrong.
     pub faults: Faults,
     /// Mistakes that are switched on.
@@ -118,6 +121,7 @@ impl Scenario {
             workers: 5,
             jobs: 40,
             trouble: Duration::from_secs(240),
+            calm: Duration::from_secs(600),
             faults: Faults {
                 store_fails: 40,
                 answer_lost_in_store: 0,
@@ -156,6 +160,7 @@ impl Scenario {
         Self {
             jobs: 30,
             trouble: Duration::from_secs(150),
+            calm: Duration::from_secs(300),
             faults: Faults {
                 worker_crashes: 40,
                 worker_stalls: 50,
@@ -230,6 +235,17 @@ impl std::error::Error for Failure {}
 /// If an invariant does not hold.
 pub fn run(seed: u64, scenario: &Scenario) -> Result<Report, Box<Failure>> {
     let first = world::World::new(seed, scenario.clone(), false).run();
+    let Err(failure) = first else { return first };
     // It fails again in the same way, and this time its steps are told.
-    first.or_else(|_| world::World::new(seed, scenario.clone(), true).run())
+    match world::World::new(seed, scenario.clone(), true).run() {
+        Err(again) if again.what == failure.what => Err(again),
+        other => Err(Box::new(Failure {
+            what: format!(
+                "{}; and then the same seed went another way: {:?}",
+                failure.what,
+                other.map_err(|other| other.what)
+            ),
+            ..*failure
+        })),
+    }
 }

@@ -19,9 +19,6 @@ use super::{Bug, Failure, Mistake, Report, Scenario};
 use crate::core::{Dice, Input, Op, Output, Told, dice, perform};
 use crate::error::is_refusal;
 
-/// After the trouble everything has to end within this. A clock that was wrong by two minutes may have let a job wait
-/// for a time that much later.
-const CALM: Duration = Duration::from_secs(600);
 /// The addon that is paused.
 pub(super) const PAUSED: &str = "a4";
 /// So many steps in a tenth of a second are no work any more.
@@ -174,7 +171,7 @@ impl World {
     }
 
     fn go(&mut self) -> Result<(), Broken> {
-        let end = self.scenario.trouble + CALM;
+        let end = self.scenario.trouble + self.scenario.calm;
         while let Some(((time, _), happening)) = self.queue.pop_first() {
             self.busy_steps = if time.saturating_sub(self.busy_since) < Duration::from_millis(100) {
                 self.busy_steps + 1
