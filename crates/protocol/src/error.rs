@@ -53,6 +53,12 @@ pub enum ErrorCode {
     NotNow,
     /// The caller may not do this.
     Forbidden,
+    /// The caller did not say who it is, or not believably.
+    Unauthorized,
+    /// The body, a header or a page is larger than allowed.
+    TooLarge,
+    /// Too many requests or streams: wait, and ask again.
+    TooMany,
     /// The store failed. What was asked for may or may not have happened: ask again, repeating is safe.
     Unavailable,
 }
@@ -66,6 +72,9 @@ impl ErrorCode {
             Self::NotFound => 404,
             Self::WrongState | Self::LeaseLost | Self::Conflict | Self::NotNow => 409,
             Self::Forbidden => 403,
+            Self::Unauthorized => 401,
+            Self::TooLarge => 413,
+            Self::TooMany => 429,
             Self::Unavailable => 503,
         }
     }

@@ -32,11 +32,18 @@ mod job;
 mod json;
 mod lease;
 mod limits;
+mod load;
+mod log;
+pub mod paths;
 mod requests;
+mod run;
 mod schedule;
 mod status;
 mod submit;
 mod time;
+mod token;
+mod webhook;
+mod worker;
 
 pub use bulk::{
     CompleteManyAnswer, CompleteManyRequest, CompleteOne, Each, SubmitManyAnswer, SubmitManyRequest,
@@ -58,7 +65,10 @@ pub use lease::{
     RevokeRequest,
 };
 pub use limits::Limits;
+pub use load::LoadSample;
+pub use log::{LogAppend, LogAppendAnswer, LogPage};
 pub use requests::LeaseAsk;
+pub use run::{CommandResult, CommandSpec, RUNNER_ADDON, RUNNER_TYPE};
 pub use schedule::{Missed, Overlap, ScheduleSpec, ScheduleView};
 pub use status::{
     AddonStatus, HistoryStats, NodeStatus, PauseRequest, QuietState, SignalsRequest, StatusView,
@@ -66,3 +76,9 @@ pub use status::{
 };
 pub use submit::SubmitRequest;
 pub use time::{from_micros, to_micros, whole_micros};
+pub use token::{NewToken, Scope, TokenRequest, TokenView};
+pub use webhook::{WebhookRequest, WebhookView};
+pub use worker::{
+    HeartbeatManyAnswer, HeartbeatManyRequest, LiveNode, LiveTree, PoolReport, TreeView,
+    WorkerReport, WorkerView,
+};

@@ -39,10 +39,29 @@ const ARROWS: &[(&str, &[&str])] = &[
             "jobtree-queue",
             "jobtree-protocol",
             "jobtree-runtime",
+            "jobtree-worker",
         ],
     ),
-    ("jobtree-server", &["jobtree-scheduler"]),
-    ("jobtree-client", &["jobtree-protocol", "jobtree-runtime"]),
+    // What runs durable jobs, in the scheduler's process or far from it.
+    ("jobtree-worker", &["jobtree-protocol", "jobtree-runtime"]),
+    (
+        "jobtree-server",
+        &[
+            "jobtree-scheduler",
+            "jobtree-store",
+            "jobtree-queue",
+            "jobtree-protocol",
+        ],
+    ),
+    (
+        "jobtree-client",
+        &[
+            "jobtree-protocol",
+            "jobtree-runtime",
+            "jobtree-worker",
+            "jobtree-lanes",
+        ],
+    ),
     ("jobtree-cli", &[ANY]),
     // For development only.
     ("jobtree-bench", &[ANY]),

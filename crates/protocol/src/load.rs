@@ -1,0 +1,39 @@
+//! How busy a machine was.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::QuietState;
+
+/// One measurement, or the average of some.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoadSample {
+    /// When it was taken; of an average, its end.
+    pub at: Timestamp,
+    /// How busy, 0 to 10.
+    pub busy: f64,
+    /// What that means.
+    pub state: QuietState,
+    /// Units there were at this load.
+    pub capacity: u32,
+    /// Units held by leases and reservations.
+    pub used: u32,
+    /// The part of all CPUs that others used, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreign_cpu: Option<f64>,
+    /// The part of all CPUs that registered processes used, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_cpu: Option<f64>,
+    /// The part of the memory that is available, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_available: Option<f64>,
+    /// CPU pressure, percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub psi_cpu: Option<f64>,
+    /// IO pressure, percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub psi_io: Option<f64>,
+    /// Memory pressure, percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub psi_memory: Option<f64>,
+}

@@ -1,0 +1,45 @@
+//! What a job printed.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{JobId, LeaseId};
+
+/// `POST …/queue/jobs/{job_id}/log`: more of what a running job printed.
+///
+/// It is kept up to a limit for each job; what goes beyond is counted and left out. `offset` makes repeating safe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogAppend {
+    /// The lease it runs under.
+    pub lease_id: LeaseId,
+    /// How many bytes of this run's output were sent before: what was kept already is not kept twice.
+    pub offset: u64,
+    /// What it printed since.
+    pub text: String,
+}
+
+/// The answer to that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogAppendAnswer {
+    /// How many bytes of this run's output are dealt with: the offset to go on from.
+    pub next_offset: u64,
+    /// The limit is reached: nothing more is kept.
+    #[serde(default)]
+    pub full: bool,
+}
+
+/// `GET …/queue/jobs/{job_id}/log?after=…`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogPage {
+    /// Whose.
+    pub job_id: JobId,
+    /// The text, of all runs one after the other.
+    pub text: String,
+    /// What to give as `after` to go on.
+    pub next: u64,
+    /// The job has ended and nothing follows.
+    pub ended: bool,
+    /// Bytes that were left out because the log was full.
+    #[serde(default)]
+    pub left_out: u64,
+}

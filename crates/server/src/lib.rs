@@ -1,0 +1,3 @@
+//! The durable queue over HTTP.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! Runs durable jobs as jobs in a process's tree.
+
+#![forbid(unsafe_code)]
