@@ -12,10 +12,10 @@ use jobtree_queue::signals::{HostSignals, Sample};
 use jobtree_store::{Pause, ScheduleRecord};
 
 use super::{Scheduler, checked};
+use crate::Reply;
 use crate::core::firing::{next_nominal, view_of};
 use crate::core::{Call, Input, Told};
 use crate::error::told;
-use crate::reply::Reply;
 
 impl Scheduler {
     /// Skips an addon, or one of its types, until it is resumed. What runs goes on. When this is answered, nothing of it

@@ -3,8 +3,8 @@
 use jobtree_protocol::{Decision, Explain, HistoryStats, JobId, StatusView};
 
 use super::Scheduler;
+use crate::Reply;
 use crate::core::{Call, Stats, Told};
-use crate::reply::Reply;
 
 impl Scheduler {
     /// Why a job waits, each reason with what was measured and what would have to change; and when it will probably
