@@ -25,7 +25,7 @@ use jobtree_store::{Stamp, Store, StoreError};
 use crate::clock::Clock;
 use crate::core::{Answered, Call, Core, Input, OpId, Output, Slot, Told, perform, rules_of};
 use crate::options::Options;
-use crate::reply::{Promise, Promised, Result, promise};
+use jobtree_worker::reply::{Promise, Promised, Result, promise};
 
 /// What handles read without asking.
 #[derive(Clone, Debug)]

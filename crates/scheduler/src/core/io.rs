@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use jobtree_protocol::{
     AddonId, ApiError, ClaimAnswer, ClaimRequest, Decision, Explain, HistoryStats, InstanceId,
-    JobId, JobState, JobView, Json, LeaseAnswer, LeaseAsk, LeaseId, ScheduleId, StatusView,
+    JobId, JobState, JobView, Json, LeaseAnswer, LeaseAsk, LeaseId, LoadSample, ScheduleId,
+    StatusView,
 };
 use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::{HostSignals, Sample};
@@ -92,6 +93,8 @@ pub enum Call {
     Explain(JobId),
     /// How things stand.
     Status,
+    /// How busy the machine is.
+    Load,
     /// Counts and histograms.
     Stats,
     /// What was decided last, at most so many.
@@ -135,6 +138,8 @@ pub enum Told {
     Explain(Explain),
     /// How things stand.
     Status(Box<StatusView>),
+    /// How busy the machine is.
+    Load(Box<LoadSample>),
     /// Counts and histograms.
     Stats(Box<Stats>),
     /// What was decided.

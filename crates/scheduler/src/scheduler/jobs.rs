@@ -10,9 +10,9 @@ use jobtree_protocol::{
 use jobtree_store::{Recorded, Submission};
 
 use super::{Scheduler, bounded, checked};
+use crate::Reply;
 use crate::core::{Call, Told, Wait};
 use crate::error::told;
-use crate::reply::Reply;
 
 /// Jobs on one page of a list, at most.
 const MOST_ON_A_PAGE: u32 = 1000;

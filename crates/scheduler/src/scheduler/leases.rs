@@ -8,9 +8,9 @@ use jobtree_protocol::{
 use jobtree_queue::transitions::{LoadAdvice, TakeUp};
 
 use super::{Scheduler, checked};
+use crate::Reply;
 use crate::core::{Call, Told};
 use crate::error::told;
-use crate::reply::Reply;
 
 impl Scheduler {
     /// Claims jobs: each lease is for jobs that its worker runs one after the other. If there is nothing, it waits for

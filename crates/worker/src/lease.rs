@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jobtree_protocol::{
-    ClaimAnswer, CompleteAnswer, CompleteRequest, CompleteStatus, ErrorCode, JobId, JobView, Json,
-    ReleaseRequest,
+    ClaimAnswer, CompleteManyAnswer, CompleteManyRequest, CompleteOne, CompleteRequest,
+    CompleteStatus, Each, ErrorCode, JobId, JobView, Json, ReleaseRequest,
 };
 use jobtree_runtime::{
     BoxError, Dispatcher, JobError, block_on, checkpoint, shield, sleep, supervisor,
 };
 
-use super::Shared;
-use super::handler::{GiveBack, Handler, Permanent, Run};
-use super::held::Held;
+use crate::handler::{GiveBack, Handler, Permanent, Run};
+use crate::held::Held;
 use crate::reply::Reply;
+use crate::worker::Shared;
 
 /// How long answers may take once the worker was told to end.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -40,10 +40,10 @@ enum Ended {
 struct Sent {
     job: JobId,
     request: CompleteRequest,
-    reply: Reply<CompleteAnswer>,
+    reply: Reply<CompleteManyAnswer>,
 }
 
-pub(super) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Duration) {
+pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Duration) {
     let held = hold(shared, &lease, asked);
     let mut sent = Vec::new();
     let mut back = None;
@@ -83,7 +83,7 @@ pub(super) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Duration) {
                 return_jobs: true,
                 reason: Some(reason),
             };
-            let released = block_on(shared.grantor.release(lease.lease_id, request))?;
+            let released = block_on(shared.grantor().release(lease.lease_id, request))?;
             released.unwrap_or_else(|error| shared.note(&error));
         }
         Ok(())
@@ -95,7 +95,7 @@ pub(super) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Duration) {
 /// nothing to grant, a first heartbeat at once tells how long it holds.
 fn hold(shared: &Arc<Shared>, lease: &ClaimAnswer, asked: Duration) -> Arc<Held> {
     let ttl = Duration::from_secs(lease.ttl_sec.into());
-    let now = shared.grantor.mono();
+    let now = shared.grantor().mono();
     let recent = now.saturating_sub(ttl / 6);
     let board = Arc::clone(&shared.board);
     let held = Held::new(lease.lease_id, ttl, asked.max(recent), move || board.ring());
@@ -109,7 +109,7 @@ fn hold(shared: &Arc<Shared>, lease: &ClaimAnswer, asked: Duration) -> Arc<Held>
 
 fn run_job(shared: &Arc<Shared>, held: &Arc<Held>, job: Arc<JobView>) -> Ended {
     let id = job.job_id;
-    let Some(handler) = shared.handlers.get(job.job_type.as_str()) else {
+    let Some(handler) = shared.setup.handlers.get(job.job_type.as_str()) else {
         return Ended::Failed {
             error: format!("this worker has no handler for {}", job.job_type),
             retry: true,
@@ -137,7 +137,7 @@ fn run_job(shared: &Arc<Shared>, held: &Arc<Held>, job: Arc<JobView>) -> Ended {
         let job = handle.job().clone();
         tree = Some(job.clone());
         shared.begin(id, &job);
-        held.begin(id, job, shared.grantor.mono(), limit);
+        held.begin(id, job, shared.grantor().mono(), limit);
         let _ = handle.join();
         Ok(())
     });
@@ -224,7 +224,24 @@ fn stopped_by_wish() -> Ended {
 }
 
 fn send(shared: &Shared, job: JobId, request: CompleteRequest) -> Sent {
-    let reply = shared.grantor.complete(job, request.clone());
+    let CompleteRequest {
+        lease_id,
+        status,
+        result,
+        error,
+        retry,
+    } = request.clone();
+    let one = CompleteOne {
+        job_id: job,
+        status,
+        result,
+        error,
+        retry,
+    };
+    let reply = shared.grantor().complete_many(CompleteManyRequest {
+        lease_id,
+        jobs: vec![one],
+    });
     Sent {
         job,
         request,
@@ -237,7 +254,10 @@ fn settle(shared: &Shared, held: &Held, mut sent: Sent) -> Result<(), BoxError> 
     let mut pause = Duration::from_millis(20);
     loop {
         let error = match block_on(sent.reply)? {
-            Ok(_) => return Ok(()),
+            Ok(mut answer) => match answer.jobs.pop() {
+                Some(Each::Refused { error }) => error,
+                _ => return Ok(()),
+            },
             Err(error) => error,
         };
         shared.note(&error);

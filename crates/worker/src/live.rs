@@ -10,22 +10,23 @@ use jobtree_runtime::{Job, TreeDump};
 
 /// The runs, in the order in which they began. There are as many as workers hold leases: few.
 #[derive(Debug, Default)]
-pub(crate) struct LiveJobs(Mutex<Vec<(JobId, Job)>>);
+pub struct LiveJobs(Mutex<Vec<(JobId, Job)>>);
 
 impl LiveJobs {
     fn lock(&self) -> MutexGuard<'_, Vec<(JobId, Job)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn add(&self, id: JobId, run: Job) {
+    pub(crate) fn add(&self, id: JobId, run: Job) {
         self.lock().push((id, run));
     }
 
-    pub(super) fn remove(&self, run: &Job) {
+    pub(crate) fn remove(&self, run: &Job) {
         self.lock().retain(|(_, other)| other.id() != run.id());
     }
 
-    pub(crate) fn tree(&self, id: JobId) -> Option<TreeDump> {
+    /// The tree of a job: what it is doing now.
+    pub fn tree(&self, id: JobId) -> Option<TreeDump> {
         let newest = {
             let runs = self.lock();
             let newest = runs.iter().rev().find(|(other, _)| *other == id);
@@ -34,7 +35,8 @@ impl LiveJobs {
         newest.map(|run| run.dump_tree())
     }
 
-    pub(crate) fn ids(&self) -> Vec<JobId> {
+    /// The jobs, each once.
+    pub fn ids(&self) -> Vec<JobId> {
         let mut ids: Vec<_> = self.lock().iter().map(|(id, _)| *id).collect();
         ids.sort_unstable();
         ids.dedup();
@@ -45,13 +47,13 @@ impl LiveJobs {
         self.lock().iter().map(|(_, run)| run.clone()).collect()
     }
 
-    pub(super) fn cancel_all(&self, reason: &'static str) {
+    pub(crate) fn cancel_all(&self, reason: &'static str) {
         for run in self.runs() {
             run.cancel(reason.into());
         }
     }
 
-    pub(super) fn paths(&self) -> Vec<String> {
+    pub(crate) fn paths(&self) -> Vec<String> {
         self.runs().iter().map(Job::path).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Answers of the scheduler: a thread can block for one, a future can await it, on any executor.
+//! Answers of whoever grants leases: a thread can block for one, a future can await it, on any executor.
 //!
 //! A call begins when its method is called, not when its reply is awaited; dropping the reply does not take it back. The
 //! exception is a call that waits for something (a long poll): once nobody listens, it ends.
@@ -18,7 +18,7 @@ pub type Result<T> = std::result::Result<T, ApiError>;
 /// The answer to one operation. Block for it with [`wait`](Reply::wait), or await it.
 ///
 /// ```
-/// use jobtree_scheduler::Reply;
+/// use jobtree_worker::Reply;
 ///
 /// let reply = Reply::ready(Ok(3));
 /// assert_eq!(reply.wait().unwrap(), 3);
@@ -34,7 +34,8 @@ impl<T: Send + 'static> Reply<T> {
         Self::new(std::future::ready(value))
     }
 
-    pub(crate) fn new(future: impl Future<Output = Result<T>> + Send + 'static) -> Self {
+    /// One that a future gives.
+    pub fn new(future: impl Future<Output = Result<T>> + Send + 'static) -> Self {
         Self {
             future: Box::pin(future),
         }
@@ -73,7 +74,7 @@ impl Wake for Parked {
 }
 
 /// Runs a future on this thread.
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Parked(std::thread::current())));
     let mut context = Context::from_waker(&waker);
@@ -99,13 +100,24 @@ impl<T> Shared<T> {
     }
 }
 
-/// The end that answers. Dropped without an answer, it says that the scheduler has stopped: nobody waits for ever.
-pub(crate) struct Promise<T>(Option<Arc<Shared<T>>>);
+/// The end that answers. Dropped without an answer, it says that whoever
+/// would have answered has stopped: nobody waits for ever.
+pub struct Promise<T>(Option<Arc<Shared<T>>>);
 
 /// The end that waits.
-pub(crate) struct Promised<T>(Arc<Shared<T>>);
+pub struct Promised<T>(Arc<Shared<T>>);
 
-pub(crate) fn promise<T>() -> (Promise<T>, Promised<T>) {
+/// A place for one answer: the end that answers, and the end that waits.
+///
+/// ```
+/// use jobtree_worker::reply::{Reply, promise};
+///
+/// let (promise, promised) = promise();
+/// std::thread::spawn(move || promise.keep(Ok(7)));
+/// assert_eq!(Reply::new(promised).wait()?, 7);
+/// # Ok::<(), jobtree_protocol::ApiError>(())
+/// ```
+pub fn promise<T>() -> (Promise<T>, Promised<T>) {
     let shared = Arc::new(Shared(Mutex::new(Slot {
         value: None,
         waker: None,
@@ -116,7 +128,10 @@ pub(crate) fn promise<T>() -> (Promise<T>, Promised<T>) {
 
 impl<T> Promise<T> {
     /// Answers. Gives the answer back if nobody waits for it any more.
-    pub(crate) fn keep(mut self, value: Result<T>) -> std::result::Result<(), Result<T>> {
+    ///
+    /// # Errors
+    /// The answer.
+    pub fn keep(mut self, value: Result<T>) -> std::result::Result<(), Result<T>> {
         self.fill(value)
     }
 
@@ -148,7 +163,7 @@ impl<T> Drop for Promise<T> {
 
 impl<T> Promised<T> {
     /// Nobody waits any more; an answer that was not taken is given back.
-    pub(crate) fn leave(&self) -> Option<Result<T>> {
+    pub fn leave(&self) -> Option<Result<T>> {
         let mut slot = self.0.slot();
         slot.gone = true;
         slot.value.take()
@@ -171,7 +186,7 @@ impl<T> Future for Promised<T> {
     }
 }
 
-pub(crate) fn stopped() -> ApiError {
+fn stopped() -> ApiError {
     ApiError::new(
         ErrorCode::Unavailable,
         "the scheduler has stopped; start it again and repeat the call",

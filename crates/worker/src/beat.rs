@@ -11,17 +11,20 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use jobtree_protocol::{ErrorCode, HeartbeatAnswer, LeaseId};
+use jobtree_protocol::{
+    ApiError, Each, ErrorCode, HeartbeatManyAnswer, HeartbeatManyRequest, LeaseId,
+};
 
-use super::grantor::Grantor;
-use super::held::Held;
+use crate::grantor::Grantor;
+use crate::held::Held;
 use crate::reply::Reply;
+use crate::worker::Shared;
 
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The leases that are to be renewed.
 #[derive(Default)]
-pub(super) struct Board {
+pub(crate) struct Board {
     state: Mutex<BoardState>,
     bell: Condvar,
 }
@@ -33,10 +36,11 @@ struct BoardState {
     rung: bool,
 }
 
+/// Heartbeats on their way, in one request.
 struct Sent {
-    held: Arc<Held>,
+    leases: Vec<Arc<Held>>,
     at: Duration,
-    reply: Reply<HeartbeatAnswer>,
+    reply: Reply<HeartbeatManyAnswer>,
 }
 
 impl Board {
@@ -44,25 +48,25 @@ impl Board {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn ring(&self) {
+    pub(crate) fn ring(&self) {
         self.lock().rung = true;
         self.bell.notify_all();
     }
 
     /// A lease to renew. The thread is not woken for one that it will see early enough: there may be thousands a second,
     /// and most end before they are renewed.
-    pub(super) fn add(&self, held: &Arc<Held>, now: Duration) {
+    pub(crate) fn add(&self, held: &Arc<Held>, now: Duration) {
         self.lock().leases.insert(held.lease, Arc::clone(held));
         if held.next().is_some_and(|next| next < now + LONGEST_SLEEP) {
             self.ring();
         }
     }
 
-    pub(super) fn remove(&self, lease: LeaseId) {
+    pub(crate) fn remove(&self, lease: LeaseId) {
         self.lock().leases.remove(&lease);
     }
 
-    pub(super) fn poke(&self, lease: LeaseId) {
+    pub(crate) fn poke(&self, lease: LeaseId) {
         let held = self.lock().leases.get(&lease).cloned();
         if let Some(held) = held {
             held.hurry();
@@ -71,13 +75,14 @@ impl Board {
     }
 
     /// No lease comes any more: the thread ends with the last.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.ring();
     }
 
     /// Renews, until the board is closed and empty.
-    pub(super) fn keep(self: &Arc<Self>, grantor: &dyn Grantor) {
+    pub(crate) fn keep(self: &Arc<Self>, shared: &Shared) {
+        let grantor = shared.grantor();
         let waker = Waker::from(Arc::new(Rung(Arc::clone(self))));
         let mut sent: Vec<Sent> = Vec::new();
         loop {
@@ -90,15 +95,7 @@ impl Board {
             if closed && leases.is_empty() {
                 return;
             }
-            for held in &leases {
-                let at = grantor.mono();
-                held.watch(at);
-                if let Some(heartbeat) = held.due(at) {
-                    let held = Arc::clone(held);
-                    let reply = grantor.heartbeat(heartbeat);
-                    sent.push(Sent { held, at, reply });
-                }
-            }
+            sent.extend(send_due(grantor, &leases));
             sent.retain_mut(|sent| sent.is_pending(&waker, grantor));
             let next = leases.iter().filter_map(|held| held.next()).min();
             let sleep = next.map_or(LONGEST_SLEEP, |next| {
@@ -112,20 +109,63 @@ impl Board {
     }
 }
 
+/// Stops what may not go on, and renews what is due, in one request.
+fn send_due(grantor: &dyn Grantor, leases: &[Arc<Held>]) -> Option<Sent> {
+    let at = grantor.mono();
+    let mut due = Vec::new();
+    let mut beats = Vec::new();
+    for held in leases {
+        held.watch(at);
+        if let Some(beat) = held.due(at) {
+            beats.push(beat);
+            due.push(Arc::clone(held));
+        }
+    }
+    if due.is_empty() {
+        return None;
+    }
+    let reply = grantor.heartbeat_many(HeartbeatManyRequest {
+        leases: beats,
+        worker: None,
+    });
+    Some(Sent {
+        leases: due,
+        at,
+        reply,
+    })
+}
+
 impl Sent {
     fn is_pending(&mut self, waker: &Waker, grantor: &dyn Grantor) -> bool {
         let answer = Pin::new(&mut self.reply).poll(&mut Context::from_waker(waker));
         match answer {
             Poll::Pending => return true,
-            Poll::Ready(Ok(answer)) => self.held.renewed(self.at, &answer),
-            Poll::Ready(Err(error)) => match error.code {
-                ErrorCode::LeaseLost | ErrorCode::NotFound | ErrorCode::WrongState => {
-                    self.held.lose(&error.message);
+            Poll::Ready(Ok(answer)) => {
+                let mut answers = answer.leases.into_iter();
+                for held in &self.leases {
+                    match answers.next() {
+                        Some(Each::Done(answer)) => held.renewed(self.at, &answer),
+                        Some(Each::Refused { error }) => refused(held, &error, grantor),
+                        None => held.unanswered(grantor.mono()),
+                    }
                 }
-                _ => self.held.unanswered(grantor.mono()),
-            },
+            }
+            Poll::Ready(Err(error)) => {
+                for held in &self.leases {
+                    refused(held, &error, grantor);
+                }
+            }
         }
         false
+    }
+}
+
+fn refused(held: &Held, error: &ApiError, grantor: &dyn Grantor) {
+    match error.code {
+        ErrorCode::LeaseLost | ErrorCode::NotFound | ErrorCode::WrongState => {
+            held.lose(&error.message);
+        }
+        _ => held.unanswered(grantor.mono()),
     }
 }
 

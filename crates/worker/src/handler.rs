@@ -9,7 +9,7 @@ use jobtree_runtime::{BoxError, block_on};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::held::Held;
+use crate::held::Held;
 
 /// One run of a job, as its handler sees it. Clones are the same run.
 ///
@@ -24,7 +24,7 @@ pub struct Run {
 }
 
 impl Run {
-    pub(super) fn new(job: Arc<JobView>, held: Arc<Held>) -> Self {
+    pub(crate) fn new(job: Arc<JobView>, held: Arc<Held>) -> Self {
         Run { job, held }
     }
 
@@ -73,7 +73,7 @@ impl fmt::Debug for Run {
 /// left.
 ///
 /// ```
-/// use jobtree_scheduler::workers::Permanent;
+/// use jobtree_worker::Permanent;
 /// use jobtree_runtime::BoxError;
 ///
 /// fn send(address: &str) -> Result<(), BoxError> {
@@ -121,7 +121,7 @@ impl GiveBack {
         }
     }
 
-    pub(super) fn reason(&self) -> &str {
+    pub(crate) fn reason(&self) -> &str {
         &self.reason
     }
 }
@@ -140,7 +140,7 @@ type Function = dyn Fn(&Run) -> Result<Option<Json>, BoxError> + Send + Sync;
 #[derive(Clone)]
 pub(crate) struct Handler {
     function: Arc<Function>,
-    pub(super) blocks: bool,
+    pub(crate) blocks: bool,
 }
 
 impl Handler {
@@ -172,7 +172,7 @@ impl Handler {
         })
     }
 
-    pub(super) fn run(&self, run: &Run) -> Result<Option<Json>, BoxError> {
+    pub(crate) fn run(&self, run: &Run) -> Result<Option<Json>, BoxError> {
         (self.function)(run)
     }
 }

@@ -15,7 +15,7 @@ use jobtree_runtime::{CancelReason, Job};
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
 pub(crate) struct Held {
-    pub(super) lease: LeaseId,
+    pub(crate) lease: LeaseId,
     state: Mutex<State>,
     /// Rung when there is something to send.
     ring: Box<dyn Fn() + Send + Sync>,
@@ -28,6 +28,10 @@ struct State {
     /// When the next one is to be asked for.
     beat_at: Duration,
     in_flight: bool,
+    /// What it told of progress: told again if it is not answered.
+    telling: Option<(JobId, Progress)>,
+    /// Nothing is asked before this: the last one was not answered.
+    not_before: Duration,
     /// Something happened since the last one was sent: the next goes at once.
     hurried: bool,
     current: Option<Current>,
@@ -46,7 +50,7 @@ struct Current {
 
 impl Held {
     /// A lease that was granted at `granted` or later, by the worker's own clock.
-    pub(super) fn new(
+    pub(crate) fn new(
         lease: LeaseId,
         ttl: Duration,
         granted: Duration,
@@ -57,6 +61,8 @@ impl Held {
             asked: granted,
             beat_at: granted + ttl / 3,
             in_flight: false,
+            telling: None,
+            not_before: Duration::ZERO,
             hurried: false,
             current: None,
             wanted_stopped: Vec::new(),
@@ -75,22 +81,22 @@ impl Held {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn advice(&self) -> Advice {
+    pub(crate) fn advice(&self) -> Advice {
         self.lock().advice
     }
 
     /// Why the lease is lost, if it is.
-    pub(super) fn lost(&self) -> Option<String> {
+    pub(crate) fn lost(&self) -> Option<String> {
         self.lock().lost.clone()
     }
 
-    pub(super) fn is_wanted_stopped(&self, job: JobId) -> bool {
+    pub(crate) fn is_wanted_stopped(&self, job: JobId) -> bool {
         self.lock().wanted_stopped.contains(&job)
     }
 
     /// A job begins. Whatever was found out meanwhile reaches it at once. After `limit` its scheduler ends it, which is to
     /// be heard then and not a third of the TTL later.
-    pub(super) fn begin(&self, id: JobId, tree: Job, now: Duration, limit: Option<Duration>) {
+    pub(crate) fn begin(&self, id: JobId, tree: Job, now: Duration, limit: Option<Duration>) {
         let stop = {
             let mut state = self.lock();
             let stop = state.stop_reason(id);
@@ -112,11 +118,11 @@ impl Held {
     }
 
     /// The job has ended.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.lock().current = None;
     }
 
-    pub(super) fn tell(&self, job: JobId, progress: Progress) {
+    pub(crate) fn tell(&self, job: JobId, progress: Progress) {
         let waiting = self.lock().progress.replace((job, progress)).is_some();
         if !waiting {
             (self.ring)();
@@ -124,13 +130,13 @@ impl Held {
     }
 
     /// Somebody changed the lease: ask at once.
-    pub(super) fn hurry(&self) {
+    pub(crate) fn hurry(&self) {
         self.lock().hurried = true;
         (self.ring)();
     }
 
     /// The lease is gone: nothing that was done under it counts any more, so it stops.
-    pub(super) fn lose(&self, why: &str) {
+    pub(crate) fn lose(&self, why: &str) {
         let job = {
             let mut state = self.lock();
             if state.lost.is_some() {
@@ -145,16 +151,19 @@ impl Held {
     }
 
     /// The heartbeat to send now, if one is due; it is then in flight.
-    pub(super) fn due(&self, now: Duration) -> Option<Heartbeat> {
+    pub(crate) fn due(&self, now: Duration) -> Option<Heartbeat> {
         let mut state = self.lock();
         let told = state.progress.is_some() && now >= state.asked + PROGRESS_EVERY;
         let due = told || state.hurried || now >= state.beat_at;
-        if state.in_flight || state.lost.is_some() || !due {
+        let held_off = state.in_flight || now < state.not_before;
+        if held_off || state.lost.is_some() || !due {
             return None;
         }
         state.in_flight = true;
         state.hurried = false;
-        let (told_of, progress) = state.progress.take().unzip();
+        let telling = state.progress.take();
+        state.telling.clone_from(&telling);
+        let (told_of, progress) = telling.unzip();
         let current = state.current.as_ref().map(|current| current.id);
         Some(Heartbeat {
             job_id: told_of.or(current),
@@ -164,7 +173,7 @@ impl Held {
     }
 
     /// The fence is here: stop by one's own clock.
-    pub(super) fn watch(&self, now: Duration) {
+    pub(crate) fn watch(&self, now: Duration) {
         let overdue = {
             let state = self.lock();
             now >= state.fence() && state.lost.is_none()
@@ -175,7 +184,7 @@ impl Held {
     }
 
     /// When something is to be done again.
-    pub(super) fn next(&self) -> Option<Duration> {
+    pub(crate) fn next(&self) -> Option<Duration> {
         let state = self.lock();
         if state.lost.is_some() {
             return None;
@@ -186,14 +195,15 @@ impl Held {
             (false, None) => state.beat_at,
             (false, Some(_)) => state.beat_at.min(state.asked + PROGRESS_EVERY),
         };
-        Some(beat.min(state.fence()))
+        Some(beat.max(state.not_before).min(state.fence()))
     }
 
     /// The heartbeat that was sent at `asked` was answered.
-    pub(super) fn renewed(&self, asked: Duration, answer: &HeartbeatAnswer) {
+    pub(crate) fn renewed(&self, asked: Duration, answer: &HeartbeatAnswer) {
         let stop = {
             let mut state = self.lock();
             state.in_flight = false;
+            state.telling = None;
             state.ttl = Duration::from_secs(answer.ttl_sec.into());
             state.asked = asked;
             state.beat_at = asked + state.ttl / 3;
@@ -210,11 +220,14 @@ impl Held {
         }
     }
 
-    /// The heartbeat was not answered: soon again.
-    pub(super) fn unanswered(&self, now: Duration) {
+    /// The heartbeat was not answered: soon again, and what it told, unless there is newer.
+    pub(crate) fn unanswered(&self, now: Duration) {
         let mut state = self.lock();
         state.in_flight = false;
+        let untold = state.telling.take();
+        state.progress = state.progress.take().or(untold);
         state.beat_at = now + (state.ttl / 30).min(Duration::from_secs(1));
+        state.not_before = state.beat_at;
     }
 }
 

@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use jobtree_protocol::{
-    AddonId, Advice, ApiError, ClaimAnswer, ClaimRequest, CompleteAnswer, CompleteRequest,
-    CompleteStatus, Heartbeat, HeartbeatAnswer, JobId, JobState, JobView, Json, LeaseId,
-    ReleaseRequest,
+    AddonId, Advice, ApiError, ClaimAnswer, ClaimRequest, CompleteAnswer, CompleteManyAnswer,
+    CompleteManyRequest, CompleteRequest, CompleteStatus, Each, Heartbeat, HeartbeatAnswer,
+    HeartbeatManyAnswer, HeartbeatManyRequest, JobId, JobState, JobView, Json, LeaseId, LogAppend,
+    LogAppendAnswer, ReleaseRequest,
 };
 
-use super::super::{Grantor, Poke, WorkerBuilder};
 use crate::reply::{Promise, Reply, promise};
+use crate::{Grantor, Poke, WorkerBuilder};
 
 const TTL_SEC: u32 = 30;
 
@@ -35,7 +36,7 @@ pub(super) struct Desk {
     said: Mutex<mpsc::Sender<Said>>,
     poke: Mutex<Option<Poke>>,
     /// Heartbeats that are never answered.
-    unanswered: Mutex<Vec<Promise<HeartbeatAnswer>>>,
+    unanswered: Mutex<Vec<Promise<HeartbeatManyAnswer>>>,
 }
 
 #[derive(Default)]
@@ -111,7 +112,7 @@ impl Desk {
     pub(super) fn worker(self: &Arc<Self>) -> WorkerBuilder {
         let addon = AddonId::new("tests").unwrap();
         let grantor: Arc<dyn Grantor> = Arc::clone(self) as _;
-        WorkerBuilder::new(grantor, addon, Arc::default())
+        WorkerBuilder::new(grantor, addon)
     }
 }
 
@@ -139,32 +140,55 @@ impl Grantor for Desk {
         Reply::new(promised)
     }
 
-    fn heartbeat(&self, request: Heartbeat) -> Reply<HeartbeatAnswer> {
-        let answer = (self.beats)(&request);
-        self.say(Said::Beat(request));
-        match answer {
-            Some(answer) => Reply::ready(answer),
-            None => {
-                let (promise, promised) = promise();
-                self.unanswered.lock().unwrap().push(promise);
-                Reply::new(promised)
-            }
+    fn heartbeat_many(&self, request: HeartbeatManyRequest) -> Reply<HeartbeatManyAnswer> {
+        let answers: Option<Vec<_>> = request
+            .leases
+            .iter()
+            .map(|beat| (self.beats)(beat))
+            .collect();
+        for beat in request.leases {
+            self.say(Said::Beat(beat));
         }
+        let Some(answers) = answers else {
+            let (promise, promised) = promise();
+            self.unanswered.lock().unwrap().push(promise);
+            return Reply::new(promised);
+        };
+        let each = answers.into_iter().map(|answer| match answer {
+            Ok(answer) => Each::Done(answer),
+            Err(error) => Each::Refused { error },
+        });
+        Reply::ready(Ok(HeartbeatManyAnswer {
+            leases: each.collect(),
+        }))
     }
 
-    fn complete(&self, job: JobId, request: CompleteRequest) -> Reply<CompleteAnswer> {
-        let state = match request.status {
-            CompleteStatus::Done => JobState::Done,
-            CompleteStatus::Failed => JobState::Failed,
-        };
-        self.say(Said::Completed(job, request));
-        if let Some(error) = self.refusals.lock().unwrap().pop_front() {
-            return Reply::ready(Err(error));
-        }
-        Reply::ready(Ok(CompleteAnswer {
-            job_id: job,
-            state,
-            next_earliest_start_at: None,
+    fn complete_many(&self, request: CompleteManyRequest) -> Reply<CompleteManyAnswer> {
+        let each = request.each().map(|(job_id, request)| {
+            let state = match request.status {
+                CompleteStatus::Done => JobState::Done,
+                CompleteStatus::Failed => JobState::Failed,
+            };
+            self.say(Said::Completed(job_id, request));
+            match self.refusals.lock().unwrap().pop_front() {
+                Some(error) => Each::Refused { error },
+                None => Each::Done(CompleteAnswer {
+                    job_id,
+                    state,
+                    next_earliest_start_at: None,
+                }),
+            }
+        });
+        Reply::ready(Ok(CompleteManyAnswer {
+            jobs: each.collect(),
+        }))
+    }
+
+    fn append_log(&self, _: JobId, request: LogAppend) -> Reply<LogAppendAnswer> {
+        let next_offset = request.offset + request.text.len() as u64;
+        Reply::ready(Ok(LogAppendAnswer {
+            next_offset,
+            full: false,
         }))
     }
 

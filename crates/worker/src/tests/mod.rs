@@ -2,17 +2,18 @@
 
 mod desk;
 
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 use jobtree_protocol::{
-    CompleteRequest, CompleteStatus, ErrorCode, JobView, LeaseId, ReleaseRequest,
+    ApiError, CompleteRequest, CompleteStatus, ErrorCode, JobId, JobView, LeaseId, ReleaseRequest,
 };
-use jobtree_runtime::{nursery, sleep};
+use jobtree_runtime::{BoxError, Runtime, future, nursery, sleep};
 
-use super::*;
+use crate::{GiveBack, Permanent, Run, Worker, WorkerError};
 use desk::{Desk, Said, job, renewed};
 
-#[path = "../../../../pool/tests/watchdog/mod.rs"]
+#[path = "../../../pool/tests/watchdog/mod.rs"]
 mod watchdog;
 use watchdog::Watchdog;
 
@@ -556,4 +557,52 @@ fn a_worker_without_a_handler_does_not_start() {
     assert!(matches!(desk.worker().start(), Err(WorkerError::NoHandler)));
     let odd = desk.worker().handle("a b", |(), _| Ok(())).start();
     assert!(odd.unwrap_err().to_string().contains("holds ' '"));
+}
+
+#[test]
+fn progress_that_was_not_answered_is_told_again() {
+    let _watch = Watchdog::watching("progress again");
+    let failures = Mutex::new(2);
+    let (desk, said) = Desk::open(move |beat| {
+        let mut failures = failures.lock().unwrap();
+        if beat.progress.is_some() && *failures > 0 {
+            *failures -= 1;
+            return Some(Err(ApiError::new(
+                ErrorCode::Unavailable,
+                "the disk is full",
+            )));
+        }
+        Some(Ok(renewed(&[])))
+    });
+    let (go, goes) = mpsc::channel::<()>();
+    let goes = Mutex::new(goes);
+    let runtime = runtime();
+    let worker = desk
+        .worker()
+        .on(&runtime)
+        .handle_blocking("tells", move |(), run: &Run| {
+            run.progress(0.25, "a quarter");
+            Ok(goes.lock().unwrap().recv()?)
+        });
+    let worker = worker.start().unwrap();
+    desk.offer(vec![job("tells", "null")]);
+    let mut told = 0;
+    while told < 3 {
+        desk.pass(Duration::from_millis(1100));
+        while let Ok(beat) = said.recv_timeout(Duration::from_millis(20)) {
+            match beat {
+                Said::Beat(beat) if beat.progress.is_some() => {
+                    let words = beat.progress.unwrap().message;
+                    assert_eq!(words.as_deref(), Some("a quarter"));
+                    told += 1;
+                }
+                Said::Beat(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    go.send(()).unwrap();
+    completed(&said);
+    end(&worker);
+    assert_eq!(told, 3, "taken the third time, and not told again");
 }
