@@ -41,6 +41,13 @@ impl Entry {
             other => panic!("{other:?} stands in a ledger"),
         }
     }
+
+    fn refused(&self) -> Option<(JobId, LeaseId)> {
+        match self {
+            Self::Refused(job, lease, _) => Some((*job, *lease)),
+            _ => None,
+        }
+    }
 }
 
 struct Process {
@@ -226,13 +233,14 @@ impl Fleet {
         })
     }
 
+    /// What it held is another's, or done, and it was told so.
     pub fn are_refused(&self, index: usize, held: &[(JobId, LeaseId)]) -> bool {
         let ledger = self.ledger(index);
-        held.iter().all(|(job, lease)| {
-            let refused = Entry::Refused(*job, *lease, "LeaseLost".to_owned());
-            let done = Entry::Done(*job, *lease);
+        held.iter().all(|held| {
+            let done = Entry::Done(held.0, held.1);
             assert!(!ledger.contains(&done), "{done:?} after its lease expired");
-            ledger.contains(&refused)
+            let mut refusals = ledger.iter().filter_map(Entry::refused);
+            refusals.any(|refused| refused == *held)
         })
     }
 

@@ -83,7 +83,8 @@ fn as_acknowledged(
             }
             Entry::Refused(job, lease, code) => {
                 assert_ne!(done[job], *lease, "{job} was done, and its worker refused");
-                assert_eq!(code, "LeaseLost");
+                // It runs under another lease; or it does not run, and the error names its state.
+                assert!(code == "LeaseLost" || code == "WrongState", "{code}");
             }
         }
     }
