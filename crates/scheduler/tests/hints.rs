@@ -134,7 +134,10 @@ fn a_pause_is_followed_everywhere() {
     let job = submit(&b, None);
     wait_until("the pause is known there", || {
         let explained = b.explain(job).wait().expect("it waits");
-        explained.reasons.iter().any(|why| why.code.contains("pause"))
+        explained
+            .reasons
+            .iter()
+            .any(|why| why.code.contains("pause"))
     });
     let waiting = b.claim(claim("visuals", 1));
     assert!(a.resume(pause).wait().expect("resumed"));
@@ -168,7 +171,10 @@ fn without_hints_a_look_finds_it() {
     let server = Server::start();
     let options = PostgresOptions::new(server.new_place()).without_hints();
     let look = Duration::from_millis(200);
-    let (a, b) = (scheduler(&options, "a", look), scheduler(&options, "b", look));
+    let (a, b) = (
+        scheduler(&options, "a", look),
+        scheduler(&options, "b", look),
+    );
     for _ in 0..3 {
         let waiting = b.claim(claim("visuals", 1));
         let job = submit(&a, None);

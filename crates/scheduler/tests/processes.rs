@@ -53,6 +53,25 @@ fn disturbed(processes: usize) {
     fleet.goes_on("without the one that died", &fleet.all_but(1));
 
     let ledgers = fleet.finish(schedule);
+    let rescues = settle::compare(&fleet, schedule, &ledgers);
+    assert!(
+        rescues >= 2,
+        "of the one that stood still, and of the dead one"
+    );
+}
+
+/// A process that stands still in the middle of a transaction holds locks that all others need.
+#[test]
+fn one_stands_still_in_a_transaction() {
+    let _watchdog = Watchdog::watching("one stands still in a transaction");
+    let mut fleet = Fleet::start(2);
+    let schedule = fleet.schedule_each_second();
+    fleet.goes_on("at the start", &fleet.everybody());
+    fleet.stop_with_locks(0);
+    fleet.goes_on("all the same", &fleet.all_but(0));
+    fleet.signal(0, "-CONT");
+    fleet.goes_on("when it is back", &fleet.everybody());
+    let ledgers = fleet.finish(schedule);
     settle::compare(&fleet, schedule, &ledgers);
 }
 

@@ -157,10 +157,11 @@ impl Fleet {
             let done = ledger.iter().filter(|it| matches!(it, Entry::Done(..)));
             done.count()
         };
-        let before: HashMap<usize, usize> =
-            these.iter().map(|it| (*it, done(self, it))).collect();
+        let before: HashMap<usize, usize> = these.iter().map(|it| (*it, done(self, it))).collect();
         self.wait_until(&format!("work goes on {when}"), |fleet| {
-            before.iter().all(|(it, count)| done(fleet, it) >= count + 8)
+            before
+                .iter()
+                .all(|(it, count)| done(fleet, it) >= count + 8)
         });
     }
 
@@ -182,6 +183,25 @@ impl Fleet {
             std::thread::sleep(Duration::from_millis(7));
         }
         panic!("process {index} never works. {}", self.state());
+    }
+
+    /// Stops a process at a moment in which it holds locks that are taken one after the other by all.
+    pub fn stop_with_locks(&mut self, index: usize) {
+        for _ in 0..1000 {
+            self.signal(index, "-STOP");
+            // Those of the others are idle for a moment at most.
+            std::thread::sleep(Duration::from_millis(120));
+            let held = self.sql(
+                "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted \
+                 AND state = 'idle in transaction' AND state_change < clock_timestamp() - interval '100 ms'",
+            );
+            if held != "0" {
+                return;
+            }
+            self.signal(index, "-CONT");
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        panic!("process {index} never holds locks. {}", self.state());
     }
 
     pub fn kill_while_it_works(&mut self, index: usize) -> Vec<(JobId, LeaseId)> {
@@ -212,7 +232,10 @@ impl Fleet {
             let now = self.store.live_leases().wait().expect("the leases");
             held.retain(|(_, lease)| {
                 let of = |leases: &[jobtree_queue::LeaseRecord]| {
-                    leases.iter().find(|it| it.id == *lease).map(|it| it.revision)
+                    leases
+                        .iter()
+                        .find(|it| it.id == *lease)
+                        .map(|it| it.revision)
                 };
                 of(&now).is_some() && of(&now) == of(&live)
             });
@@ -302,7 +325,9 @@ impl Fleet {
             assert!(status.success(), "{status}");
             process.alive = false;
         }
-        (0..self.processes.len()).map(|it| self.ledger(it)).collect()
+        (0..self.processes.len())
+            .map(|it| self.ledger(it))
+            .collect()
     }
 
     pub fn sql(&self, sql: &str) -> String {

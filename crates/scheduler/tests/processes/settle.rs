@@ -10,7 +10,8 @@ use jobtree_store::Recorded;
 use crate::child::KEYS;
 use crate::fleet::{Entry, Fleet};
 
-pub fn compare(fleet: &Fleet, schedule: ScheduleId, ledgers: &[Vec<Entry>]) {
+/// How many jobs were rescued.
+pub fn compare(fleet: &Fleet, schedule: ScheduleId, ledgers: &[Vec<Entry>]) -> u32 {
     let trail = trail(fleet);
     let ids: HashSet<JobId> = trail.iter().filter_map(|it| it.event.job_id).collect();
     let ids: Vec<JobId> = ids.into_iter().collect();
@@ -20,9 +21,9 @@ pub fn compare(fleet: &Fleet, schedule: ScheduleId, ledgers: &[Vec<Entry>]) {
 
     let done = done_once(&trail, &jobs);
     as_acknowledged(ledgers, &jobs, &done);
-    one_lease_at_a_time(&trail, &jobs);
     keys_hold(&trail, &jobs);
     fired_once(fleet, schedule, &jobs);
+    one_lease_at_a_time(&trail, &jobs)
 }
 
 /// All events, in the order of their commits.
@@ -71,7 +72,10 @@ fn as_acknowledged(
     for entry in ledgers.iter().flatten() {
         match entry {
             Entry::Submitted(job) => {
-                assert!(jobs.contains_key(job), "{job} was acknowledged, and is lost");
+                assert!(
+                    jobs.contains_key(job),
+                    "{job} was acknowledged, and is lost"
+                );
                 submitted.insert(*job);
             }
             Entry::Start(job, lease) => {
@@ -110,7 +114,7 @@ fn walk(trail: &[Recorded], mut each: impl FnMut(&HashMap<JobId, LeaseId>, JobId
     assert!(running.is_empty(), "{running:?} run in the end");
 }
 
-fn one_lease_at_a_time(trail: &[Recorded], jobs: &HashMap<JobId, &JobRecord>) {
+fn one_lease_at_a_time(trail: &[Recorded], jobs: &HashMap<JobId, &JobRecord>) -> u32 {
     let mut runs = 0;
     walk(trail, |running, job, lease| {
         let before = running.get(&job);
@@ -119,7 +123,7 @@ fn one_lease_at_a_time(trail: &[Recorded], jobs: &HashMap<JobId, &JobRecord>) {
     });
     let rescues: u32 = jobs.values().map(|job| job.rescues).sum();
     assert_eq!(runs, jobs.len() as u32 + rescues, "each run is counted");
-    assert!(rescues >= 2, "of the one that stood still, and of the dead one");
+    rescues
 }
 
 fn keys_hold(trail: &[Recorded], jobs: &HashMap<JobId, &JobRecord>) {

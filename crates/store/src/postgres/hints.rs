@@ -418,14 +418,61 @@ mod tests {
         assert_eq!(told, pending.jobs);
     }
 
+    /// What a store writes for so many submits.
+    fn submits(count: usize) -> Vec<Written> {
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let store = crate::Store::in_memory();
+        let noted = Arc::clone(&written);
+        store.listen(Arc::new(move |news: &[Written]| {
+            noted.lock().unwrap().extend_from_slice(news);
+        }));
+        let stamp = crate::Stamp {
+            now: jobtree_queue::Now {
+                wall: jiff::Timestamp::now(),
+                mono: Duration::ZERO,
+            },
+            roll: 0,
+            rules: Arc::default(),
+        };
+        let request = jobtree_protocol::SubmitRequest::new("a", "t", 1);
+        let intent = request.validate(&jobtree_protocol::Limits::default());
+        let submission = || crate::Submission::new(intent.clone().unwrap());
+        let all = (0..count).map(|_| submission()).collect();
+        store.submit_many(stamp, all).wait().unwrap();
+        written.lock().unwrap().clone()
+    }
+
+    fn outgoing() -> (Outgoing, UnboundedReceiver<Happening>) {
+        let (bell, heard) = unbounded_channel();
+        let pending = Mutex::default();
+        (Outgoing { pending, bell }, heard)
+    }
+
+    #[test]
+    fn many_commits_ring_once() {
+        let (outgoing, mut heard) = outgoing();
+        outgoing.note(&[], false);
+        assert!(heard.try_recv().is_err(), "nothing was written");
+        for _ in 0..3 {
+            outgoing.note(&submits(2), false);
+        }
+        outgoing.note(&[], true);
+        assert!(matches!(heard.try_recv(), Ok(Happening::Noted)));
+        assert!(heard.try_recv().is_err(), "it was rung for before");
+        let pending = std::mem::take(&mut *outgoing.lock());
+        assert_eq!(pending.jobs.len(), 6);
+        assert_eq!(write(&pending, 7).len(), 2);
+        outgoing.note(&submits(1), false);
+        assert!(matches!(heard.try_recv(), Ok(Happening::Noted)));
+    }
+
     #[test]
     fn too_much_is_everything() {
-        let pending = Pending {
-            everything: true,
-            keys: true,
-            ..Pending::default()
-        };
-        let payloads = write(&pending, 7);
+        let (outgoing, _heard) = outgoing();
+        outgoing.note(&submits(JOBS_IN_ONE * PAYLOADS), false);
+        assert_eq!(write(&outgoing.lock(), 7).len(), PAYLOADS);
+        outgoing.note(&submits(1), false);
+        let payloads = write(&outgoing.lock(), 7);
         assert_eq!(payloads.len(), 1);
         assert_eq!(read(&payloads[0], 8), Some(Hint::Everything));
     }
