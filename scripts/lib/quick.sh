@@ -68,7 +68,7 @@ stage_format() {
 }
 
 # What users can switch on. Not --all-features: the pool's `sanitizer` links only under a sanitizer.
-features=(--features jobtree/iter,jobtree/tracing,jobtree/durable,jobtree-store/postgres)
+features=(--features jobtree/iter,jobtree/tracing,jobtree/durable,jobtree-store/postgres,jobtree-scheduler/postgres)
 
 stage_lint() {
   local manifest switched_on

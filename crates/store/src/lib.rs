@@ -41,7 +41,7 @@ mod tables;
 mod writer;
 
 pub use answer::Answer;
-pub use backend::{Backend, Listener, Query, Work, Written};
+pub use backend::{Backend, Hint, HintListener, Listener, Query, Work, Written};
 pub use error::{OpenError, StoreError};
 pub use execute::{Firing, Stamp, Submission};
 pub use logs::{LogChunk, LogEnd, ReadLogs, WriteLogs, read_log};

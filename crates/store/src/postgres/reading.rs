@@ -3,13 +3,16 @@
 use std::collections::HashSet;
 
 use jiff::Timestamp;
-use jobtree_protocol::{AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseId, from_micros};
-use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord};
+use jobtree_protocol::{
+    AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId, from_micros,
+};
+use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, LeasedJob};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::tables::{PgTables, read, records, state_number, state_of, uuids};
 use crate::error::StoreError;
+use crate::ids::IdMap;
 use crate::tables::{Count, Page, Pause, Reading, Recorded, Result, ScheduleRecord};
 
 impl Reading for PgTables {
@@ -69,10 +72,22 @@ impl Reading for PgTables {
             "SELECT record FROM scheduler_leases WHERE live ORDER BY id",
             &[],
         )?;
-        records(&rows)?
-            .into_iter()
-            .map(|lease| self.with_jobs(lease))
-            .collect()
+        let mut leases: Vec<LeaseRecord> = records(&rows)?;
+        let ids: Vec<Uuid> = leases.iter().map(|lease| lease.id.0).collect();
+        let rows = self.query(
+            "SELECT record FROM scheduler_jobs WHERE lease_id = ANY($1) ORDER BY lease_id, lease_position",
+            &[&ids],
+        )?;
+        let mut jobs: IdMap<LeaseId, Vec<LeasedJob>> = IdMap::default();
+        for job in records::<JobRecord>(&rows)? {
+            if let Some(lease) = job.lease_id {
+                jobs.entry(lease).or_default().push(LeasedJob::of(&job));
+            }
+        }
+        for lease in &mut leases {
+            lease.jobs = jobs.remove(&lease.id).unwrap_or_default();
+        }
+        Ok(leases)
     }
 
     fn dispatching(&mut self) -> Result<Vec<JobRecord>> {
@@ -219,6 +234,21 @@ impl Reading for PgTables {
             &[],
         )?;
         records(&rows)
+    }
+
+    fn schedule(&mut self, id: ScheduleId) -> Result<Option<ScheduleRecord>> {
+        let rows = if self.writing {
+            self.query(
+                "SELECT record FROM scheduler_schedules WHERE id = $1 FOR UPDATE",
+                &[&id.0],
+            )?
+        } else {
+            self.query(
+                "SELECT record FROM scheduler_schedules WHERE id = $1",
+                &[&id.0],
+            )?
+        };
+        Ok(records(&rows)?.pop())
     }
 
     fn pauses(&mut self) -> Result<Vec<Pause>> {
