@@ -35,6 +35,7 @@ mod memory;
 pub mod outbox;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod search;
 mod sqlite;
 mod store;
 mod tables;
