@@ -1,6 +1,7 @@
 //! What a backend is: something that runs work in transactions, and shows snapshots.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jobtree_protocol::JobId;
@@ -8,6 +9,7 @@ use jobtree_queue::Now;
 use jobtree_queue::transitions::Changes;
 
 use crate::answer::{Answer, Promise, promise};
+use crate::backup::BackupDone;
 use crate::error::StoreError;
 use crate::tables::{Reading, Result, Tables};
 
@@ -31,6 +33,18 @@ pub trait Backend: Send + Sync {
 
     /// Why the store has stopped, if it has.
     fn stopped(&self) -> Option<StoreError>;
+
+    /// Copies everything into a new file, from the calling thread, while the store is in use.
+    ///
+    /// # Errors
+    /// [`StoreError::NoBackup`]: what stood in the way, or what to use instead.
+    fn backup(&self, path: &Path) -> Result<BackupDone> {
+        let _ = path;
+        Err(StoreError::NoBackup {
+            why: "a store in memory has no file, and ends with its program; move it to a SQLite file to keep it"
+                .to_owned(),
+        })
+    }
 }
 
 /// A command on its way through a backend.

@@ -110,6 +110,10 @@ impl Store {
         self.backend.stopped()
     }
 
+    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
+        Arc::clone(&self.backend)
+    }
+
     fn command<T, F>(&self, stamp: Stamp, run: F) -> Answer<T>
     where
         T: Send + 'static,

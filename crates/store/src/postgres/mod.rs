@@ -248,6 +248,13 @@ impl Backend for Postgres {
     fn stopped(&self) -> Option<StoreError> {
         self.writer.stopped()
     }
+
+    fn backup(&self, _: &std::path::Path) -> Result<crate::BackupDone, StoreError> {
+        Err(StoreError::NoBackup {
+            why: "this store is in PostgreSQL; use pg_dump, which copies it while it is in use"
+                .to_owned(),
+        })
+    }
 }
 
 impl Drop for Postgres {

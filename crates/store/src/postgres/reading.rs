@@ -13,7 +13,11 @@ use uuid::Uuid;
 use super::tables::{PgTables, read, records, state_number, state_of, uuids};
 use crate::error::StoreError;
 use crate::ids::IdMap;
+use crate::search::{Searched, Text};
 use crate::tables::{Count, Page, Pause, Reading, Recorded, Result, ScheduleRecord};
+
+/// Jobs that are fetched at once to be searched for a text: their payloads come with them.
+const SEARCHED_AT_ONCE: usize = 200;
 
 impl Reading for PgTables {
     fn wall(&mut self) -> Result<Option<Timestamp>> {
@@ -109,30 +113,37 @@ impl Reading for PgTables {
 
     fn list(&mut self, query: &JobQuery, limit: usize) -> Result<Page> {
         let limit = limit.max(1);
-        let after = query.after.map_or(Uuid::nil(), |id| id.0);
-        let states: Vec<i16> = query.state.iter().copied().map(state_number).collect();
-        let rows = self.query(
-            "SELECT record FROM (SELECT id, state, addon_id, job_type, quarantined, record FROM scheduler_jobs \
-             UNION ALL SELECT id, state, addon_id, job_type, quarantined, record FROM scheduler_jobs_history) AS job \
-             WHERE id > $1 AND (cardinality($2::smallint[]) = 0 OR state = ANY($2)) \
-             AND ($3::text IS NULL OR addon_id = $3) AND ($4::text IS NULL OR job_type = $4) \
-             AND (NOT $5 OR quarantined) AND ($6::text IS NULL OR EXISTS \
-             (SELECT 1 FROM scheduler_tags WHERE tag = $6 AND scheduler_tags.id = job.id)) ORDER BY id LIMIT $7",
-            &[
-                &after,
-                &states,
-                &query.addon_id.as_ref().map(AddonId::as_str),
-                &query.job_type.as_ref().map(JobType::as_str),
-                &query.quarantined,
-                &query.tag,
-                &(limit as i64 + 1),
-            ],
-        )?;
-        let mut jobs: Vec<JobRecord> = records(&rows)?;
-        let more = jobs.len() > limit;
-        jobs.truncate(limit);
-        let next = jobs.last().map(|job| job.id).filter(|_| more);
-        Ok(Page { jobs, next })
+        let Some(text) = Text::of(query) else {
+            let mut jobs = self.list_some(query, query.after, limit + 1)?;
+            let more = jobs.len() > limit;
+            jobs.truncate(limit);
+            let next = jobs.last().map(|job| job.id).filter(|_| more);
+            return Ok(Page { jobs, next });
+        };
+        let (mut page, mut searched) = (Page::default(), Searched::nothing());
+        page.next = query.after;
+        loop {
+            let most = searched.left().min(SEARCHED_AT_ONCE);
+            let some = self.list_some(query, page.next, most)?;
+            let is_last = some.len() < most;
+            for job in some {
+                if page.jobs.len() == limit {
+                    return Ok(page);
+                }
+                page.next = Some(job.id);
+                let room = searched.add(&job);
+                if text.is_of(&job) {
+                    page.jobs.push(job);
+                }
+                if !room {
+                    return Ok(page);
+                }
+            }
+            if is_last {
+                page.next = None;
+                return Ok(page);
+            }
+        }
     }
 
     fn counts(&mut self, ended: bool) -> Result<Vec<Count>> {
@@ -275,6 +286,37 @@ impl Reading for PgTables {
         rows.iter()
             .map(|row| Ok((row.get(1), read(row.get(0))?)))
             .collect()
+    }
+}
+
+impl PgTables {
+    /// Jobs that a query finds but for its text, from a place on.
+    fn list_some(
+        &mut self,
+        query: &JobQuery,
+        after: Option<JobId>,
+        most: usize,
+    ) -> Result<Vec<JobRecord>> {
+        let after = after.map_or(Uuid::nil(), |id| id.0);
+        let states: Vec<i16> = query.state.iter().copied().map(state_number).collect();
+        let rows = self.query(
+            "SELECT record FROM (SELECT id, state, addon_id, job_type, quarantined, record FROM scheduler_jobs \
+             UNION ALL SELECT id, state, addon_id, job_type, quarantined, record FROM scheduler_jobs_history) AS job \
+             WHERE id > $1 AND (cardinality($2::smallint[]) = 0 OR state = ANY($2)) \
+             AND ($3::text IS NULL OR addon_id = $3) AND ($4::text IS NULL OR job_type = $4) \
+             AND (NOT $5 OR quarantined) AND ($6::text IS NULL OR EXISTS \
+             (SELECT 1 FROM scheduler_tags WHERE tag = $6 AND scheduler_tags.id = job.id)) ORDER BY id LIMIT $7",
+            &[
+                &after,
+                &states,
+                &query.addon_id.as_ref().map(AddonId::as_str),
+                &query.job_type.as_ref().map(JobType::as_str),
+                &query.quarantined,
+                &query.tag,
+                &(most as i64),
+            ],
+        )?;
+        records(&rows)
     }
 }
 
