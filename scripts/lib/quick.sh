@@ -98,7 +98,7 @@ stage_planted() {
 }
 
 stage_simulation() {
-  # Hundreds of runs of the durable queue's engine against everything that can go wrong, and planted bugs to be found.
+  # Two thousand runs of the durable queue's engine against everything that can go wrong, and planted bugs to be found.
   limited 900 cargo test --locked --release -p jobtree-scheduler --test simulation
 }
 
