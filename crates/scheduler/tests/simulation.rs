@@ -125,7 +125,11 @@ fn a_seed_is_retold() {
         .find_map(|seed| run(seed, &broken()).err())
         .expect("it is found below");
     assert!(!failure.trace.is_empty() && failure.trace.len() < steps.len());
-    assert!(failure.to_string().contains(&format!("seed {}", failure.seed)));
+    assert!(
+        failure
+            .to_string()
+            .contains(&format!("seed {}", failure.seed))
+    );
 }
 
 fn broken() -> Scenario {
