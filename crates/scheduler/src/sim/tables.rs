@@ -5,8 +5,8 @@ use jobtree_protocol::{AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseI
 use jobtree_queue::transitions::Changes;
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
 use jobtree_store::{
-    Count, LogChunk, LogEnd, Page, Pause, Pruned, ReadLogs, Reading, Recorded, Retention,
-    ScheduleRecord, StoreError, Tables, WriteLogs,
+    Count, Fired, LogChunk, LogEnd, Page, Pause, Pruned, ReadAll, ReadLogs, Reading, Recorded,
+    Retention, ScheduleRecord, StoreError, Tables, TakeIn, WriteLogs,
 };
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -56,6 +56,24 @@ impl ReadLogs for Timed<'_> {
     passed_on! {
         fn log_end(&mut self, job: JobId) -> Result<Option<LogEnd>>;
         fn log_chunks(&mut self, job: JobId, from: u64, to: u64) -> Result<Vec<LogChunk>>;
+    }
+}
+
+impl ReadAll for Timed<'_> {
+    passed_on! {
+        fn all_leases(&mut self, after: Option<LeaseId>, limit: usize) -> Result<Vec<LeaseRecord>>;
+        fn all_keys(&mut self, after: Option<(AddonId, String)>, limit: usize) -> Result<Vec<KeyRecord>>;
+        fn all_firings(&mut self, after: Option<(ScheduleId, Timestamp)>, limit: usize) -> Result<Vec<Fired>>;
+        fn all_logs(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<(JobId, LogEnd)>>;
+        fn next_event(&mut self) -> Result<u64>;
+    }
+}
+
+impl TakeIn for Timed<'_> {
+    passed_on! {
+        fn take_in_jobs(&mut self, jobs: &[(Option<u64>, JobRecord)]) -> Result<()>;
+        fn take_in_events(&mut self, events: &[(Recorded, Option<u64>)]) -> Result<()>;
+        fn go_on_from(&mut self, next_event: u64) -> Result<()>;
     }
 }
 

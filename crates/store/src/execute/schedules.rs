@@ -1,7 +1,7 @@
 //! Schedules: kept here, fired here. When they fire is decided elsewhere.
 
 use jiff::Timestamp;
-use jobtree_protocol::{Event, EventKind, JobId, ScheduleId, SubmitAnswer};
+use jobtree_protocol::{Event, EventKind, JobId, ScheduleId, SubmitAnswer, whole_micros};
 use jobtree_queue::transitions::Changes;
 
 use super::{Submission, Unit};
@@ -118,7 +118,7 @@ impl Unit<'_> {
     fn tell(&mut self, kind: EventKind, reason: String) -> Result<()> {
         let event = Event {
             job_id: None::<JobId>,
-            at: self.cx.now.wall,
+            at: whole_micros(self.cx.now.wall),
             kind,
             state: None,
             lease_id: None,
