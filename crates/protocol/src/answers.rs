@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AddonId, ClaimAnswer, Decision, Event, Heartbeat, HistoryStats, JobId, JobQuery, JobState,
-    JobType, JobView, LeaseId, LeaseView, Progress, ReportRequest, ScheduleView, TokenView,
+    JobType, JobView, LeaseId, LeaseView, LoadSample, Progress, ReportRequest, ScheduleView,
+    TokenView, WebhookView, WorkerView,
 };
 
 /// What became of a job by a command: the answer to `cancel` and `retry`.
@@ -222,7 +223,7 @@ pub struct EventPage {
     pub next: Option<u64>,
 }
 
-/// `GET …/stats`: counts and quantiles since the start.
+/// `GET …/stats`: counts and histograms since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StatsView {
     /// Events by kind.
@@ -241,15 +242,43 @@ pub struct StatsView {
     pub reads: u64,
 }
 
-/// Quantiles of durations; new ones count more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// How long things took.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DurationStats {
-    /// How many there are, old ones counted less.
+    /// How many there were.
     pub count: u64,
-    /// What half of them do not exceed.
-    pub p50_sec: Option<f64>,
-    /// What 95 % do not exceed.
-    pub p95_sec: Option<f64>,
-    /// What 99 % do not exceed.
-    pub p99_sec: Option<f64>,
+    /// All of them together.
+    pub sum_sec: f64,
+    /// How many did not take longer than this, for some bounds that grow.
+    pub up_to: Vec<DurationBucket>,
+}
+
+/// How many things did not take longer than a bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DurationBucket {
+    /// The bound.
+    pub sec: f64,
+    /// How many.
+    pub count: u64,
+}
+
+/// Who works here.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerList {
+    /// By addon.
+    pub workers: Vec<WorkerView>,
+}
+
+/// How busy the machine was.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadList {
+    /// The oldest first.
+    pub samples: Vec<LoadSample>,
+}
+
+/// All webhooks of the daemon that was asked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WebhookList {
+    /// The oldest first.
+    pub webhooks: Vec<WebhookView>,
 }

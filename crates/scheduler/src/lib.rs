@@ -11,18 +11,22 @@ pub mod core;
 mod engine;
 mod error;
 mod options;
-mod reply;
 mod scheduler;
 #[cfg(feature = "sim")]
 pub mod sim;
 
 pub use clock::Clock;
+pub use jobtree_worker::reply::{Reply, Result};
 pub use options::{Keep, Options};
-pub use reply::{Reply, Result};
 pub use scheduler::Scheduler;
 
 // In process: measuring this machine, running handlers, and a queue in one object.
 pub mod durable;
 mod outbox;
 pub mod sampler;
-pub mod workers;
+/// Workers, in this process or another.
+pub mod workers {
+    pub use jobtree_worker::{
+        GiveBack, Permanent, Run, Stragglers, Worker, WorkerBuilder, WorkerError, WorkerHandle,
+    };
+}

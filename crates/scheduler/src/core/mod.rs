@@ -65,7 +65,7 @@ use jobtree_store::{Retention, Stamp, StoreError};
 pub use dice::Dice;
 pub use io::{Answered, Call, Input, Live, Op, OpId, Output, PAGE, Slot, Told, Wait, Waited};
 pub use perform::{Performing, perform};
-pub use stats::Stats;
+pub use stats::{Histogram, Stats};
 
 use crate::options::Options;
 use claims::Claims;
@@ -83,6 +83,7 @@ pub fn rules_of(policy: &Policy, options: &Options) -> Rules {
         dispatch_timeout_sec: seconds(policy.dispatch.take_up),
         quarantine_after: options.quarantine_after,
         error_bytes: options.limits.error_bytes,
+        log_bytes: options.limits.log_bytes,
     }
 }
 
@@ -330,7 +331,7 @@ impl Core {
             Input::Doubt if self.has(Bug::NoFallback) => {}
             Input::Doubt => self.read_store(true, now),
             Input::Settings => self.read_store(false, now),
-            Input::Hint(jobs) => drop(self.op(Op::Look(jobs), None, now)),
+            Input::Hint(jobs) => self.hinted(jobs, now),
             Input::Timer => self.advice_changed |= self.advised,
         }
     }

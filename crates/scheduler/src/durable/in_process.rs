@@ -1,14 +1,15 @@
 //! A scheduler in this process, as a worker sees it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jobtree_protocol::{
-    ClaimAnswer, ClaimRequest, CompleteAnswer, CompleteRequest, EventKind, Heartbeat,
-    HeartbeatAnswer, JobId, LeaseId, ReleaseRequest,
+    ClaimAnswer, ClaimRequest, CompleteManyAnswer, CompleteManyRequest, Each, EventKind,
+    HeartbeatManyAnswer, HeartbeatManyRequest, JobId, LeaseId, LogAppend, LogAppendAnswer,
+    ReleaseRequest,
 };
-use std::sync::Arc;
+use jobtree_worker::{Grantor, Poke};
 
-use crate::workers::{Grantor, Poke};
 use crate::{Clock, Reply, Scheduler};
 
 pub(super) struct InProcess {
@@ -30,16 +31,35 @@ impl Grantor for InProcess {
         self.scheduler.claim(request)
     }
 
-    fn heartbeat(&self, request: Heartbeat) -> Reply<HeartbeatAnswer> {
-        self.scheduler.heartbeat(request)
+    /// All begin before the first is answered, so they share a commit.
+    fn heartbeat_many(&self, request: HeartbeatManyRequest) -> Reply<HeartbeatManyAnswer> {
+        let beats = request.leases.into_iter();
+        let replies: Vec<_> = beats.map(|beat| self.scheduler.heartbeat(beat)).collect();
+        Reply::new(async move {
+            let mut leases = Vec::with_capacity(replies.len());
+            for reply in replies {
+                leases.push(match reply.await {
+                    Ok(answer) => Each::Done(answer),
+                    Err(error) => Each::Refused { error },
+                });
+            }
+            Ok(HeartbeatManyAnswer { leases })
+        })
     }
 
-    fn complete(&self, job: JobId, request: CompleteRequest) -> Reply<CompleteAnswer> {
-        self.scheduler.complete(job, request)
+    fn complete_many(&self, request: CompleteManyRequest) -> Reply<CompleteManyAnswer> {
+        self.scheduler.complete_many(request)
     }
 
     fn release(&self, lease: LeaseId, request: ReleaseRequest) -> Reply<()> {
         self.scheduler.release(lease, request)
+    }
+
+    /// Keeps nothing: a program that runs its own jobs has its own log.
+    fn append_log(&self, _: JobId, request: LogAppend) -> Reply<LogAppendAnswer> {
+        let next_offset = request.offset + request.text.len() as u64;
+        let full = true;
+        Reply::ready(Ok(LogAppendAnswer { next_offset, full }))
     }
 
     fn mono(&self) -> Duration {

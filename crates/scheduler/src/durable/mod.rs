@@ -28,11 +28,11 @@ use jobtree_protocol::{CancelRequest, SubmitAnswer, SubmitManyAnswer, SubmitMany
 use jobtree_queue::policy::{Mode, PolicyError};
 use jobtree_runtime::TreeDump;
 use jobtree_store::{OpenError, SqliteOptions, Store};
+use jobtree_worker::{LiveJobs, WorkerHandle};
 use serde::de::DeserializeOwned;
 
 use crate::Options;
 use crate::sampler::Sampling;
-use crate::workers::{LiveJobs, RunningWorker};
 use in_process::InProcess;
 
 pub use crate::outbox::{OutboxError, Relay, Relayed};
@@ -62,7 +62,7 @@ struct Inner {
     scheduler: Scheduler,
     live: Arc<LiveJobs>,
     /// Those that have not ended, as far as it is known.
-    workers: Mutex<Vec<Arc<RunningWorker>>>,
+    workers: Mutex<Vec<WorkerHandle>>,
     /// There if jobs wait for a quiet machine.
     sampling: Option<Sampling>,
 }
@@ -156,11 +156,12 @@ impl Queue {
         let grantor = Arc::new(InProcess::new(self.inner.scheduler.clone()));
         let live = Arc::clone(&self.inner.live);
         let inner = Arc::downgrade(&self.inner);
-        WorkerBuilder::new(grantor, self.addon.clone(), live).on_start(move |worker| {
+        let builder = WorkerBuilder::new(grantor, self.addon.clone()).live(live);
+        builder.on_start(move |worker| {
             if let Some(inner) = inner.upgrade() {
                 let mut workers = inner.workers.lock().unwrap_or_else(PoisonError::into_inner);
                 workers.retain(|worker| !worker.has_ended());
-                workers.push(Arc::clone(worker));
+                workers.push(worker.clone());
             }
         })
     }

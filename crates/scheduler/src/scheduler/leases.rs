@@ -3,14 +3,15 @@
 use jobtree_protocol::{
     AckRequest, ClaimAnswer, ClaimRequest, CompleteAnswer, CompleteManyAnswer, CompleteManyRequest,
     CompleteRequest, Each, FieldError, Heartbeat, HeartbeatAnswer, JobId, LeaseAnswer, LeaseAsk,
-    LeaseId, LeaseRequest, LeaseView, Limits, ReleaseRequest, ReportRequest, RevokeRequest,
+    LeaseId, LeaseRequest, LeaseView, Limits, LogAppend, LogAppendAnswer, ReleaseRequest,
+    ReportRequest, RevokeRequest,
 };
 use jobtree_queue::transitions::{LoadAdvice, TakeUp};
 
 use super::{Scheduler, checked};
+use crate::Reply;
 use crate::core::{Call, Told};
 use crate::error::told;
-use crate::reply::Reply;
 
 impl Scheduler {
     /// Claims jobs: each lease is for jobs that its worker runs one after the other. If there is nothing, it waits for
@@ -108,6 +109,12 @@ impl Scheduler {
         }
         let answer = self.store().report(self.stamp(), request);
         self.reply(answer, |()| ())
+    }
+
+    /// Keeps what a running job printed, for [`Scheduler::log`].
+    pub fn append_log(&self, job: JobId, append: LogAppend) -> Reply<LogAppendAnswer> {
+        let answer = self.store().append_log(self.stamp(), job, append);
+        self.reply(answer, |answer| answer)
     }
 
     /// Takes a worker's answer.

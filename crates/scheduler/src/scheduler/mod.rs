@@ -16,11 +16,11 @@ use std::time::Duration;
 use jobtree_protocol::{ApiError, ErrorCode, Limits};
 use jobtree_store::{Answer, Stamp, Store, StoreError};
 
+use crate::Reply;
 use crate::core::{Call, Input, Told};
 use crate::engine::Engine;
 use crate::error::told;
 use crate::options::Options;
-use crate::reply::Reply;
 
 /// A running scheduler. Clones are the same one; it stops with the last of them, or by [`Scheduler::stop`].
 ///

@@ -1,10 +1,10 @@
 //! Questions: how things stand, why a job waits, what was decided, what was learnt.
 
-use jobtree_protocol::{Decision, Explain, HistoryStats, JobId, StatusView};
+use jobtree_protocol::{Decision, Explain, HistoryStats, JobId, LoadSample, StatusView};
 
 use super::Scheduler;
+use crate::Reply;
 use crate::core::{Call, Stats, Told};
-use crate::reply::Reply;
 
 impl Scheduler {
     /// Why a job waits, each reason with what was measured and what would have to change; and when it will probably
@@ -20,6 +20,14 @@ impl Scheduler {
     pub fn status(&self) -> Reply<StatusView> {
         self.call(Call::Status, |told| match told {
             Told::Status(status) => Some(*status),
+            _ => None,
+        })
+    }
+
+    /// How busy the machine is, and what is in use. Unlike [`status`](Self::status) it asks the store nothing.
+    pub fn load(&self) -> Reply<LoadSample> {
+        self.call(Call::Load, |told| match told {
+            Told::Load(load) => Some(*load),
             _ => None,
         })
     }

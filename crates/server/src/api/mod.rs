@@ -4,8 +4,10 @@
 //! caller without the scope is told so, and one with the scope cannot tell another addon's thing from none.
 
 mod commands;
+mod events;
 mod jobs;
 mod leases;
+mod observe;
 mod operating;
 mod own;
 mod questions;
@@ -44,6 +46,8 @@ pub(crate) fn router(daemon: Arc<Daemon>) -> Router {
         .merge(schedules::routes())
         .merge(operating::routes())
         .merge(tokens::routes())
+        .merge(events::routes())
+        .merge(observe::routes())
         .fallback(nothing_here)
         .method_not_allowed_fallback(other_method)
         .with_state(daemon)

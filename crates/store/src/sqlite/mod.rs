@@ -1,5 +1,6 @@
 //! The queue in one SQLite file: one thread writes, others read.
 
+mod backup;
 mod beside;
 mod cache;
 mod codec;
@@ -7,6 +8,7 @@ mod failure;
 mod flush;
 mod leases;
 mod list;
+mod logs;
 mod migrate;
 mod open;
 mod pack;
@@ -39,6 +41,7 @@ pub(crate) struct Sqlite {
     readers: readers::Readers,
     writer: Writer,
     listeners: Arc<Listeners>,
+    options: SqliteOptions,
     _lock: open::ProcessLock,
 }
 
@@ -59,6 +62,7 @@ impl Sqlite {
             readers,
             writer,
             listeners,
+            options: options.clone(),
             _lock: lock,
         })
     }
@@ -82,5 +86,12 @@ impl Backend for Sqlite {
 
     fn stopped(&self) -> Option<StoreError> {
         self.writer.stopped()
+    }
+
+    fn backup(&self, path: &std::path::Path) -> Result<crate::BackupDone, StoreError> {
+        match self.stopped() {
+            Some(error) => Err(error),
+            None => backup::make(&self.options, path),
+        }
     }
 }

@@ -1,0 +1,178 @@
+//! Heartbeats, from a thread of their own: a handler that computes for an hour keeps no lease from being renewed.
+//!
+//! The thread never waits for an answer: it sends what is due, looks at what was answered, stops jobs whose fence has
+//! come, and sleeps until the next of these or until the bell is rung. It looks at its clock at least each second, since
+//! a machine that slept wakes to timers that know nothing of it.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use jobtree_protocol::{
+    ApiError, Each, ErrorCode, HeartbeatManyAnswer, HeartbeatManyRequest, LeaseId,
+};
+
+use crate::grantor::Grantor;
+use crate::held::Held;
+use crate::reply::Reply;
+use crate::worker::Shared;
+
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// The leases that are to be renewed.
+#[derive(Default)]
+pub(crate) struct Board {
+    state: Mutex<BoardState>,
+    bell: Condvar,
+}
+
+#[derive(Default)]
+struct BoardState {
+    leases: HashMap<LeaseId, Arc<Held>>,
+    closed: bool,
+    rung: bool,
+}
+
+/// Heartbeats on their way, in one request.
+struct Sent {
+    leases: Vec<Arc<Held>>,
+    at: Duration,
+    reply: Reply<HeartbeatManyAnswer>,
+}
+
+impl Board {
+    fn lock(&self) -> MutexGuard<'_, BoardState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn ring(&self) {
+        self.lock().rung = true;
+        self.bell.notify_all();
+    }
+
+    /// A lease to renew. The thread is not woken for one that it will see early enough: there may be thousands a second,
+    /// and most end before they are renewed.
+    pub(crate) fn add(&self, held: &Arc<Held>, now: Duration) {
+        self.lock().leases.insert(held.lease, Arc::clone(held));
+        if held.next().is_some_and(|next| next < now + LONGEST_SLEEP) {
+            self.ring();
+        }
+    }
+
+    pub(crate) fn remove(&self, lease: LeaseId) {
+        self.lock().leases.remove(&lease);
+    }
+
+    pub(crate) fn poke(&self, lease: LeaseId) {
+        let held = self.lock().leases.get(&lease).cloned();
+        if let Some(held) = held {
+            held.hurry();
+        }
+        self.ring();
+    }
+
+    /// No lease comes any more: the thread ends with the last.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.ring();
+    }
+
+    /// Renews, until the board is closed and empty.
+    pub(crate) fn keep(self: &Arc<Self>, shared: &Shared) {
+        let grantor = shared.grantor();
+        let waker = Waker::from(Arc::new(Rung(Arc::clone(self))));
+        let mut sent: Vec<Sent> = Vec::new();
+        loop {
+            let (leases, closed) = {
+                let mut state = self.lock();
+                state.rung = false;
+                let leases: Vec<_> = state.leases.values().cloned().collect();
+                (leases, state.closed)
+            };
+            if closed && leases.is_empty() {
+                return;
+            }
+            sent.extend(send_due(grantor, &leases));
+            sent.retain_mut(|sent| sent.is_pending(&waker, grantor));
+            let next = leases.iter().filter_map(|held| held.next()).min();
+            let sleep = next.map_or(LONGEST_SLEEP, |next| {
+                next.saturating_sub(grantor.mono()).min(LONGEST_SLEEP)
+            });
+            let state = self.lock();
+            if !state.rung && !sleep.is_zero() {
+                drop(self.bell.wait_timeout(state, sleep));
+            }
+        }
+    }
+}
+
+/// Stops what may not go on, and renews what is due, in one request.
+fn send_due(grantor: &dyn Grantor, leases: &[Arc<Held>]) -> Option<Sent> {
+    let at = grantor.mono();
+    let mut due = Vec::new();
+    let mut beats = Vec::new();
+    for held in leases {
+        held.watch(at);
+        if let Some(beat) = held.due(at) {
+            beats.push(beat);
+            due.push(Arc::clone(held));
+        }
+    }
+    if due.is_empty() {
+        return None;
+    }
+    let reply = grantor.heartbeat_many(HeartbeatManyRequest {
+        leases: beats,
+        worker: None,
+    });
+    Some(Sent {
+        leases: due,
+        at,
+        reply,
+    })
+}
+
+impl Sent {
+    fn is_pending(&mut self, waker: &Waker, grantor: &dyn Grantor) -> bool {
+        let answer = Pin::new(&mut self.reply).poll(&mut Context::from_waker(waker));
+        match answer {
+            Poll::Pending => return true,
+            Poll::Ready(Ok(answer)) => {
+                let mut answers = answer.leases.into_iter();
+                for held in &self.leases {
+                    match answers.next() {
+                        Some(Each::Done(answer)) => held.renewed(self.at, &answer),
+                        Some(Each::Refused { error }) => refused(held, &error, grantor),
+                        None => held.unanswered(grantor.mono()),
+                    }
+                }
+            }
+            Poll::Ready(Err(error)) => {
+                for held in &self.leases {
+                    refused(held, &error, grantor);
+                }
+            }
+        }
+        false
+    }
+}
+
+fn refused(held: &Held, error: &ApiError, grantor: &dyn Grantor) {
+    match error.code {
+        ErrorCode::LeaseLost | ErrorCode::NotFound | ErrorCode::WrongState => {
+            held.lose(&error.message);
+        }
+        _ => held.unanswered(grantor.mono()),
+    }
+}
+
+struct Rung(Arc<Board>);
+
+impl Wake for Rung {
+    fn wake(self: Arc<Self>) {
+        self.0.ring();
+    }
+}

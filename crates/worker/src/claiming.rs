@@ -1,0 +1,81 @@
+//! Asking for leases, as many as there are places for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jobtree_protocol::{ClaimAnswer, ClaimRequest};
+use jobtree_runtime::channel::{self, Receiver, Sender};
+use jobtree_runtime::{BoxError, select};
+
+use crate::worker::Shared;
+
+/// How long a claim waits for something to do before it is made anew.
+const CLAIM_WAIT_SEC: u32 = 20;
+
+/// A place for a lease; free again when it is dropped.
+pub(crate) struct Slot(Sender<()>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // There is room: it was taken out before.
+        let _ = self.0.try_send(());
+    }
+}
+
+/// Claims as many leases as there are places, again and again, until it is stopped.
+pub(crate) fn claim(
+    shared: &Arc<Shared>,
+    stopped: &Receiver<()>,
+    mut start: impl FnMut(ClaimAnswer, Duration, Slot),
+) -> Result<(), BoxError> {
+    let setup = &shared.setup;
+    let (give, free) = channel::bounded(setup.concurrency);
+    for _ in 0..setup.concurrency {
+        give.send(())?;
+    }
+    let mut spare = 0;
+    let mut pause = Duration::from_millis(50);
+    loop {
+        if spare == 0 {
+            select! {
+                recv(stopped) -> _ => return Ok(()),
+                recv(free) -> _ => spare += 1,
+            }?;
+        }
+        while free.try_recv().is_ok() {
+            spare += 1;
+        }
+        let asked = shared.grantor().mono();
+        let reply = shared.grantor().claim(ClaimRequest {
+            lease_id: None,
+            addon_id: setup.addon.clone(),
+            job_types: setup.types.clone(),
+            max_jobs: setup.batch,
+            max_leases: spare,
+            wait_sec: CLAIM_WAIT_SEC,
+            instance_id: shared.instance,
+            node_id: None,
+            pids: vec![std::process::id()],
+        });
+        let answer = select! {
+            recv(stopped) -> _ => return Ok(()),
+            future(reply) -> answer => answer,
+        }?;
+        match answer {
+            Ok(leases) => {
+                pause = Duration::from_millis(50);
+                for lease in leases {
+                    spare = spare.saturating_sub(1);
+                    start(lease, asked, Slot(give.clone()));
+                }
+            }
+            Err(error) => {
+                shared.note(&error);
+                select! {
+                    recv(stopped) -> _ => return Ok(()),
+                    after(pause) => pause = (pause * 2).min(Duration::from_secs(5)),
+                }?;
+            }
+        }
+    }
+}

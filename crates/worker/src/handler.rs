@@ -1,0 +1,199 @@
+//! What users write: a function for each type of job, and what it can say and ask while it runs.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use jobtree_protocol::{Advice, JobId, JobView, Json, Progress};
+use jobtree_runtime::{BoxError, block_on};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::held::Held;
+
+/// One run of a job, as its handler sees it. Clones are the same run.
+///
+/// To learn that it shall stop, a handler uses what every job of a runtime uses: [`checkpoint`], or anything that
+/// waits.
+///
+/// [`checkpoint`]: jobtree_runtime::checkpoint
+#[derive(Clone)]
+pub struct Run {
+    job: Arc<JobView>,
+    held: Arc<Held>,
+}
+
+impl Run {
+    pub(crate) fn new(job: Arc<JobView>, held: Arc<Held>) -> Self {
+        Run { job, held }
+    }
+
+    /// The job, as it was when it was taken up.
+    pub fn job(&self) -> &JobView {
+        &self.job
+    }
+
+    /// Its id: the same for every run of it, so that what is done outside can be done once.
+    pub fn id(&self) -> JobId {
+        self.job.job_id
+    }
+
+    /// Which run this is, the first being 1. Runs that ended with a crash are counted, too.
+    pub fn attempt(&self) -> u32 {
+        self.job.attempts + self.job.rescues + 1
+    }
+
+    /// Tells how far it is, 0 to 1, and in words, of which the first kilobyte counts. It is passed on a few times a second
+    /// at most; the newest counts.
+    pub fn progress(&self, fraction: f64, message: impl Into<String>) {
+        let mut message = message.into();
+        message.truncate(message.floor_char_boundary(1024));
+        let message = Some(message).filter(|message| !message.is_empty());
+        let fraction = fraction.is_finite().then(|| fraction.clamp(0.0, 1.0));
+        self.held.tell(self.id(), Progress { fraction, message });
+    }
+
+    /// What the scheduler asks of this worker: to go slower, to save, to give the lease back ([`GiveBack`]).
+    pub fn advice(&self) -> Advice {
+        self.held.advice()
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("job", &self.id())
+            .field("type", &self.job.job_type)
+            .field("attempt", &self.attempt())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An error that no further attempt will mend: a handler that returns it ends the job as FAILED, whatever attempts are
+/// left.
+///
+/// ```
+/// use jobtree_worker::Permanent;
+/// use jobtree_runtime::BoxError;
+///
+/// fn send(address: &str) -> Result<(), BoxError> {
+///     if !address.contains('@') {
+///         return Err(Permanent::new("no such address").into());
+///     }
+///     Ok(())
+/// }
+/// assert!(send("nobody").unwrap_err().is::<Permanent>());
+/// ```
+#[derive(Debug)]
+pub struct Permanent(BoxError);
+
+impl Permanent {
+    /// Wraps an error.
+    pub fn new(error: impl Into<BoxError>) -> Self {
+        Permanent(error.into())
+    }
+}
+
+impl fmt::Display for Permanent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Permanent {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+/// Gives the job back: a handler that returns it has neither done the job nor failed. The job waits again, and nothing
+/// is counted. For a run that was asked to yield, and has saved what it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GiveBack {
+    reason: String,
+}
+
+impl GiveBack {
+    /// With a reason, which the job's trail tells.
+    pub fn because(reason: impl Into<String>) -> Self {
+        GiveBack {
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
+impl fmt::Display for GiveBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "given back: {}", self.reason)
+    }
+}
+
+impl std::error::Error for GiveBack {}
+
+type Function = dyn Fn(&Run) -> Result<Option<Json>, BoxError> + Send + Sync;
+
+/// A handler without its types.
+#[derive(Clone)]
+pub(crate) struct Handler {
+    function: Arc<Function>,
+    pub(crate) blocks: bool,
+}
+
+impl Handler {
+    pub(crate) fn new<P, R, F>(blocks: bool, function: F) -> Self
+    where
+        P: DeserializeOwned,
+        R: Serialize,
+        F: Fn(P, &Run) -> Result<R, BoxError> + Send + Sync + 'static,
+    {
+        let function = move |run: &Run| {
+            let payload = payload_of(run.job())?;
+            result_of(&function(payload, run)?)
+        };
+        Handler {
+            function: Arc::new(function),
+            blocks,
+        }
+    }
+
+    pub(crate) fn of_future<P, R, F, Fut>(function: F) -> Self
+    where
+        P: DeserializeOwned,
+        R: Serialize,
+        F: Fn(P, Run) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<R, BoxError>>,
+    {
+        Handler::new(false, move |payload: P, run: &Run| {
+            block_on(function(payload, run.clone()))?
+        })
+    }
+
+    pub(crate) fn run(&self, run: &Run) -> Result<Option<Json>, BoxError> {
+        (self.function)(run)
+    }
+}
+
+/// A payload that is absent is `null`. One of another shape stays so, however often it is tried.
+fn payload_of<P: DeserializeOwned>(job: &JobView) -> Result<P, Permanent> {
+    let read = match &job.payload {
+        Some(payload) => payload.read(),
+        None => serde_json::from_str("null"),
+    };
+    read.map_err(|error| {
+        let job_type = &job.job_type;
+        Permanent::new(format!(
+            "the payload is not what the handler of {job_type} takes: {error}"
+        ))
+    })
+}
+
+fn result_of<R: Serialize>(result: &R) -> Result<Option<Json>, BoxError> {
+    let json = Json::of(result).map_err(|error| {
+        Permanent::new(format!("the result cannot be written as JSON: {error}"))
+    })?;
+    Ok(Some(json).filter(|json| json.text() != "null"))
+}

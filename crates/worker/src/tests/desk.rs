@@ -1,0 +1,219 @@
+//! A scheduler that says what the test says, by a clock that the test moves.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use jobtree_protocol::{
+    AddonId, Advice, ApiError, ClaimAnswer, ClaimRequest, CompleteAnswer, CompleteManyAnswer,
+    CompleteManyRequest, CompleteRequest, CompleteStatus, Each, Heartbeat, HeartbeatAnswer,
+    HeartbeatManyAnswer, HeartbeatManyRequest, JobId, JobState, JobView, Json, LeaseId, LogAppend,
+    LogAppendAnswer, ReleaseRequest,
+};
+
+use crate::reply::{Promise, Reply, promise};
+use crate::{Grantor, Poke, WorkerBuilder};
+
+const TTL_SEC: u32 = 30;
+
+#[derive(Debug)]
+pub(super) enum Said {
+    Completed(JobId, CompleteRequest),
+    Released(LeaseId, ReleaseRequest),
+    Beat(Heartbeat),
+}
+
+type Answering = dyn Fn(&Heartbeat) -> Option<Result<HeartbeatAnswer, ApiError>> + Send + Sync;
+
+/// A scheduler's counter at which only the test stands.
+pub(super) struct Desk {
+    millis: AtomicU64,
+    pub(super) offers: Mutex<Offers>,
+    beats: Box<Answering>,
+    /// What completions are refused with, one after the other, before they are taken.
+    pub(super) refusals: Mutex<VecDeque<ApiError>>,
+    said: Mutex<mpsc::Sender<Said>>,
+    poke: Mutex<Option<Poke>>,
+    /// Heartbeats that are never answered.
+    unanswered: Mutex<Vec<Promise<HeartbeatManyAnswer>>>,
+}
+
+#[derive(Default)]
+pub(super) struct Offers {
+    leases: VecDeque<Result<ClaimAnswer, ApiError>>,
+    pub(super) waiting: Option<Promise<Vec<ClaimAnswer>>>,
+    /// How many leases each claim asked for.
+    pub(super) asked_for: Vec<u32>,
+}
+
+impl Desk {
+    pub(super) fn open(
+        beats: impl Fn(&Heartbeat) -> Option<Result<HeartbeatAnswer, ApiError>> + Send + Sync + 'static,
+    ) -> (Arc<Desk>, mpsc::Receiver<Said>) {
+        let (sender, said) = mpsc::channel();
+        let desk = Desk {
+            millis: AtomicU64::new(1_000_000),
+            offers: Mutex::default(),
+            beats: Box::new(beats),
+            refusals: Mutex::default(),
+            said: Mutex::new(sender),
+            poke: Mutex::default(),
+            unanswered: Mutex::default(),
+        };
+        (Arc::new(desk), said)
+    }
+
+    /// One that renews and wants nothing.
+    pub(super) fn friendly() -> (Arc<Desk>, mpsc::Receiver<Said>) {
+        Desk::open(|_| Some(Ok(renewed(&[]))))
+    }
+
+    pub(super) fn offer(&self, jobs: Vec<JobView>) -> LeaseId {
+        let lease_id = LeaseId::generate();
+        self.put(Ok(ClaimAnswer {
+            lease_id,
+            ttl_sec: TTL_SEC,
+            jobs,
+        }));
+        lease_id
+    }
+
+    pub(super) fn put(&self, offer: Result<ClaimAnswer, ApiError>) {
+        let mut offers = self.offers.lock().unwrap();
+        match offers.waiting.take() {
+            None => offers.leases.push_back(offer),
+            Some(promise) => {
+                if let Err(offer) = promise.keep(offer.map(|lease| vec![lease])) {
+                    let lease = offer.map(|mut leases| leases.remove(0));
+                    offers.leases.push_back(lease);
+                }
+            }
+        }
+    }
+
+    pub(super) fn pass(&self, time: Duration) {
+        let millis = u64::try_from(time.as_millis()).unwrap();
+        self.millis.fetch_add(millis, Ordering::SeqCst);
+        // Any lease: the thread looks at its clock.
+        self.poke(LeaseId::generate());
+    }
+
+    pub(super) fn poke(&self, lease: LeaseId) {
+        let poke = self.poke.lock().unwrap().clone();
+        poke.expect("a worker watches")(lease);
+    }
+
+    fn say(&self, said: Said) {
+        // A test that is over listens no more.
+        let _ = self.said.lock().unwrap().send(said);
+    }
+
+    pub(super) fn worker(self: &Arc<Self>) -> WorkerBuilder {
+        let addon = AddonId::new("tests").unwrap();
+        let grantor: Arc<dyn Grantor> = Arc::clone(self) as _;
+        WorkerBuilder::new(grantor, addon)
+    }
+}
+
+pub(super) fn renewed(cancel: &[JobId]) -> HeartbeatAnswer {
+    HeartbeatAnswer {
+        advice: if cancel.is_empty() {
+            Advice::Continue
+        } else {
+            Advice::Cancel
+        },
+        ttl_sec: TTL_SEC,
+        cancel: cancel.to_vec(),
+    }
+}
+
+impl Grantor for Desk {
+    fn claim(&self, request: ClaimRequest) -> Reply<Vec<ClaimAnswer>> {
+        let mut offers = self.offers.lock().unwrap();
+        offers.asked_for.push(request.max_leases);
+        if let Some(offer) = offers.leases.pop_front() {
+            return Reply::ready(offer.map(|lease| vec![lease]));
+        }
+        let (promise, promised) = promise();
+        offers.waiting = Some(promise);
+        Reply::new(promised)
+    }
+
+    fn heartbeat_many(&self, request: HeartbeatManyRequest) -> Reply<HeartbeatManyAnswer> {
+        let answers: Option<Vec<_>> = request
+            .leases
+            .iter()
+            .map(|beat| (self.beats)(beat))
+            .collect();
+        for beat in request.leases {
+            self.say(Said::Beat(beat));
+        }
+        let Some(answers) = answers else {
+            let (promise, promised) = promise();
+            self.unanswered.lock().unwrap().push(promise);
+            return Reply::new(promised);
+        };
+        let each = answers.into_iter().map(|answer| match answer {
+            Ok(answer) => Each::Done(answer),
+            Err(error) => Each::Refused { error },
+        });
+        Reply::ready(Ok(HeartbeatManyAnswer {
+            leases: each.collect(),
+        }))
+    }
+
+    fn complete_many(&self, request: CompleteManyRequest) -> Reply<CompleteManyAnswer> {
+        let each = request.each().map(|(job_id, request)| {
+            let state = match request.status {
+                CompleteStatus::Done => JobState::Done,
+                CompleteStatus::Failed => JobState::Failed,
+            };
+            self.say(Said::Completed(job_id, request));
+            match self.refusals.lock().unwrap().pop_front() {
+                Some(error) => Each::Refused { error },
+                None => Each::Done(CompleteAnswer {
+                    job_id,
+                    state,
+                    next_earliest_start_at: None,
+                }),
+            }
+        });
+        Reply::ready(Ok(CompleteManyAnswer {
+            jobs: each.collect(),
+        }))
+    }
+
+    fn append_log(&self, _: JobId, request: LogAppend) -> Reply<LogAppendAnswer> {
+        let next_offset = request.offset + request.text.len() as u64;
+        Reply::ready(Ok(LogAppendAnswer {
+            next_offset,
+            full: false,
+        }))
+    }
+
+    fn release(&self, lease: LeaseId, request: ReleaseRequest) -> Reply<()> {
+        self.say(Said::Released(lease, request));
+        Reply::ready(Ok(()))
+    }
+
+    fn mono(&self) -> Duration {
+        Duration::from_millis(self.millis.load(Ordering::SeqCst))
+    }
+
+    fn watch(&self, poke: Poke) {
+        *self.poke.lock().unwrap() = Some(poke);
+    }
+}
+
+pub(super) fn job(job_type: &str, payload: &str) -> JobView {
+    let text = format!(
+        r#"{{"job_id": "{}", "addon_id": "tests", "job_type": "{job_type}", "cost_units": 1, "priority": "NORMAL",
+            "constraints": {{}}, "expected_duration_sec": null, "created_at": "2026-01-01T00:00:00Z",
+            "state": "RUNNING", "attempts": 0, "max_attempts": 3, "rescues": 0, "next_earliest_start_at": null,
+            "lease_id": null, "node_id": null, "payload": {payload}, "time_sensitive": false, "deadline_at": null,
+            "max_runtime_sec": null, "started_at": null, "ended_at": null}}"#,
+        JobId::generate()
+    );
+    Json::from_text(text).unwrap().read().unwrap()
+}
