@@ -237,7 +237,7 @@ impl Core {
             self.read_all_waits(now);
             // A look that is due sooner stays: what was read may have been only what is live, and where schedules fire
             // often, or others tell of much, a look that is put off each time would never come.
-            let look = self.next_look(now);
+            let look = self.draw_look(now);
             self.load.soon(look);
         }
         if let Some(full) = self.load.again.take() {
@@ -245,7 +245,7 @@ impl Core {
         }
     }
 
-    fn next_look(&mut self, now: Now) -> Duration {
+    fn draw_look(&mut self, now: Now) -> Duration {
         let look = self.dice.jittered(self.options.look);
         if self.has(Bug::NoJitter) {
             // On the full seconds of the wall clock.

@@ -356,7 +356,8 @@ fn a_schedule_never_goes_back(world: &World) {
         all.pop().expect("it is there")
     };
     let hourly = put(schedule(world, "hourly"));
-    let at = |hour: u64| world.now().wall + std::time::Duration::from_secs(3600 * hour);
+    let now = world.now().wall;
+    let at = |hour: u64| now + std::time::Duration::from_secs(3600 * hour);
     let fire = |revision: u64, hour: u64, next: u64| {
         let firing = Firing {
             schedule_id: hourly.id,
