@@ -87,6 +87,7 @@ impl Core {
             job_id: id,
             reasons,
             estimate: None,
+            load_ignored: self.policy.busy.ignore,
         };
         self.reply(slot, Ok(Told::Explain(told)));
     }
@@ -123,6 +124,7 @@ impl Core {
             used: self.dispatcher.used(),
             active_leases: self.leases.len() as u32,
             stale: view.stale.is_some(),
+            load_ignored: view.ignored,
             streaks: admission
                 .quiet()
                 .streaks(now)
