@@ -102,7 +102,7 @@ impl Core {
             schedules,
         } = live;
         self.set_pauses(&pauses);
-        self.set_schedules(schedules, now);
+        self.set_schedules(schedules);
         if !self.ready && self.has(Bug::NoGrace) {
             for lease in leases.iter().filter(|lease| lease.expires_at <= now.wall) {
                 let proof = jobtree_queue::transitions::Proof::Wall;
@@ -285,6 +285,9 @@ impl Core {
 
     /// Keys that are held on other nodes.
     fn set_elsewhere(&mut self, running: &[JobRecord], dispatching: &[JobRecord]) {
+        if self.has(Bug::LeakedKeys) {
+            return;
+        }
         let mut holders: HashMap<(AddonId, Arc<str>), HashSet<uuid_of::Holder>> = HashMap::new();
         for job in running.iter().chain(dispatching) {
             if job.node_id.as_ref() == Some(&self.node) {
@@ -296,16 +299,10 @@ impl Core {
                 holders.entry((addon, key.key)).or_default().insert(held);
             }
         }
-        let mut new: HashMap<_, u32> = holders
+        let new: HashMap<_, u32> = holders
             .into_iter()
             .map(|(key, held)| (key, held.len() as u32))
             .collect();
-        if self.has(Bug::LeakedKeys) {
-            for (key, running) in &self.elsewhere {
-                let counted = new.entry(key.clone()).or_default();
-                *counted = (*counted).max(*running);
-            }
-        }
         let mut changed: Vec<((AddonId, Arc<str>), u32)> = Vec::new();
         for (key, running) in &new {
             if self.elsewhere.get(key) != Some(running) {
