@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod audit;
 mod backend;
 mod backup;
 pub mod conformance;
@@ -40,10 +41,12 @@ mod postgres;
 mod search;
 mod sqlite;
 mod store;
+mod stream;
 mod tables;
 mod writer;
 
 pub use answer::Answer;
+pub use audit::{AuditReport, Audited, audit};
 pub use backend::{Backend, Listener, Query, Work, Written};
 pub use backup::BackupDone;
 pub use error::{OpenError, StoreError};
