@@ -35,6 +35,7 @@ mod ids;
 mod logs;
 mod memory;
 mod moving;
+mod numbers;
 pub mod outbox;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -54,6 +55,7 @@ pub use execute::{Firing, Stamp, Submission};
 pub use logs::{LogChunk, LogEnd, ReadLogs, WriteLogs, read_log};
 pub use memory::{Memory, MemoryImage};
 pub use moving::{Fired, MoveError, Moved, ReadAll, TakeIn, move_store};
+pub use numbers::{Histogram, StoreNumbers};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresOptions;
 pub use sqlite::SqliteOptions;
