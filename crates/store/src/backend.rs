@@ -11,6 +11,7 @@ use jobtree_queue::transitions::Changes;
 use crate::answer::{Answer, Promise, promise};
 use crate::backup::BackupDone;
 use crate::error::StoreError;
+use crate::numbers::StoreNumbers;
 use crate::tables::{Reading, Result, Tables};
 
 /// A database that keeps the queue.
@@ -33,6 +34,11 @@ pub trait Backend: Send + Sync {
 
     /// Why the store has stopped, if it has.
     fn stopped(&self) -> Option<StoreError>;
+
+    /// What the writer has done since the store was opened.
+    fn numbers(&self) -> StoreNumbers {
+        StoreNumbers::default()
+    }
 
     /// Copies everything into a new file, from the calling thread, while the store is in use.
     ///

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use crate::backend::{Listeners, Work, Written};
 use crate::error::StoreError;
+use crate::numbers::{Counting, StoreNumbers};
 use crate::tables::Tables;
 
 /// Tables inside of transactions that the writer begins and ends.
@@ -156,6 +157,7 @@ impl Queue {
 /// The writer's end for callers. Dropping it finishes what waits, and closes the file.
 pub(crate) struct Writer {
     queue: Arc<Queue>,
+    counting: Arc<Counting>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -177,12 +179,15 @@ impl Writer {
             max_waiting: bounds.max_waiting,
         });
         let shared = Arc::clone(&queue);
+        let counting = Arc::new(Counting::default());
+        let counted = Arc::clone(&counting);
         let work = move || {
             let desk = Desk {
                 tables: make(),
                 queue: shared,
                 max_group: bounds.max_group,
                 listeners,
+                counting: counted,
             };
             desk.work();
         };
@@ -191,6 +196,7 @@ impl Writer {
             .spawn(work)?;
         Ok(Self {
             queue,
+            counting,
             thread: Some(thread),
         })
     }
@@ -198,6 +204,12 @@ impl Writer {
     /// Runs the work in a savepoint of the next commit.
     pub(crate) fn transact(&self, work: Box<dyn Work>) {
         self.queue.push(work);
+    }
+
+    /// What the thread has done.
+    pub(crate) fn numbers(&self) -> StoreNumbers {
+        let waiting = self.queue.waiting().operations.len();
+        self.counting.read(waiting)
     }
 
     /// Why the store has stopped, if it has.
@@ -223,6 +235,7 @@ struct Desk<L> {
     queue: Arc<Queue>,
     max_group: usize,
     listeners: Arc<Listeners>,
+    counting: Arc<Counting>,
 }
 
 impl<L: Ledger> Desk<L> {
@@ -256,6 +269,10 @@ impl<L: Ledger> Desk<L> {
         while !group.is_empty() {
             let mut ran = Vec::with_capacity(group.len());
             let outcome = self.run_in_transaction(&mut group, &mut ran);
+            self.counting.ran(ran.len());
+            if outcome.is_err() {
+                self.counting.failed();
+            }
             let fatal = outcome
                 .as_ref()
                 .err()
@@ -307,12 +324,18 @@ impl<L: Ledger> Desk<L> {
                 return Err(error);
             }
         }
+        let begun = Instant::now();
         let committed = self
             .tables
             .flush()
             .and_then(|flushed| self.tables.execute("COMMIT").map(|()| flushed));
         match committed {
-            Ok(flushed) => Ok(changed | flushed),
+            Ok(flushed) => {
+                if changed | flushed {
+                    self.counting.committed(ran.len(), Some(begun.elapsed()));
+                }
+                Ok(changed | flushed)
+            }
             Err(error) => {
                 let _ = self.tables.execute("ROLLBACK");
                 Err(as_commit_failure(error))
