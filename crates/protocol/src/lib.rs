@@ -22,6 +22,7 @@
 
 mod bulk;
 mod check;
+mod draw;
 mod error;
 mod event;
 mod explain;

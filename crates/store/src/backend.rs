@@ -7,6 +7,7 @@ use jobtree_queue::Now;
 use jobtree_queue::transitions::Changes;
 
 use crate::answer::{Answer, Promise, promise};
+use crate::bell::Bell;
 use crate::error::StoreError;
 use crate::tables::{Reading, Result, Tables};
 
@@ -30,6 +31,11 @@ pub trait Backend: Send + Sync {
 pub trait Work: Send {
     /// Runs it. The answer stays inside until [`finish`](Work::finish).
     fn run(&mut self, tables: &mut dyn Tables) -> Result<()>;
+
+    /// It will be finished together with others, and then this rings. Whoever does not care is woken alone.
+    fn gather(&mut self, bell: &Arc<Bell>) {
+        let _ = bell;
+    }
 
     /// Answers: with what `run` gave if it was committed. Without a `run` before, the outcome must be an error.
     fn finish(self: Box<Self>, committed: Result<()>);
@@ -123,6 +129,10 @@ where
         };
         self.result = Some(result);
         outcome
+    }
+
+    fn gather(&mut self, bell: &Arc<Bell>) {
+        self.promise.gather(bell);
     }
 
     fn finish(self: Box<Self>, committed: Result<()>) {

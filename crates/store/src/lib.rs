@@ -26,6 +26,7 @@
 
 mod answer;
 mod backend;
+mod bell;
 pub mod conformance;
 mod error;
 mod execute;
@@ -41,6 +42,7 @@ mod writer;
 
 pub use answer::Answer;
 pub use backend::{Backend, Listener, Query, Work, Written};
+pub use bell::Bell;
 pub use error::{OpenError, StoreError};
 pub use execute::{Firing, Stamp, Submission};
 pub use memory::{Memory, MemoryImage};
