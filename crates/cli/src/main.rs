@@ -11,10 +11,14 @@ mod error;
 use std::process::ExitCode;
 
 use clap::Command;
+use jobtree_process::{LAUNCH, SUPERVISE, launch, supervise};
 
 use crate::commands::ALL;
 
 fn main() -> ExitCode {
+    if let Some(code) = hidden() {
+        return code;
+    }
     let matches = command().get_matches();
     let Some((name, arguments)) = matches.subcommand() else {
         unreachable!("clap asks for a subcommand");
@@ -28,6 +32,16 @@ fn main() -> ExitCode {
             eprintln!("{error}");
             error.exit_code()
         }
+    }
+}
+
+/// This executable also stands between a worker and the programs it runs; see `jobtree_process`.
+fn hidden() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    match arguments.next()?.to_str()? {
+        SUPERVISE => Some(supervise()),
+        LAUNCH => Some(launch(arguments)),
+        _ => None,
     }
 }
 

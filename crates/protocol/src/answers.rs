@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AddonId, ClaimAnswer, Decision, Event, Heartbeat, HistoryStats, JobId, JobQuery, JobState,
-    JobType, JobView, LeaseId, LeaseView, Progress, ReportRequest, ScheduleView, TokenView,
+    JobType, JobView, LeaseId, LeaseView, LoadSample, Progress, ReportRequest, ScheduleView,
+    TokenView, WebhookView, WorkerView,
 };
 
 /// What became of a job by a command: the answer to `cancel` and `retry`.
@@ -220,4 +221,64 @@ pub struct EventPage {
     /// What to give as `after` for the next page; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
+}
+
+/// `GET …/stats`: counts and histograms since the start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StatsView {
+    /// Events by kind.
+    pub events: BTreeMap<String, u64>,
+    /// Denials by code, each as often as it was written.
+    pub denials: BTreeMap<String, u64>,
+    /// How long jobs waited from the moment they could start until they ran.
+    pub waited: DurationStats,
+    /// How long runs took that ended.
+    pub ran: DurationStats,
+    /// Proposals that lost against another scheduler or a caller.
+    pub lost_proposals: u64,
+    /// Operations of the store that failed, and were repeated or dropped.
+    pub store_failures: u64,
+    /// Times that the store was read again.
+    pub reads: u64,
+}
+
+/// How long things took.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DurationStats {
+    /// How many there were.
+    pub count: u64,
+    /// All of them together.
+    pub sum_sec: f64,
+    /// How many did not take longer than this, for some bounds that grow.
+    pub up_to: Vec<DurationBucket>,
+}
+
+/// How many things did not take longer than a bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DurationBucket {
+    /// The bound.
+    pub sec: f64,
+    /// How many.
+    pub count: u64,
+}
+
+/// Who works here.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerList {
+    /// By addon.
+    pub workers: Vec<WorkerView>,
+}
+
+/// How busy the machine was.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadList {
+    /// The oldest first.
+    pub samples: Vec<LoadSample>,
+}
+
+/// All webhooks of the daemon that was asked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WebhookList {
+    /// The oldest first.
+    pub webhooks: Vec<WebhookView>,
 }

@@ -49,6 +49,9 @@ pub struct NodeStatus {
     pub capacity: u32,
     /// Units held by leases and reservations.
     pub used: u32,
+    /// Of them, units held by dispatches that wait to be taken up.
+    #[serde(default)]
+    pub reserved: u32,
     /// Leases that hold.
     pub active_leases: u32,
     /// The measurements are too old to be trusted, and nothing is admitted by them.

@@ -234,6 +234,11 @@ impl Admission {
         self.quiet.take_back(starved);
     }
 
+    /// What was measured and pushed last.
+    pub fn signals(&self) -> &Signals {
+        &self.signals
+    }
+
     /// The machine at this moment.
     pub fn view(&self, now: Now) -> View {
         let policy = &*self.policy;

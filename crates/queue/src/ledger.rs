@@ -127,6 +127,15 @@ impl Ledger {
         self.units
     }
 
+    /// Units of dispatches that wait to be taken up.
+    pub(crate) fn dispatched_units(&self) -> u32 {
+        let dispatched = self.dispatched.iter();
+        dispatched
+            .filter_map(|(_, holder)| self.held.get(holder))
+            .map(|held| held.units)
+            .sum()
+    }
+
     pub(crate) fn leases(&self) -> u32 {
         self.held.len() as u32
     }

@@ -132,6 +132,11 @@ impl Signals {
         self.pushed = Some((signals.cleaned(), mono));
     }
 
+    /// The last sample, however old.
+    pub fn last(&self) -> Option<&Sample> {
+        self.measured.as_ref().map(|(sample, _)| sample)
+    }
+
     /// What there is to go by at `mono`.
     pub fn freshness(&self, policy: &Policy, mono: Duration) -> Freshness {
         let age = |at: Option<Duration>| mono.saturating_sub(at.unwrap_or(Duration::ZERO));

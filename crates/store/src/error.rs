@@ -47,6 +47,11 @@ pub enum StoreError {
         /// What happened.
         why: Arc<str>,
     },
+    /// No backup was made.
+    NoBackup {
+        /// What stood in the way, or what to use instead.
+        why: String,
+    },
     /// The database refused a statement. Nothing took effect. This is a defect, or a file that was changed by others.
     Database {
         /// What the database said.
@@ -103,6 +108,7 @@ impl fmt::Display for StoreError {
                 "the connection to the database was lost, and whether the call took effect is not known; repeat it: {why}"
             ),
             Self::Stopped { why } => write!(f, "the store has stopped, open it again: {why}"),
+            Self::NoBackup { why } => write!(f, "no backup was made: {why}"),
             Self::Database { message } => write!(f, "the database refused: {message}"),
         }
     }
@@ -132,6 +138,8 @@ pub enum OpenError {
         /// The newest version that this program knows.
         known: i64,
     },
+    /// Another store was being moved here, and that did not come to its end.
+    HalfMoved,
     /// The file is a database of something else.
     Foreign {
         /// The mark of the program that it belongs to.
@@ -164,6 +172,10 @@ impl fmt::Display for OpenError {
             Self::Newer { found, known } => write!(
                 f,
                 "the file has version {found}, and this program knows versions up to {known}; use a newer jobtree"
+            ),
+            Self::HalfMoved => f.write_str(
+                "another store was being moved here and that did not come to its end; delete this one (the file, or the \
+                 tables whose names begin with scheduler_) and move again",
             ),
             Self::Foreign { application_id } => write!(
                 f,

@@ -26,24 +26,31 @@
 
 mod answer;
 mod backend;
+mod backup;
 pub mod conformance;
 mod error;
 mod execute;
 mod ids;
+mod logs;
 mod memory;
+mod moving;
 pub mod outbox;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod search;
 mod sqlite;
 mod store;
 mod tables;
 mod writer;
 
 pub use answer::Answer;
-pub use backend::{Backend, Listener, Query, Work, Written};
+pub use backend::{Backend, Hint, HintListener, Listener, Query, Work, Written};
+pub use backup::BackupDone;
 pub use error::{OpenError, StoreError};
 pub use execute::{Firing, Stamp, Submission};
+pub use logs::{LogChunk, LogEnd, ReadLogs, WriteLogs, read_log};
 pub use memory::{Memory, MemoryImage};
+pub use moving::{Fired, MoveError, Moved, ReadAll, TakeIn, move_store};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresOptions;
 pub use sqlite::SqliteOptions;

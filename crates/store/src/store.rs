@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use jobtree_protocol::{
     AckRequest, AddonId, CancelRequest, CompleteAnswer, CompleteRequest, Heartbeat,
-    HeartbeatAnswer, JobId, JobQuery, JobState, Json, LeaseId, NodeId, ReleaseRequest,
-    ReportRequest, RevokeRequest, ScheduleId, SubmitAnswer,
+    HeartbeatAnswer, JobId, JobQuery, JobState, Json, LeaseId, LogAppend, LogAppendAnswer, LogPage,
+    NodeId, ReleaseRequest, ReportRequest, RevokeRequest, ScheduleId, SubmitAnswer,
 };
 use jobtree_queue::transitions::{
     Admit, Claim, Claimed, LoadAdvice, Proof, Reserve, TakeUp, TimeOut, TransitionError, Unclaimed,
@@ -14,13 +14,14 @@ use jobtree_queue::transitions::{
 use jobtree_queue::{JobRecord, LeaseRecord, Reservation};
 
 use crate::answer::Answer;
-use crate::backend::{Backend, Listener, question, work};
+use crate::backend::{Backend, HintListener, Listener, question, work};
 use crate::error::{OpenError, StoreError};
 use crate::execute::{Firing, Stamp, Submission, Unit};
+use crate::logs;
 use crate::memory::Memory;
 use crate::sqlite::{Sqlite, SqliteOptions};
 use crate::tables::{
-    Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord,
+    Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
 };
 
 /// A job, with the lease that it runs under.
@@ -97,9 +98,36 @@ impl Store {
         self.backend.listen(listener);
     }
 
+    /// Calls the listener when other processes that share the database tell that they wrote something; never for what
+    /// this store wrote. Hints may be lost: see [`Hint`](crate::Hint). To miss nothing that is told, listen first and
+    /// read then. The listener must neither block, nor call the store and wait, nor hold the store.
+    pub fn hints(&self, listener: HintListener) {
+        self.backend.hints(listener);
+    }
+
     /// Why the store has stopped, if it has.
     pub fn stopped(&self) -> Option<StoreError> {
         self.backend.stopped()
+    }
+
+    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
+        Arc::clone(&self.backend)
+    }
+
+    /// How many handles there are of it.
+    pub(crate) fn handles(&self) -> usize {
+        Arc::strong_count(&self.backend)
+    }
+
+    /// Runs something that is no command of the rules.
+    pub(crate) fn transact<T, F>(&self, run: F) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut dyn Tables) -> Result<T> + Send + 'static,
+    {
+        let (work, answer) = work(run);
+        self.backend.transact(work);
+        answer
     }
 
     fn command<T, F>(&self, stamp: Stamp, run: F) -> Answer<T>
@@ -218,6 +246,17 @@ impl Store {
     /// Notes what a running job tells.
     pub fn report(&self, stamp: Stamp, request: ReportRequest) -> Answer<()> {
         self.command(stamp, move |unit| unit.report(request))
+    }
+
+    /// Keeps what a running job printed, up to the rules' limit for its log. A text that was kept before, as its offset
+    /// tells, is not kept again.
+    pub fn append_log(
+        &self,
+        stamp: Stamp,
+        job: JobId,
+        append: LogAppend,
+    ) -> Answer<LogAppendAnswer> {
+        self.command(stamp, move |unit| unit.append_log(job, &append))
     }
 
     /// Takes a worker's answer.
@@ -350,6 +389,11 @@ impl Store {
     /// The trail of everything after a place.
     pub fn events_after(&self, cursor: u64, limit: usize) -> Answer<Vec<Recorded>> {
         self.read(move |tables| tables.events_after(cursor, limit))
+    }
+
+    /// What a job printed after a place, at most so many bytes and never more than 256 KiB.
+    pub fn log(&self, job: JobId, after: u64, most: usize) -> Answer<LogPage> {
+        self.read(move |tables| logs::read_log(tables, job, after, most))
     }
 
     /// All leases that hold: what is used is computed from them and from [`Store::dispatching`].

@@ -14,6 +14,8 @@ use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
+use crate::logs::{ReadLogs, WriteLogs};
+use crate::moving::{ReadAll, TakeIn};
 
 /// What every method answers.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -127,7 +129,7 @@ pub struct Pruned {
 }
 
 /// What can be asked of a snapshot.
-pub trait Reading {
+pub trait Reading: ReadLogs + ReadAll {
     /// The time that all who share the database agree on, if it has one of its own.
     fn wall(&mut self) -> Result<Option<Timestamp>> {
         Ok(None)
@@ -185,6 +187,12 @@ pub trait Reading {
     /// All schedules, by name.
     fn schedules(&mut self) -> Result<Vec<ScheduleRecord>>;
 
+    /// A schedule. In a transaction that writes, it cannot change until its end.
+    fn schedule(&mut self, id: ScheduleId) -> Result<Option<ScheduleRecord>> {
+        let all = self.schedules()?;
+        Ok(all.into_iter().find(|schedule| schedule.id == id))
+    }
+
     /// All that is paused.
     fn pauses(&mut self) -> Result<Vec<Pause>>;
 
@@ -196,7 +204,13 @@ pub trait Reading {
 }
 
 /// What can be done in a transaction.
-pub trait Tables: Reading {
+pub trait Tables: Reading + WriteLogs + TakeIn {
+    /// As [`jobs`](Reading::jobs), for somebody who wants any of them: those that another transaction has at the moment
+    /// may be left out, so nobody waits for them.
+    fn free_jobs(&mut self, ids: &[JobId]) -> Result<Vec<JobRecord>> {
+        self.jobs(ids)
+    }
+
     /// Writes all of it. A job of revision 1 is new; each other one was read in this transaction. Jobs that have ended
     /// go to the history, and those that came back leave it.
     /// `now` is the time that the command was given, for listeners.

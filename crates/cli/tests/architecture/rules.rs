@@ -44,6 +44,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     // What runs durable jobs, in the scheduler's process or far from it.
     ("jobtree-worker", &["jobtree-protocol", "jobtree-runtime"]),
+    // Programs of any language, for whoever runs them.
+    ("jobtree-process", &[]),
     (
         "jobtree-server",
         &[

@@ -210,6 +210,11 @@ impl Dispatcher {
         self.ledger.units().saturating_sub(self.what_if.fewer_units)
     }
 
+    /// Of them, units of dispatches that wait to be taken up.
+    pub fn reserved(&self) -> u32 {
+        self.ledger.dispatched_units()
+    }
+
     /// Jobs that wait here.
     pub fn waiting(&self) -> usize {
         self.order.jobs.len()

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use jobtree_protocol::{
     AddonId, ApiError, ClaimAnswer, ClaimRequest, Decision, Explain, HistoryStats, InstanceId,
-    JobId, JobState, JobView, Json, LeaseAnswer, LeaseAsk, LeaseId, ScheduleId, StatusView,
+    JobId, JobState, JobView, Json, LeaseAnswer, LeaseAsk, LeaseId, LoadSample, LogPage,
+    ScheduleId, StatusView,
 };
 use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::{HostSignals, Sample};
@@ -92,6 +93,8 @@ pub enum Call {
     Explain(JobId),
     /// How things stand.
     Status,
+    /// How busy the machine is.
+    Load,
     /// Counts and histograms.
     Stats,
     /// What was decided last, at most so many.
@@ -114,6 +117,13 @@ pub enum Wait {
         /// How many.
         limit: usize,
     },
+    /// More of what a job prints, or its end.
+    Log {
+        /// Whose.
+        job: JobId,
+        /// After which place.
+        after: u64,
+    },
 }
 
 /// What is replied to a [`Call`].
@@ -129,12 +139,16 @@ pub enum Told {
     Jobs(Vec<JobView>),
     /// To a wait for events.
     Events(Vec<Recorded>),
+    /// To a wait for more of a log.
+    Log(Box<LogPage>),
     /// It is followed from now on.
     Reread,
     /// Why a job waits.
     Explain(Explain),
     /// How things stand.
     Status(Box<StatusView>),
+    /// How busy the machine is.
+    Load(Box<LoadSample>),
     /// Counts and histograms.
     Stats(Box<Stats>),
     /// What was decided.
@@ -203,8 +217,8 @@ pub enum Op {
     MissDeadline(JobId),
     /// Give a lease back that nobody took.
     GiveBack(LeaseId),
-    /// Fire a schedule, unless the job named has not ended.
-    Fire(Box<Firing>, Option<JobId>),
+    /// Fire a schedule.
+    Fire(Box<Firing>),
     /// Forget old things.
     Prune(Retention, usize),
     /// Remember something.
@@ -265,6 +279,8 @@ pub enum Waited {
     Jobs(Vec<JobView>),
     /// Events.
     Events(Vec<Recorded>),
+    /// A part of a log.
+    Log(Box<LogPage>),
 }
 
 /// All that is live, of one snapshot.
@@ -302,7 +318,7 @@ impl Op {
     /// Schedules that it fires.
     pub(crate) fn fires(&self) -> Option<ScheduleId> {
         match self {
-            Op::Fire(firing, _) => Some(firing.schedule_id),
+            Op::Fire(firing) => Some(firing.schedule_id),
             _ => None,
         }
     }

@@ -65,7 +65,7 @@ use jobtree_store::{Retention, Stamp, StoreError};
 pub use dice::Dice;
 pub use io::{Answered, Call, Input, Live, Op, OpId, Output, PAGE, Slot, Told, Wait, Waited};
 pub use perform::{Performing, perform};
-pub use stats::Stats;
+pub use stats::{Histogram, Stats};
 
 use crate::options::Options;
 use claims::Claims;
@@ -83,6 +83,7 @@ pub fn rules_of(policy: &Policy, options: &Options) -> Rules {
         dispatch_timeout_sec: seconds(policy.dispatch.take_up),
         quarantine_after: options.quarantine_after,
         error_bytes: options.limits.error_bytes,
+        log_bytes: options.limits.log_bytes,
     }
 }
 
@@ -127,6 +128,12 @@ pub enum Bug {
     BlockedHead,
     /// Nothing is quarantined.
     NoQuarantine,
+    /// Slots of concurrency keys that others hold are counted up and never down.
+    LeakedKeys,
+    /// What is paused is started all the same.
+    IgnorePauses,
+    /// A firing is named by the clock at which it happens, and not by the time of its calendar.
+    FireByClock,
 }
 
 /// The engine's state.
@@ -330,7 +337,7 @@ impl Core {
             Input::Doubt if self.has(Bug::NoFallback) => {}
             Input::Doubt => self.read_store(true, now),
             Input::Settings => self.read_store(false, now),
-            Input::Hint(jobs) => drop(self.op(Op::Look(jobs), None, now)),
+            Input::Hint(jobs) => self.hinted(jobs, now),
             Input::Timer => self.advice_changed |= self.advised,
         }
     }
@@ -606,7 +613,6 @@ impl Core {
         };
         let looked_at = |flight: &Flight| match &flight.op {
             Op::Look(jobs) => jobs.contains(&job),
-            Op::ReadLive | Op::ReadQueued(_) => true,
             _ => false,
         };
         self.dispatcher.is_waiting(job)
@@ -615,6 +621,19 @@ impl Core {
             || self.parked.iter().any(|(_, parked)| *parked == job)
             || self.events.iter().any(shown)
             || self.flights.values().any(looked_at)
+    }
+
+    /// Whether all of the store is being read.
+    #[cfg(feature = "sim")]
+    pub(crate) fn is_reading(&self) -> bool {
+        let reads = |flight: &Flight| matches!(flight.op, Op::ReadLive | Op::ReadQueued(_));
+        self.flights.values().any(reads)
+    }
+
+    /// When the store is looked at again, by the monotonic clock.
+    #[cfg(feature = "sim")]
+    pub(crate) fn next_look(&self) -> Option<Duration> {
+        self.load.next()
     }
 
     /// The dispatcher, for whoever checks it.

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use jobtree_protocol::{
-    AddonStatus, ApiError, ErrorCode, Explain, HistoryStats, JobId, JobState, NodeStatus, Reason,
-    StatusView,
+    AddonStatus, ApiError, ErrorCode, Explain, HistoryStats, JobId, JobState, LoadSample,
+    NodeStatus, Reason, StatusView,
 };
 use jobtree_queue::history::Record;
+use jobtree_queue::signals::Sample;
 use jobtree_queue::{JobRecord, Now};
 use jobtree_store::Count;
 
@@ -27,6 +28,10 @@ impl Core {
             Call::Reread => self.reread(slot, now),
             Call::Explain(job) => self.explain(slot, job, now),
             Call::Status => drop(self.op(Op::Count, Some(slot), now)),
+            Call::Load => {
+                let load = Box::new(self.tell_load(now));
+                self.reply(slot, Ok(Told::Load(load)));
+            }
             Call::Stats => {
                 let stats = Box::new(self.stats.clone());
                 self.reply(slot, Ok(Told::Stats(stats)));
@@ -121,6 +126,7 @@ impl Core {
             since: view.since,
             capacity: admission.capacity(&view, Default::default()),
             used: self.dispatcher.used(),
+            reserved: self.dispatcher.reserved(),
             active_leases: self.leases.len() as u32,
             stale: view.stale.is_some(),
             streaks: admission
@@ -144,6 +150,25 @@ impl Core {
             addons,
         };
         self.reply(slot, Ok(Told::Status(Box::new(status))));
+    }
+
+    fn tell_load(&self, now: Now) -> LoadSample {
+        let view = self.dispatcher.view(now);
+        let admission = self.dispatcher.admission();
+        let sample = admission.signals().last();
+        LoadSample {
+            at: now.wall,
+            busy: view.busy,
+            state: view.state,
+            capacity: admission.capacity(&view, Default::default()),
+            used: self.dispatcher.used(),
+            foreign_cpu: sample.map(Sample::foreign_cpu),
+            own_cpu: sample.map(|sample| sample.own_cpu),
+            memory_available: sample.and_then(|sample| sample.memory_available),
+            psi_cpu: sample.and_then(|sample| sample.psi_cpu),
+            psi_io: sample.and_then(|sample| sample.psi_io),
+            psi_memory: sample.and_then(|sample| sample.psi_memory),
+        }
     }
 
     fn tell_history(&self) -> Vec<HistoryStats> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jobtree_protocol::{
-    ApiError, ErrorCode, FieldError, PauseRequest, ScheduleId, ScheduleSpec, ScheduleView,
+    ApiError, ErrorCode, FieldError, Json, PauseRequest, ScheduleId, ScheduleSpec, ScheduleView,
     SignalsRequest,
 };
 use jobtree_queue::cron::{Schedule, ScheduleError};
@@ -61,6 +61,18 @@ impl Scheduler {
     pub fn pauses(&self) -> Reply<Vec<Pause>> {
         let answer = self.store().pauses();
         self.reply(answer, |pauses| pauses)
+    }
+
+    /// What was noted under names that begin so, by name: small things that belong to whoever uses the queue.
+    pub fn notes(&self, prefix: impl Into<String>) -> Reply<Vec<(String, Json)>> {
+        let answer = self.store().notes(prefix.into());
+        self.reply(answer, |notes| notes)
+    }
+
+    /// Notes something under a name, or with `None` forgets it.
+    pub fn put_note(&self, name: impl Into<String>, value: Option<Json>) -> Reply<()> {
+        let answer = self.store().put_note(self.stamp(), name.into(), value);
+        self.reply(answer, |()| ())
     }
 
     /// Takes a look now, whatever the timers say.

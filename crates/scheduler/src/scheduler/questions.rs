@@ -1,6 +1,6 @@
 //! Questions: how things stand, why a job waits, what was decided, what was learnt.
 
-use jobtree_protocol::{Decision, Explain, HistoryStats, JobId, StatusView};
+use jobtree_protocol::{Decision, Explain, HistoryStats, JobId, LoadSample, StatusView};
 
 use super::Scheduler;
 use crate::Reply;
@@ -20,6 +20,14 @@ impl Scheduler {
     pub fn status(&self) -> Reply<StatusView> {
         self.call(Call::Status, |told| match told {
             Told::Status(status) => Some(*status),
+            _ => None,
+        })
+    }
+
+    /// How busy the machine is, and what is in use. Unlike [`status`](Self::status) it asks the store nothing.
+    pub fn load(&self) -> Reply<LoadSample> {
+        self.call(Call::Load, |told| match told {
+            Told::Load(load) => Some(*load),
             _ => None,
         })
     }

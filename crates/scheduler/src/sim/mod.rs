@@ -24,13 +24,17 @@
 
 mod actors;
 mod blind;
+mod calendar;
 mod check;
 mod disk;
 mod flood;
 mod happening;
 mod node;
+mod operators;
+mod submitting;
 mod tables;
 mod watching;
+mod wires;
 mod worker;
 mod world;
 
@@ -40,6 +44,7 @@ use std::time::Duration;
 
 pub use crate::core::Bug;
 pub use flood::{Flood, flood};
+use world::{Telling, World};
 
 /// Mistakes that are outside of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,6 +57,16 @@ pub enum Mistake {
     NoHeartbeats,
     /// The store answers before what it wrote is on disk.
     AnswersEarly,
+    /// Commands go by the clocks of the machines that send them, and not by the database's.
+    MachineTime,
+    /// The store does not look up idempotency keys.
+    ForgottenKeys,
+    /// The store does not look up who holds a unique key.
+    ForgottenUnique,
+    /// The store does not count who holds a concurrency key.
+    ForgottenHolders,
+    /// The store does not look up who waits for a job that ends.
+    ForgottenDependents,
 }
 
 /// What goes wrong how often, in 1000.
@@ -200,6 +215,18 @@ pub struct Report {
     pub restarts: u64,
     /// Calls that were refused, as they had to be.
     pub refusals: u64,
+    /// Jobs that schedules submitted.
+    pub firings: u64,
+    /// Times that an addon was paused.
+    pub pauses: u64,
+    /// Ended jobs that were queued again.
+    pub redrives: u64,
+    /// Failed runs that were put off and tried again.
+    pub retries: u64,
+    /// Dispatches that were taken up under a lease that was there before.
+    pub joined: u64,
+    /// Keys that came with another body, and were refused.
+    pub conflicts: u64,
     /// Virtual time.
     pub time: Duration,
     /// A number that two runs have in common only if they went the same way.
@@ -223,7 +250,10 @@ impl fmt::Display for Failure {
         for line in &self.trace {
             writeln!(f, "  {line}")?;
         }
-        write!(f, "run this seed again to see the same")
+        write!(
+            f,
+            "the same seed fails again in the same way; `retell` gives all of its steps"
+        )
     }
 }
 
@@ -234,12 +264,15 @@ impl std::error::Error for Failure {}
 /// # Errors
 /// If an invariant does not hold.
 pub fn run(seed: u64, scenario: &Scenario) -> Result<Report, Box<Failure>> {
-    let first = world::World::new(seed, scenario.clone(), false).run();
+    let (first, _) = World::new(seed, scenario.clone(), Telling::Nothing).run();
     let Err(failure) = first else { return first };
     // It fails again in the same way, and this time its steps are told.
-    match world::World::new(seed, scenario.clone(), true).run() {
-        Err(again) if again.what == failure.what => Err(again),
-        other => Err(Box::new(Failure {
+    match World::new(seed, scenario.clone(), Telling::Last).run() {
+        (Err(again), trace) if again.what == failure.what => Err(Box::new(Failure {
+            trace: trace.into(),
+            ..*again
+        })),
+        (other, _) => Err(Box::new(Failure {
             what: format!(
                 "{}; and then the same seed went another way: {:?}",
                 failure.what,
@@ -248,4 +281,13 @@ pub fn run(seed: u64, scenario: &Scenario) -> Result<Report, Box<Failure>> {
             ..*failure
         })),
     }
+}
+
+/// Runs a scenario once more and tells every step of it, whether it fails or not: for the seed that [`run`] failed with.
+///
+/// # Errors
+/// The second value, if an invariant does not hold.
+pub fn retell(seed: u64, scenario: &Scenario) -> (Vec<String>, Result<Report, Box<Failure>>) {
+    let (result, trace) = World::new(seed, scenario.clone(), Telling::All).run();
+    (trace.into(), result)
 }

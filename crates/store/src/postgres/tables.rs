@@ -1,5 +1,7 @@
 //! The tables, as a connection sees them.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use jobtree_protocol::{AddonId, Event, JobId, JobState, JobType, Json, ScheduleId, to_micros};
 use jobtree_queue::transitions::Changes;
@@ -10,6 +12,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::connection::{Connection, Parameter};
+use super::hints::Outgoing;
 use crate::backend::Written;
 use crate::error::StoreError;
 use crate::tables::{Pause, Pruned, Result, Retention, ScheduleRecord, Tables};
@@ -22,11 +25,17 @@ pub(crate) struct PgTables {
     pub(super) writing: bool,
     touched: bool,
     with_savepoint: bool,
+    /// What the transaction wrote. Its events are given to the database at the end of it.
     written: Vec<Written>,
     written_before: usize,
+    /// Whether it wrote pauses or schedules.
+    settings: bool,
+    settings_before: bool,
+    /// Where it is told to others, if it is.
+    outgoing: Option<Arc<Outgoing>>,
 }
 
-fn text<T: Serialize>(record: &T) -> String {
+pub(super) fn text<T: Serialize>(record: &T) -> String {
     serde_json::to_string(record).expect("records have a JSON form")
 }
 
@@ -68,7 +77,16 @@ impl PgTables {
             with_savepoint: false,
             written: Vec::new(),
             written_before: 0,
+            settings: false,
+            settings_before: false,
+            outgoing: None,
         }
+    }
+
+    /// Tells others of what is committed.
+    pub(crate) fn telling(mut self, outgoing: Option<Arc<Outgoing>>) -> Self {
+        self.outgoing = outgoing;
+        self
     }
 
     /// Begins a transaction that sees one moment.
@@ -86,7 +104,11 @@ impl PgTables {
         self.connection.query(sql, parameters)
     }
 
-    fn change(&mut self, sql: &'static str, parameters: &[Parameter<'_>]) -> Result<u64> {
+    pub(super) fn change(
+        &mut self,
+        sql: &'static str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<u64> {
         if !self.touched && self.with_savepoint {
             self.connection.execute("SAVEPOINT operation")?;
         }
@@ -136,26 +158,29 @@ impl PgTables {
         Ok(lease)
     }
 
-    fn write_events(&mut self, events: &[Event]) -> Result<()> {
-        let kept: Vec<&Event> = events.iter().filter(|event| event.kind.is_kept()).collect();
+    /// Writes the events of all that was written. Last in a transaction, since it takes a lock that all others wait for:
+    /// whoever waited for a row of theirs while holding it would wait for ever.
+    fn write_events(&mut self) -> Result<bool> {
+        let events = self.written.iter().flat_map(|it| &it.changes.events);
+        let kept: Vec<&Event> = events.filter(|event| event.kind.is_kept()).collect();
         if kept.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
-        // Held until the commit: places grow in the order of commits.
-        self.query("SELECT pg_advisory_xact_lock(7306086967000000002)", &[])?;
         let jobs: Vec<Option<Uuid>> = kept
             .iter()
             .map(|event| event.job_id.map(|id| id.0))
             .collect();
         let times: Vec<i64> = kept.iter().map(|event| to_micros(event.at)).collect();
         let texts: Vec<String> = kept.iter().map(text).collect();
-        self.change(
+        // Held until the commit: places grow in the order of commits.
+        self.query("SELECT pg_advisory_xact_lock(7306086967000000002)", &[])?;
+        self.connection.change(
             "INSERT INTO scheduler_job_events (job_id, at, record) \
              SELECT job_id, at, record FROM unnest($1::uuid[], $2::bigint[], $3::text[]) WITH ORDINALITY \
              AS new (job_id, at, record, place) ORDER BY place",
             &[&jobs, &times, &texts],
         )?;
-        Ok(())
+        Ok(true)
     }
 
     fn write_jobs(&mut self, jobs: &[JobRecord]) -> Result<()> {
@@ -183,10 +208,11 @@ impl PgTables {
             self.change("DELETE FROM scheduler_jobs WHERE id = ANY($1)", &[&ids])?;
             self.put_jobs(PUT_ENDED, &ended)?;
         }
-        self.write_rows_beside(jobs)
+        let jobs: Vec<&JobRecord> = jobs.iter().collect();
+        self.write_rows_beside(&jobs, |job| job.revision == 1)
     }
 
-    fn put_jobs(&mut self, sql: &'static str, jobs: &[&JobRecord]) -> Result<()> {
+    pub(super) fn put_jobs(&mut self, sql: &'static str, jobs: &[&JobRecord]) -> Result<()> {
         if jobs.is_empty() {
             return Ok(());
         }
@@ -214,9 +240,13 @@ impl PgTables {
         Ok(())
     }
 
-    fn write_rows_beside(&mut self, jobs: &[JobRecord]) -> Result<()> {
+    pub(super) fn write_rows_beside(
+        &mut self,
+        jobs: &[&JobRecord],
+        is_new: impl Fn(&JobRecord) -> bool,
+    ) -> Result<()> {
         let (mut tags, mut tagged) = (Vec::new(), Vec::new());
-        for job in jobs.iter().filter(|job| job.revision == 1) {
+        for job in jobs.iter().filter(|job| is_new(job)) {
             for tag in &job.intent.tags {
                 tags.push(tag.clone());
                 tagged.push(job.id.0);
@@ -228,7 +258,7 @@ impl PgTables {
                 &[&tags, &tagged],
             )?;
         }
-        let depending: Vec<&JobRecord> = jobs
+        let depending: Vec<&&JobRecord> = jobs
             .iter()
             .filter(|job| !job.intent.depends_on.is_empty())
             .collect();
@@ -283,13 +313,13 @@ macro_rules! put_jobs {
 }
 
 const INSERT_NEW: &str = put_jobs!("scheduler_jobs", "");
-const PUT_HOT: &str = put_jobs!(
+pub(super) const PUT_HOT: &str = put_jobs!(
     "scheduler_jobs",
     " ON CONFLICT (id) DO UPDATE SET revision = EXCLUDED.revision, state = EXCLUDED.state, \
      lease_id = EXCLUDED.lease_id, lease_position = EXCLUDED.lease_position, quarantined = EXCLUDED.quarantined, \
      record = EXCLUDED.record"
 );
-const PUT_ENDED: &str = put_jobs!(
+pub(super) const PUT_ENDED: &str = put_jobs!(
     "scheduler_jobs_history",
     " ON CONFLICT (id) DO UPDATE SET revision = EXCLUDED.revision, state = EXCLUDED.state, \
      quarantined = EXCLUDED.quarantined, ended_at = EXCLUDED.ended_at, record = EXCLUDED.record"
@@ -310,6 +340,11 @@ impl Ledger for PgTables {
         self.touched = false;
         self.with_savepoint = with_savepoint;
         self.written_before = self.written.len();
+        self.settings_before = self.settings;
+    }
+
+    fn flush(&mut self) -> Result<bool> {
+        self.write_events()
     }
 
     fn touched(&self) -> bool {
@@ -327,13 +362,19 @@ impl Ledger for PgTables {
 
     fn undone(&mut self) {
         self.written.truncate(self.written_before);
+        self.settings = self.settings_before;
     }
 
     fn forget(&mut self) {
         self.written.clear();
+        self.settings = false;
     }
 
     fn committed(&mut self) -> Vec<Written> {
+        let settings = std::mem::take(&mut self.settings);
+        if let Some(outgoing) = &self.outgoing {
+            outgoing.note(&self.written, settings);
+        }
         std::mem::take(&mut self.written)
     }
 
@@ -343,6 +384,20 @@ impl Ledger for PgTables {
 }
 
 impl Tables for PgTables {
+    fn free_jobs(&mut self, ids: &[JobId]) -> Result<Vec<JobRecord>> {
+        let rows = self.query(
+            "SELECT record FROM scheduler_jobs WHERE id = ANY($1) ORDER BY id FOR UPDATE SKIP LOCKED",
+            &[&uuids(ids)],
+        )?;
+        let mut found: Vec<JobRecord> = records(&rows)?;
+        if found.len() < ids.len() {
+            let mut missing = ids.to_vec();
+            missing.retain(|id| found.iter().all(|job| job.id != *id));
+            found.extend(self.ended(&uuids(&missing))?);
+        }
+        Ok(found)
+    }
+
     fn write(&mut self, changes: Changes, now: Now) -> Result<()> {
         self.write_jobs(&changes.jobs)?;
         self.write_leases(&changes.leases)?;
@@ -357,13 +412,12 @@ impl Tables for PgTables {
                 ],
             )?;
         }
-        // Last, since it takes the lock that others wait for.
-        self.write_events(&changes.events)?;
         self.written.push(Written { changes, now });
         Ok(())
     }
 
     fn put_schedule(&mut self, schedule: &ScheduleRecord) -> Result<()> {
+        self.settings = true;
         self.change(
             "INSERT INTO scheduler_schedules VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE \
              SET name = EXCLUDED.name, record = EXCLUDED.record",
@@ -373,6 +427,7 @@ impl Tables for PgTables {
     }
 
     fn delete_schedule(&mut self, id: ScheduleId) -> Result<bool> {
+        self.settings = true;
         self.change(
             "DELETE FROM scheduler_firings WHERE schedule_id = $1",
             &[&id.0],
@@ -390,6 +445,7 @@ impl Tables for PgTables {
     }
 
     fn put_pause(&mut self, pause: &Pause) -> Result<()> {
+        self.settings = true;
         let job_type = pause.job_type.as_ref().map_or("", JobType::as_str);
         self.change(
             "INSERT INTO scheduler_pauses VALUES ($1, $2, $3) ON CONFLICT (addon_id, job_type) DO UPDATE \
@@ -400,6 +456,7 @@ impl Tables for PgTables {
     }
 
     fn delete_pause(&mut self, addon: &AddonId, job_type: Option<&JobType>) -> Result<bool> {
+        self.settings = true;
         let job_type = job_type.map_or("", JobType::as_str);
         let rows = self.change(
             "DELETE FROM scheduler_pauses WHERE addon_id = $1 AND job_type = $2",
@@ -421,14 +478,20 @@ impl Tables for PgTables {
 
     fn prune(&mut self, retention: &Retention, limit: usize) -> Result<Pruned> {
         let mut pruned = Pruned::default();
-        let most = limit as i64;
+        let (most, mut chunks) = (limit as i64, 0);
         for state in [JobState::Done, JobState::Failed, JobState::Canceled] {
-            let before = retention.of(state).map_or(i64::MIN, to_micros);
+            let time = retention.of(state).unwrap_or(Timestamp::MIN);
+            chunks += self.prune_logs(state, time, most)?;
+            let before = to_micros(time);
             let room = most - pruned.jobs as i64;
             let rows = self.query(
                 "WITH old AS (DELETE FROM scheduler_jobs_history WHERE id IN (SELECT id FROM scheduler_jobs_history \
-                 WHERE state = $1 AND ended_at < $2 ORDER BY ended_at LIMIT $3 FOR UPDATE SKIP LOCKED) RETURNING id), \
-                 untagged AS (DELETE FROM scheduler_tags WHERE id IN (SELECT id FROM old)) SELECT count(*) FROM old",
+                 AS job WHERE state = $1 AND ended_at < $2 \
+                 AND NOT EXISTS (SELECT 1 FROM scheduler_job_logs AS log WHERE log.job_id = job.id) \
+                 ORDER BY ended_at LIMIT $3 FOR UPDATE SKIP LOCKED) RETURNING id), \
+                 untagged AS (DELETE FROM scheduler_tags WHERE id IN (SELECT id FROM old)), \
+                 unlogged AS (DELETE FROM scheduler_log_ends WHERE job_id IN (SELECT id FROM old)) \
+                 SELECT count(*) FROM old",
                 &[&state_number(state), &before, &room],
             )?;
             pruned.jobs += rows[0].get::<_, i64>(0) as u64;
@@ -455,7 +518,13 @@ impl Tables for PgTables {
             &[&before(retention.leases), &most],
         )?;
         let full = limit as u64;
-        let counts = [pruned.jobs, pruned.events, pruned.keys, pruned.leases];
+        let counts = [
+            pruned.jobs,
+            pruned.events,
+            pruned.keys,
+            pruned.leases,
+            chunks,
+        ];
         pruned.more = counts.iter().any(|count| *count >= full);
         Ok(pruned)
     }

@@ -1,5 +1,6 @@
 //! The queue in one SQLite file: one thread writes, others read.
 
+mod backup;
 mod beside;
 mod cache;
 mod codec;
@@ -7,7 +8,9 @@ mod failure;
 mod flush;
 mod leases;
 mod list;
+mod logs;
 mod migrate;
+mod moving;
 mod open;
 mod pack;
 mod prune;
@@ -24,6 +27,7 @@ pub use open::SqliteOptions;
 
 use crate::backend::{Backend, Listener, Listeners, Query, Work};
 use crate::error::{OpenError, StoreError};
+use crate::moving::MOVING;
 use crate::writer::{Bounds, Writer};
 
 /// Statements whose plans the tests hold to an index.
@@ -39,6 +43,7 @@ pub(crate) struct Sqlite {
     readers: readers::Readers,
     writer: Writer,
     listeners: Arc<Listeners>,
+    options: SqliteOptions,
     _lock: open::ProcessLock,
 }
 
@@ -46,6 +51,11 @@ impl Sqlite {
     pub(crate) fn open(options: &SqliteOptions) -> Result<Self, OpenError> {
         let lock = open::ProcessLock::take(options)?;
         let db = open::writer(options)?;
+        let half =
+            queries::note(&db, MOVING).map_err(|error| OpenError::Database(error.to_string()))?;
+        if half.is_some() {
+            return Err(OpenError::HalfMoved);
+        }
         let tables = tables::SqliteTables::new(db, options)
             .map_err(|error| OpenError::Database(error.to_string()))?;
         let readers = readers::Readers::start(options)?;
@@ -59,6 +69,7 @@ impl Sqlite {
             readers,
             writer,
             listeners,
+            options: options.clone(),
             _lock: lock,
         })
     }
@@ -82,5 +93,12 @@ impl Backend for Sqlite {
 
     fn stopped(&self) -> Option<StoreError> {
         self.writer.stopped()
+    }
+
+    fn backup(&self, path: &std::path::Path) -> Result<crate::BackupDone, StoreError> {
+        match self.stopped() {
+            Some(error) => Err(error),
+            None => backup::make(&self.options, path),
+        }
     }
 }

@@ -63,7 +63,7 @@ impl SqliteTables {
     }
 
     /// The file as the transaction has left it.
-    fn settled(&mut self) -> Result<&Connection> {
+    pub(super) fn settled(&mut self) -> Result<&Connection> {
         if !self.pending.is_flushed() {
             // An operation that reads after it has written can only be undone with all others. None does.
             self.touched |= self.pending.operation_has_changes();
@@ -75,7 +75,7 @@ impl SqliteTables {
     }
 
     /// The operation is about to write into the file itself.
-    fn touch(&mut self) -> Result<()> {
+    pub(super) fn touch(&mut self) -> Result<()> {
         self.settled()?;
         if !self.touched && self.with_savepoint {
             self.db.prepare_cached("SAVEPOINT operation")?.execute([])?;
@@ -83,6 +83,19 @@ impl SqliteTables {
         }
         self.touched = true;
         Ok(())
+    }
+
+    /// Jobs up to this id were written past everything that is remembered.
+    pub(super) fn took_in(&mut self, newest: JobId) {
+        self.pending.took_in(newest);
+        self.forget_records();
+    }
+
+    /// The next event gets this place. All before were written.
+    pub(super) fn write_events_from(&mut self, next: i64) {
+        if next > self.pending.scroll.next() {
+            self.pending.scroll = trail::Scroll::new(next);
+        }
     }
 
     fn forget_records(&mut self) {

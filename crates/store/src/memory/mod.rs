@@ -4,6 +4,9 @@
 //! All of it is behind one lock; a command runs in its caller's thread. A command writes once, at its end, and writing
 //! cannot fail, so there is nothing to undo.
 
+mod logs;
+mod moving;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,6 +20,7 @@ use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
 
 use crate::backend::{Backend, Listener, Listeners, Query, Work, Written};
 use crate::error::StoreError;
+use crate::search::{Searched, Text};
 use crate::tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
 };
@@ -44,7 +48,7 @@ struct Data {
     /// Those in each state that is not an end, so that nothing else is looked at.
     by_state: BTreeMap<JobState, BTreeSet<JobId>>,
     leases: BTreeMap<LeaseId, LeaseRecord>,
-    keys: HashMap<(AddonId, String), KeyRecord>,
+    keys: BTreeMap<(AddonId, String), KeyRecord>,
     unique: HashMap<(AddonId, JobType, String), JobId>,
     waits: HashMap<JobId, BTreeSet<JobId>>,
     events: BTreeMap<u64, Recorded>,
@@ -54,6 +58,7 @@ struct Data {
     firings: BTreeMap<(ScheduleId, Timestamp), Option<JobId>>,
     pauses: BTreeMap<(AddonId, Option<JobType>), Pause>,
     notes: BTreeMap<String, Json>,
+    logs: BTreeMap<JobId, logs::Log>,
     written: Vec<Written>,
 }
 
@@ -153,6 +158,7 @@ impl Data {
             ids.remove(&id);
         }
         self.trails.remove(&id);
+        self.logs.remove(&id);
     }
 }
 
@@ -206,18 +212,27 @@ impl Reading for Data {
     fn list(&mut self, query: &JobQuery, limit: usize) -> Result<Page> {
         let limit = limit.max(1);
         let after = query.after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut jobs: Vec<JobRecord> = self
+        let found = self
             .jobs
             .range((after, Bound::Unbounded))
             .map(|(_, job)| job)
-            .filter(|job| matches(query, job))
-            .take(limit + 1)
-            .cloned()
-            .collect();
-        let more = jobs.len() > limit;
-        jobs.truncate(limit);
-        let next = jobs.last().map(|job| job.id).filter(|_| more);
-        Ok(Page { jobs, next })
+            .filter(|job| matches(query, job));
+        let (text, mut searched) = (Text::of(query), Searched::nothing());
+        let mut page = Page::default();
+        for job in found {
+            if page.jobs.len() == limit {
+                page.next = page.jobs.last().map(|job| job.id);
+                break;
+            }
+            if text.as_ref().is_none_or(|text| text.is_of(job)) {
+                page.jobs.push(job.clone());
+            }
+            if text.is_some() && !searched.add(job) {
+                page.next = Some(job.id);
+                break;
+            }
+        }
+        Ok(page)
     }
 
     fn counts(&mut self, ended: bool) -> Result<Vec<Count>> {
@@ -393,7 +408,14 @@ impl Tables for Data {
             .map(|job| job.id)
             .take(limit)
             .collect();
-        old.iter().for_each(|id| self.delete_job(*id));
+        let (mut jobs, mut chunks) = (0, limit);
+        for id in &old {
+            if !self.prune_log(*id, &mut chunks) {
+                break;
+            }
+            self.delete_job(*id);
+            jobs += 1;
+        }
         let events: Vec<u64> = self
             .events
             .values()
@@ -432,13 +454,14 @@ impl Tables for Data {
             .for_each(|firing| _ = self.firings.remove(firing));
         let counts = [
             old.len(),
+            limit - chunks,
             events.len(),
             keys.len(),
             leases.len(),
             firings.len(),
         ];
         Ok(Pruned {
-            jobs: old.len() as u64,
+            jobs,
             events: events.len() as u64,
             keys: keys.len() as u64,
             leases: (leases.len() + firings.len()) as u64,

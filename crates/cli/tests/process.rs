@@ -1,0 +1,329 @@
+//! Programs under a supervisor: what they get, what is heard of them, and that nothing of them is left behind, however
+//! they or their worker end.
+
+#[path = "../../pool/tests/watchdog/mod.rs"]
+mod watchdog;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use jobtree_process::output::Said;
+use jobtree_process::{Child, Ending, Program, Supervisor};
+use watchdog::Watchdog;
+
+fn watch() -> Watchdog {
+    Watchdog::watching(thread::current().name().unwrap_or("main"))
+}
+
+fn supervisor() -> Supervisor {
+    Supervisor::executable(env!("CARGO_BIN_EXE_jobtree"))
+}
+
+fn shell(script: &str) -> Program {
+    Program::new(["sh", "-c", script])
+}
+
+/// Runs it to its end; with all that was heard.
+fn run_under(supervisor: &Supervisor, program: &Program) -> (Ending, Vec<Said>) {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let into = Arc::clone(&heard);
+    let listen = move |said| into.lock().unwrap().push(said);
+    let child = Child::start(supervisor, program, listen, |_| {}).expect("it starts");
+    let ending = child.wait();
+    let heard = heard.lock().unwrap().clone();
+    (ending, heard)
+}
+
+fn run(program: &Program) -> (Ending, Vec<Said>) {
+    run_under(&supervisor(), program)
+}
+
+fn text_of(heard: &[Said]) -> String {
+    let texts = heard.iter().filter_map(|said| match said {
+        Said::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+/// A folder of one test's own, gone with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("jobtree-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        Folder(folder)
+    }
+
+    fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The process whose number stands in a file, once it does.
+fn pid_in(file: &Path) -> u32 {
+    let mut read = None;
+    until(|| {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        read = text.strip_suffix('\n').and_then(|pid| pid.parse().ok());
+        read.is_some()
+    });
+    read.unwrap()
+}
+
+/// Whether it runs. One that nobody has reaped yet does not.
+fn lives(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        let state = stat.rsplit_once(") ").expect("a state").1;
+        !state.starts_with('Z')
+    })
+}
+
+#[test]
+fn a_program_gets_its_input_and_environment_and_says_its_result() {
+    let _watchdog = watch();
+    let folder = Folder::new("gets");
+    let program = Program {
+        cwd: Some(folder.0.clone()),
+        env: [("COLOUR".to_owned(), "blue".to_owned())].into(),
+        stdin: "{\"n\": 1}".into(),
+        ..Program::new([
+            "/bin/sh",
+            "-c",
+            "/bin/cat; echo; echo $COLOUR $HOME; pwd; echo ::progress 0.5 half; echo '::result [1]'; echo oops >&2",
+        ])
+    };
+    let (ending, heard) = run(&program);
+    assert_eq!(ending.exit_code, Some(0));
+    assert_eq!(ending.result.as_deref(), Some("[1]"));
+    assert_eq!(ending.last_words, "oops\n");
+    let told = text_of(&heard);
+    let place = folder.0.canonicalize().unwrap();
+    for line in ["{\"n\": 1}\n", "blue\n", place.to_str().unwrap(), "oops\n"] {
+        assert!(told.contains(line), "{line:?} is not in {told:?}");
+    }
+    assert!(heard.contains(&Said::Progress {
+        fraction: 0.5,
+        message: "half".into()
+    }));
+}
+
+#[test]
+fn exit_codes_and_signals_are_told_apart() {
+    let _watchdog = watch();
+    let (ending, _) = run(&shell("exit 75"));
+    assert_eq!((ending.exit_code, ending.signal), (Some(75), None));
+    let (ending, _) = run(&shell("kill -9 $$"));
+    assert_eq!((ending.exit_code, ending.signal), (None, Some(9)));
+    let (ending, _) = run(&Program::new(["./there/is/no/such/program"]));
+    assert_eq!(ending.exit_code, Some(127));
+    assert!(ending.last_words.contains("no/such/program"), "{ending}");
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_named() {
+    let _watchdog = watch();
+    let program = Program {
+        cwd: Some("/no/such/folder".into()),
+        ..shell("true")
+    };
+    let error = Child::start(&supervisor(), &program, |_| {}, |_| {}).expect_err("no folder");
+    assert!(error.to_string().contains("/no/such/folder"), "{error}");
+    let empty = Program::new::<String>([]);
+    Child::start(&supervisor(), &empty, |_| {}, |_| {}).expect_err("no program");
+}
+
+#[test]
+fn limits_hold_and_niceness_is_set() {
+    let _watchdog = watch();
+    let mut program =
+        shell("ulimit -n; ulimit -v; ulimit -t; nice; ionice 2>/dev/null || echo idle");
+    program.nice = Some(7);
+    program.io_idle = true;
+    program.rlimits.open_files = Some(20);
+    program.rlimits.memory_bytes = Some(1 << 30);
+    program.rlimits.cpu_sec = Some(5);
+    let (ending, heard) = run(&program);
+    assert_eq!(ending.exit_code, Some(0), "{ending}");
+    let here = Command::new("nice").output().expect("nice is everywhere");
+    let here: i32 = String::from_utf8(here.stdout)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let expected = format!("20\n1048576\n5\n{}\nidle\n", (here + 7).min(19));
+    assert_eq!(text_of(&heard), expected);
+}
+
+#[test]
+fn output_beyond_the_limit_is_counted_and_holds_nobody_up() {
+    let _watchdog = watch();
+    let few = supervisor().log_bytes(1000);
+    let (ending, heard) = run_under(&few, &shell("head -c 300000 /dev/zero | tr '\\0' x"));
+    assert_eq!(text_of(&heard).len(), 1000);
+    assert_eq!(ending.left_out, 299_000);
+    assert_eq!(ending.exit_code, Some(0));
+}
+
+#[test]
+fn input_that_nobody_reads_holds_nobody_up() {
+    let _watchdog = watch();
+    let program = Program {
+        stdin: "x".repeat(1 << 20),
+        ..shell("exit 3")
+    };
+    assert_eq!(run(&program).0.exit_code, Some(3));
+}
+
+/// Ignores TERM, starts one that does so too in the background, and one in a session of its own.
+const STUBBORN: &str = "trap '' TERM; sh -c 'trap \"\" TERM; echo $$ > one; while :; do sleep 1; done' & \
+    setsid sh -c 'trap \"\" TERM; echo $$ > two; while :; do sleep 1; done' & \
+    echo $$ > zero; while :; do sleep 1; done";
+
+fn family(folder: &Folder) -> [u32; 3] {
+    ["zero", "one", "two"].map(|name| pid_in(&folder.join(name)))
+}
+
+#[test]
+fn whoever_ignores_term_is_killed_after_the_grace_with_all_below() {
+    let _watchdog = watch();
+    let folder = Folder::new("stubborn");
+    let program = Program {
+        cwd: Some(folder.0.clone()),
+        grace: Duration::from_millis(50),
+        ..shell(STUBBORN)
+    };
+    let child = Child::start(&supervisor(), &program, |_| {}, |_| {}).expect("it starts");
+    let family = family(&folder);
+    assert_eq!(family[0], child.pid());
+    assert!(family.iter().all(|&pid| lives(pid)));
+    child.stop();
+    assert_eq!(child.wait().signal, Some(9));
+    assert!(!family.iter().any(|&pid| lives(pid)), "{family:?}");
+}
+
+#[test]
+fn whoever_heeds_term_ends_in_its_own_way() {
+    let _watchdog = watch();
+    let folder = Folder::new("heeds");
+    let program = Program {
+        cwd: Some(folder.0.clone()),
+        grace: Duration::from_secs(3600),
+        ..shell("trap 'echo bye; exit 4' TERM; echo $$ > zero; while :; do sleep 0.01; done")
+    };
+    let (said, heard) = mpsc::channel();
+    let listen = move |what| said.send(what).unwrap();
+    let child = Child::start(&supervisor(), &program, listen, |_| {}).expect("it starts");
+    pid_in(&folder.join("zero"));
+    child.stop();
+    assert_eq!(child.wait().exit_code, Some(4));
+    // The shell may tell that its own child was terminated, too.
+    let heard: Vec<Said> = heard.try_iter().collect();
+    assert!(text_of(&heard).contains("bye\n"), "{heard:?}");
+}
+
+#[test]
+fn what_a_program_left_behind_goes_with_it() {
+    let _watchdog = watch();
+    let folder = Folder::new("behind");
+    let program = Program {
+        cwd: Some(folder.0.clone()),
+        // The last one holds standard output, whose end would never come.
+        ..shell(
+            "(setsid sh -c 'echo $$ > one; exec sleep 1000' &) ; until [ -s one ]; do sleep 0.01; done; exit 0",
+        )
+    };
+    let (ending, _) = run(&program);
+    assert_eq!(ending.exit_code, Some(0));
+    assert!(!lives(pid_in(&folder.join("one"))));
+}
+
+#[test]
+fn a_pause_stands_still_and_a_stop_wakes_it() {
+    let _watchdog = watch();
+    let folder = Folder::new("pause");
+    let program = Program {
+        cwd: Some(folder.0.clone()),
+        grace: Duration::from_secs(3600),
+        ..shell("trap 'exit 6' TERM; echo $$ > zero; while :; do sleep 0.01; done")
+    };
+    let child = Child::start(&supervisor(), &program, |_| {}, |_| {}).expect("it starts");
+    let pid = pid_in(&folder.join("zero"));
+    let stands = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('T')
+    };
+    child.pause();
+    until(stands);
+    child.resume();
+    until(|| !stands());
+    child.pause();
+    until(stands);
+    child.stop();
+    assert_eq!(child.wait().exit_code, Some(6));
+}
+
+#[test]
+fn a_child_that_is_dropped_is_killed() {
+    let _watchdog = watch();
+    let folder = Folder::new("dropped");
+    let program = Program {
+        cwd: Some(folder.0.clone()),
+        ..shell(STUBBORN)
+    };
+    let (told, ended) = mpsc::channel();
+    let tell = move |ending: &Ending| told.send(ending.clone()).unwrap();
+    let child = Child::start(&supervisor(), &program, |_| {}, tell).expect("it starts");
+    let family = family(&folder);
+    drop(child);
+    assert_eq!(ended.recv().unwrap().signal, Some(9));
+    assert!(!family.iter().any(|&pid| lives(pid)), "{family:?}");
+}
+
+/// A supervisor that is killed takes the program with it; its worker hears of it, and takes the group.
+#[test]
+fn a_supervisor_that_is_killed_leaves_nobody_of_the_group() {
+    let _watchdog = watch();
+    let folder = Folder::new("supervisor");
+    let program = Program {
+        cwd: Some(folder.0.clone()),
+        ..shell(
+            "trap '' TERM; sh -c 'echo $$ > one; while :; do sleep 1; done' & echo $$ > zero; while :; do sleep 1; done",
+        )
+    };
+    let child = Child::start(&supervisor(), &program, |_| {}, |_| {}).expect("it starts");
+    let family = ["zero", "one"].map(|name| pid_in(&folder.join(name)));
+    let stat = fs::read_to_string(format!("/proc/{}/stat", child.pid())).unwrap();
+    let parent = stat
+        .rsplit_once(") ")
+        .unwrap()
+        .1
+        .split(' ')
+        .nth(1)
+        .unwrap()
+        .to_owned();
+    let killed = Command::new("kill").args(["-9", &parent]).status().unwrap();
+    assert!(killed.success());
+    let ending = child.wait();
+    assert_eq!((ending.exit_code, ending.signal), (None, None));
+    until(|| !family.iter().any(|&pid| lives(pid)));
+}

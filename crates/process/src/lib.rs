@@ -1,0 +1,37 @@
+//! Programs of any language as the body of a job: started with their limits, listened to, and never left behind.
+//!
+//! Three processes stand in a row:
+//!
+//! ```text
+//! worker ── socket ── supervisor ── child ── program and whatever it starts
+//! ```
+//!
+//! - The **worker** asks for a [`Program`] to be started ([`Child::start`]), reads its output, and may stop, pause or
+//!   resume it.
+//! - The **supervisor** ([`supervise`]) is this executable again. It does little, so it seldom dies. It is the reaper
+//!   of all that the program starts, also of what left the process group, and it kills all of it when the program has
+//!   ended, when it is told to, or when the worker is gone: the socket between them ends, however the worker died.
+//! - The **launcher** ([`launch`]) is this executable once more, in the place where the program will be: it sets niceness
+//!   and limits on itself, asks to be killed with the supervisor, and becomes the program. No code runs between fork and
+//!   exec, so nothing here is unsafe.
+//!
+//! What the program says on its standard output is read by [`output`]: text is kept, lines that begin with `::progress`
+//! and `::result` are for the worker.
+
+#![forbid(unsafe_code)]
+
+pub mod cgroup;
+mod child;
+mod ending;
+mod family;
+mod launch;
+pub mod output;
+mod program;
+mod supervise;
+mod talk;
+
+pub use child::{Child, StartError, Supervisor};
+pub use ending::{DATA_ERROR, Ending, TEMPORARY, Verdict};
+pub use launch::{LAUNCH, launch};
+pub use program::{Program, Rlimits, safe_environment};
+pub use supervise::{SUPERVISE, supervise};

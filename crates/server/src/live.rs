@@ -1,0 +1,212 @@
+//! Who works here now, and what their job trees look like: as workers told it last.
+//!
+//! It is for people to look at, so it lives in memory alone, is bounded, and is forgotten soon after a worker falls silent.
+//! Nothing is decided by it: leases are.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use jobtree_protocol::{
+    AddonId, FieldError, InstanceId, JobId, LiveTree, TreeView, WorkerReport, WorkerView,
+};
+
+/// A worker that was silent for so long is gone.
+const SILENCE: Duration = Duration::from_secs(90);
+/// Workers that are remembered; the one that was silent longest makes place.
+const MOST_WORKERS: usize = 10_000;
+/// Trees of one worker.
+const MOST_TREES: usize = 256;
+
+struct Seen {
+    report: WorkerReport,
+    at: Timestamp,
+    when: Instant,
+    jobs: Vec<JobId>,
+}
+
+/// What workers told.
+#[derive(Default)]
+pub struct Live {
+    workers: Mutex<HashMap<InstanceId, Seen>>,
+}
+
+impl Live {
+    fn lock(&self) -> MutexGuard<'_, HashMap<InstanceId, Seen>> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is wrong with a report, if something is.
+    pub fn check(report: &WorkerReport) -> Vec<FieldError> {
+        let mut wrong = Vec::new();
+        if report.trees.len() > MOST_TREES {
+            let count = report.trees.len();
+            let message = format!("has {count} entries: send {MOST_TREES} at most");
+            wrong.push(FieldError::new("worker.trees", message));
+        }
+        for (place, tree) in report.trees.iter().enumerate().take(MOST_TREES) {
+            let field = |what: &str| format!("worker.trees[{place}].{what}");
+            if tree.nodes.len() > LiveTree::MOST_NODES {
+                let (count, most) = (tree.nodes.len(), LiveTree::MOST_NODES);
+                let message = format!(
+                    "has {count} entries: send {most} at most, and count the others in left_out"
+                );
+                wrong.push(FieldError::new(field("nodes"), message));
+            }
+            let texts = |node: &jobtree_protocol::LiveNode| {
+                [
+                    node.label.len(),
+                    node.state.len(),
+                    node.waiting_for.as_ref().map_or(0, String::len),
+                ]
+                .into_iter()
+                .max()
+            };
+            let longest = tree.nodes.iter().filter_map(texts).max().unwrap_or(0);
+            if longest > LiveTree::LABEL_BYTES {
+                let most = LiveTree::LABEL_BYTES;
+                let message =
+                    format!("holds a text of {longest} bytes: shorten it to {most} at most");
+                wrong.push(FieldError::new(field("nodes"), message));
+            }
+        }
+        if report.program.len() > LiveTree::LABEL_BYTES {
+            let most = LiveTree::LABEL_BYTES;
+            let message = format!(
+                "has {} bytes: shorten it to {most} at most",
+                report.program.len()
+            );
+            wrong.push(FieldError::new("worker.program", message));
+        }
+        wrong
+    }
+
+    /// A worker told how it does. `jobs` are those that it renewed leases for.
+    pub fn see(&self, report: WorkerReport, jobs: Vec<JobId>, at: Timestamp) {
+        let when = Instant::now();
+        let mut workers = self.lock();
+        if workers.len() >= MOST_WORKERS && !workers.contains_key(&report.instance_id) {
+            forget_silent(&mut workers, when);
+            let oldest = workers.iter().min_by_key(|(_, seen)| seen.when);
+            let oldest = oldest
+                .map(|(id, _)| *id)
+                .filter(|_| workers.len() >= MOST_WORKERS);
+            oldest.map(|id| workers.remove(&id));
+        }
+        let seen = Seen {
+            at,
+            when,
+            jobs,
+            report,
+        };
+        workers.insert(seen.report.instance_id, seen);
+    }
+
+    /// Who works here, of one addon or of all, by addon and start. Their trees are left out.
+    pub fn workers(&self, addon: Option<&AddonId>) -> Vec<WorkerView> {
+        let mut workers = self.lock();
+        forget_silent(&mut workers, Instant::now());
+        let of_addon = |seen: &&Seen| addon.is_none_or(|addon| seen.report.addon_id == *addon);
+        let mut views: Vec<WorkerView> = workers
+            .values()
+            .filter(of_addon)
+            .map(|seen| WorkerView {
+                report: WorkerReport {
+                    trees: Vec::new(),
+                    ..seen.report.clone()
+                },
+                seen_at: seen.at,
+                jobs: seen.jobs.clone(),
+            })
+            .collect();
+        views.sort_by(|a, b| {
+            let key = |view: &WorkerView| (view.report.addon_id.clone(), view.report.instance_id);
+            key(a).cmp(&key(b))
+        });
+        views
+    }
+
+    /// The tree under a job, as it was told last.
+    pub fn tree(&self, job: JobId) -> Option<TreeView> {
+        let workers = self.lock();
+        let told = workers.values().filter_map(|seen| {
+            let tree = seen.report.trees.iter().find(|tree| tree.job_id == job)?;
+            Some((seen, tree))
+        });
+        // The job may have moved on to another worker: the newest counts.
+        let (seen, tree) = told.max_by_key(|(seen, _)| seen.when)?;
+        (seen.when.elapsed() < SILENCE).then(|| TreeView {
+            instance_id: seen.report.instance_id,
+            at: seen.at,
+            tree: tree.clone(),
+        })
+    }
+}
+
+fn forget_silent(workers: &mut HashMap<InstanceId, Seen>, now: Instant) {
+    workers.retain(|_, seen| now.duration_since(seen.when) < SILENCE);
+}
+
+#[cfg(test)]
+mod tests {
+    use jobtree_protocol::LiveNode;
+
+    use super::*;
+
+    fn report(addon: &str, job: JobId, nodes: usize) -> WorkerReport {
+        let node = LiveNode {
+            depth: 0,
+            label: "run".to_owned(),
+            state: "Active".to_owned(),
+            age_ms: 1,
+            waiting_for: None,
+        };
+        WorkerReport {
+            instance_id: InstanceId::generate(),
+            addon_id: AddonId::new(addon).unwrap(),
+            job_types: Vec::new(),
+            node_id: None,
+            pid: None,
+            program: String::new(),
+            slots: 1,
+            draining: false,
+            pool: None,
+            trees: vec![LiveTree {
+                job_id: job,
+                nodes: vec![node; nodes],
+                left_out: 0,
+            }],
+        }
+    }
+
+    #[test]
+    fn a_worker_is_shown_without_its_trees_and_a_tree_by_its_job() {
+        let (live, job) = (Live::default(), JobId::generate());
+        live.see(report("photos", job, 3), vec![job], Timestamp::now());
+        live.see(
+            report("mail", JobId::generate(), 1),
+            Vec::new(),
+            Timestamp::now(),
+        );
+
+        let photos = AddonId::new("photos").unwrap();
+        let workers = live.workers(Some(&photos));
+        assert_eq!(workers.len(), 1);
+        assert_eq!(workers[0].jobs, [job]);
+        assert!(workers[0].report.trees.is_empty());
+        assert_eq!(live.workers(None).len(), 2);
+        assert_eq!(live.tree(job).unwrap().tree.nodes.len(), 3);
+        assert!(live.tree(JobId::generate()).is_none());
+    }
+
+    #[test]
+    fn what_is_too_large_is_named() {
+        let mut large = report("photos", JobId::generate(), LiveTree::MOST_NODES + 1);
+        large.trees[0].nodes[0].label = "x".repeat(LiveTree::LABEL_BYTES + 1);
+        let wrong = Live::check(&large);
+        let fields: Vec<&str> = wrong.iter().map(|wrong| wrong.field.as_str()).collect();
+        assert_eq!(fields, ["worker.trees[0].nodes", "worker.trees[0].nodes"]);
+        assert!(Live::check(&report("photos", JobId::generate(), 3)).is_empty());
+    }
+}
