@@ -9,6 +9,7 @@ use crate::{AddonId, JobState, JobType, NodeId};
 
 /// How much a machine is needed by others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum QuietState {
     /// Nobody needs it.
@@ -23,6 +24,7 @@ pub enum QuietState {
 
 /// A stretch of quiet: as many minutes in a row as there were.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Streak {
     /// Its first minute.
     pub start: Timestamp,
@@ -36,6 +38,7 @@ pub struct Streak {
 
 /// How a machine stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NodeStatus {
     /// Its name.
     pub node_id: NodeId,
@@ -67,6 +70,7 @@ pub struct NodeStatus {
 
 /// How an addon stands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct AddonStatus {
     /// Jobs that wait.
@@ -81,6 +85,7 @@ pub struct AddonStatus {
 
 /// `GET …/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StatusView {
     /// When this was so.
     pub at: Timestamp,
@@ -97,6 +102,7 @@ pub struct StatusView {
 
 /// Skips an addon, or one of its types, until it is resumed. What runs goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PauseRequest {
     /// Which.
@@ -111,6 +117,7 @@ pub struct PauseRequest {
 
 /// What the host measured of itself. Each may be absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct SignalsRequest {
     /// Of which machine; the scheduler's own if absent.
@@ -127,6 +134,7 @@ pub struct SignalsRequest {
 
 /// How jobs of one addon and type did, as far as history is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HistoryStats {
     /// Whose.
     pub addon_id: AddonId,
