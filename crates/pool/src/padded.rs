@@ -15,3 +15,29 @@ impl<T> Deref for Padded<T> {
         &self.0
     }
 }
+
+/// A value alone on its cache lines, whose first word others read and whose other fields only its owner touches: that
+/// word ends a pair of lines, and the others begin the next one.
+#[repr(C, align(128))]
+pub(crate) struct SplitAfterWord<T> {
+    gap: [usize; 128 / size_of::<usize>() - 1],
+    value: T,
+}
+
+impl<T> SplitAfterWord<T> {
+    pub(crate) fn new(value: T) -> SplitAfterWord<T> {
+        SplitAfterWord {
+            gap: Default::default(),
+            value,
+        }
+    }
+}
+
+impl<T> Deref for SplitAfterWord<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
