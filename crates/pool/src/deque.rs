@@ -31,9 +31,9 @@
 //!
 //! # Where it lies
 //!
-//! A deque is one word, the ring's address, and then what its owner touches at every fork. Thieves read the first and
-//! never the second, except to ask. So the word belongs at the end of a cache line and the rest at the beginning of
-//! the next: [`Strand`](crate::strand::Strand) and [`SplitAfterWord`](crate::padded::SplitAfterWord) see to that.
+//! A deque is two words that thieves look at, the ring's address and what they ask by, and then what its owner writes at
+//! every fork. So the words belong at the end of a cache line and the rest at the beginning of the next:
+//! [`Strand`](crate::strand::Strand) and [`SplitAfterTwoWords`](crate::padded::SplitAfterTwoWords) see to that.
 //!
 //! Everything marked `owner` in a method's `# Safety` must be called from one thread at a time.
 
@@ -121,10 +121,10 @@ const ASKED: usize = usize::MAX;
 pub(crate) struct Deque {
     /// Null before the first entry. Written by the owner only.
     ring: AtomicPtr<Ring>,
-    owner: OwnerSide,
     /// The index from which on enough is private: `public_end + private_limit`, or [`ASKED`]. The owner reads it at every
     /// fork, thieves write it when they find nothing.
     push_limit: AtomicUsize,
+    owner: OwnerSide,
 }
 
 // SAFETY: the owner side is touched only by methods whose contract names one owner at a time; the
@@ -335,7 +335,10 @@ impl Deque {
     /// follow, by which the owner can find out.
     fn limit_pushes(&self, public_end: usize) {
         let limit = self.owner.private_limit.beyond(public_end);
-        self.push_limit.store(limit, Ordering::Relaxed);
+        // Without a limit it stays as it is, and whoever looks at the word keeps it in its cache.
+        if limit != ASKED {
+            self.push_limit.store(limit, Ordering::Relaxed);
+        }
     }
 
     /// Takes back the newest entry, which the owner knows it pushed: `false` says that it was stolen

@@ -16,24 +16,24 @@ impl<T> Deref for Padded<T> {
     }
 }
 
-/// A value alone on its cache lines, whose first word others read and whose other fields only its owner touches: that
-/// word ends a pair of lines, and the others begin the next one.
+/// A value alone on its cache lines, whose first two words others look at and whose other fields only its owner touches:
+/// those end a pair of lines, and the others begin the next one.
 #[repr(C, align(128))]
-pub(crate) struct SplitAfterWord<T> {
-    gap: [usize; 128 / size_of::<usize>() - 1],
+pub(crate) struct SplitAfterTwoWords<T> {
+    gap: [usize; 128 / size_of::<usize>() - 2],
     value: T,
 }
 
-impl<T> SplitAfterWord<T> {
-    pub(crate) fn new(value: T) -> SplitAfterWord<T> {
-        SplitAfterWord {
+impl<T> SplitAfterTwoWords<T> {
+    pub(crate) fn new(value: T) -> SplitAfterTwoWords<T> {
+        SplitAfterTwoWords {
             gap: Default::default(),
             value,
         }
     }
 }
 
-impl<T> Deref for SplitAfterWord<T> {
+impl<T> Deref for SplitAfterTwoWords<T> {
     type Target = T;
 
     #[inline(always)]

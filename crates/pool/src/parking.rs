@@ -24,6 +24,7 @@
 //! simulations see `sim/mod.rs`); a started stack is never dropped, it is resumed until its loop ends.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
+use std::ops::Range;
 use std::time::Duration;
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -48,8 +49,12 @@ const PATIENCE_WITH_SPARES: Duration = Duration::from_millis(if cfg!(test) { 20 
 const SPARES_ENDED_AT_ONCE: usize = 512;
 const PAUSE_BETWEEN_ENDINGS: Duration = Duration::from_millis(2);
 
-/// What a strand touches first when it goes on: the frames between its switch and the code that waited.
-const LINES_TO_PREFETCH: usize = 8;
+/// What a strand touches first when it goes on, in lines from where it was suspended: the frames between its switch and
+/// the code that waited. As many as a processor fetches at once, some 16; with more it waits for them.
+const LINES_OF_READY: Range<isize> = 0..12;
+
+/// The same for a spare: its loop is close, and what it will run begins below.
+const LINES_OF_SPARE: Range<isize> = -12..2;
 
 /// Strands made at once, each of three cache lines.
 const STRANDS_AT_A_TIME: usize = 16;
@@ -75,13 +80,21 @@ impl StrandStack {
 }
 
 impl Strand {
-    /// Has the processor fetch what the strand needs first of its stack when it goes on.
+    /// Has the processor fetch what the strand, which is suspended, needs first of its stack when it goes on.
     #[inline(always)]
-    fn prefetch_stack(&self) {
+    fn prefetch_stack(&self, lines: Range<isize>) {
         let suspended_at = self.suspended_at.get();
-        for line in 0..LINES_TO_PREFETCH {
-            prefetch(suspended_at.wrapping_add(line * 64));
+        for line in lines {
+            prefetch(suspended_at.wrapping_offset(line * 64));
         }
+    }
+}
+
+/// Has the processor fetch a strand, of which only the address is known.
+#[inline(always)]
+fn prefetch_strand(strand: *const Strand) {
+    for line in 0..size_of::<Strand>() / 64 {
+        prefetch(strand.cast::<u8>().wrapping_add(line * 64));
     }
 }
 
@@ -188,7 +201,7 @@ impl WorkerThread {
         let spare = spares.pop();
         if let Some(next) = spares.last() {
             // SAFETY: strands live as long as their pool.
-            unsafe { &**next }.prefetch_stack();
+            unsafe { &**next }.prefetch_stack(LINES_OF_SPARE);
         }
         spare
     }
@@ -200,10 +213,9 @@ impl WorkerThread {
         let first = ready.pop_front()?;
         if let Some(second) = ready.front() {
             // SAFETY: strands live as long as their pool.
-            unsafe { &**second }.prefetch_stack();
+            unsafe { &**second }.prefetch_stack(LINES_OF_READY);
             if let Some(third) = ready.get(1) {
-                // SAFETY: as above; only the address is used.
-                prefetch(unsafe { &raw const (**third).suspended_at }.cast());
+                prefetch_strand(*third);
             }
         }
         Some(first)
@@ -267,24 +279,30 @@ impl WorkerThread {
     /// Suspends the running strand in favour of `next`. Returns when it is resumed.
     ///
     /// While it is suspended, others can take its public forks from the list of parked strands.
+    #[inline(always)]
     fn switch(&self, from: &Strand, next: *const Strand) {
         assert!(
             !std::thread::panicking() || self.is_simulated,
             "a strand is never suspended while panicking"
         );
         // SAFETY: we are on the strand.
-        let has_forks = unsafe { from.forks.outstanding() > 0 };
-        if has_forks {
-            self.shared().parked.list(from);
+        if unsafe { from.forks.outstanding() > 0 } {
+            self.switch_with_forks(from, next);
+        } else {
+            self.suspend(from, next);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn switch_with_forks(&self, from: &Strand, next: *const Strand) {
+        self.shared().parked.list(from);
         self.suspend(from, next);
-        if has_forks {
-            self.shared().parked.unlist(from);
-            if !from.forks.looks_empty_to_thief() {
-                // Who looked at the running strand before the switch and at the list after it has seen
-                // the forks in neither place.
-                self.pool.sleep.new_work();
-            }
+        self.shared().parked.unlist(from);
+        if !from.forks.looks_empty_to_thief() {
+            // Who looked at the running strand before the switch and at the list after it has seen
+            // the forks in neither place.
+            self.pool.sleep.new_work();
         }
     }
 
@@ -307,19 +325,25 @@ impl WorkerThread {
     }
 
     /// Parks `strand`, which waits by mail, and has `found` run instead.
+    #[inline(always)]
     pub(crate) fn park_in_favour_of(&self, strand: &Strand, found: Found) {
         self.shared().stats.parks.add(1);
+        self.stolen.one_waits();
         let next = match found {
             Found::Ready(next) => next,
-            found => {
-                // SAFETY: found, so ours, and not yet run.
-                let class = unsafe { found.stack_class() };
-                self.parking.handoff.set(Some(found));
-                let spare = self.take_spare(class);
-                spare.expect("`can_park` has seen to a spare strand")
-            }
+            found => self.hand_to_spare(found),
         };
         self.switch(strand, next);
+    }
+
+    /// The strand whose loop runs `found` when it gets the thread.
+    #[inline(never)]
+    fn hand_to_spare(&self, found: Found) -> *const Strand {
+        // SAFETY: found, so ours, and not yet run.
+        let class = unsafe { found.stack_class() };
+        self.parking.handoff.set(Some(found));
+        let spare = self.take_spare(class);
+        spare.expect("`can_park` has seen to a spare strand")
     }
 
     /// Lets `ready` have the thread; `strand` goes on after what is ready now.

@@ -41,9 +41,6 @@ pub(crate) struct Strand {
     worker: u32,
     /// Is told when the strand begins to wait, and when it goes on; see `raw::with_park_hook`. Owner only.
     pub(crate) park_hook: Cell<*const Hooked>,
-    /// Where on its stack it was suspended, about. Owner only.
-    #[cfg(jobtree_stacks)]
-    pub(crate) suspended_at: Cell<*const u8>,
     pub(crate) forks: Deque,
     /// What runs on the strand may burn as much. Owner only.
     pub(crate) fuel: Fuel,
@@ -54,6 +51,9 @@ pub(crate) struct Strand {
     /// How large its stack is. Owner only.
     #[cfg(jobtree_stacks)]
     pub(crate) stack_class: Cell<StackClass>,
+    /// Where on its stack it was suspended, about. Owner only.
+    #[cfg(jobtree_stacks)]
+    pub(crate) suspended_at: Cell<*const u8>,
     /// What runs on the strand runs in this context. Owner only.
     pub(crate) context: Cell<*const Context>,
     /// What the waker of the future points to that is polled on the strand; see `raw::polled_waker`. Owner only.
@@ -69,8 +69,9 @@ pub(crate) struct Strand {
 ))]
 const _: () = {
     assert!(size_of::<Strand>() == 192);
-    // Its first word, which thieves read, is on the line of what others look at.
-    assert!(std::mem::offset_of!(Strand, forks) == 56);
+    // Its first two words, which thieves look at, are on the first line.
+    assert!(std::mem::offset_of!(Strand, forks) == 48);
+    assert!(std::mem::offset_of!(Strand, context) == 128);
 };
 
 // SAFETY: `forks`, `mail` and `bell` are made for sharing: `mail` is touched by whoever wakes the strand, once per wait,
@@ -96,8 +97,6 @@ impl Strand {
             bell: StrandBell::new(),
             worker: u32::try_from(worker).expect("there are fewer workers"),
             park_hook: Cell::new(ptr::null()),
-            #[cfg(jobtree_stacks)]
-            suspended_at: Cell::new(ptr::null()),
             forks: Deque::without_room(pool.tuning.private_forks),
             fuel: Fuel::new(),
             // More than this many is without end.
@@ -105,6 +104,8 @@ impl Strand {
             is_simulated: pool.tuning.is_simulated,
             #[cfg(jobtree_stacks)]
             stack_class: Cell::new(StackClass::Default),
+            #[cfg(jobtree_stacks)]
+            suspended_at: Cell::new(ptr::null()),
             context: Cell::new(context::OUTERMOST),
             polled_waker: Cell::new(ptr::null()),
             #[cfg(jobtree_stacks)]
