@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use fake::{Answer, Asked, Fake};
 use jobtree_client::protocol::{
-    AckRequest, AddonId, ClaimRequest, CompleteManyRequest, CompleteOne, CompleteRequest,
-    CompleteStatus, ErrorCode, Heartbeat, HeartbeatManyRequest, InstanceId, JobId, JobQuery,
-    JobState, JobType, LeaseId, LeaseRequest, LogAppend, PauseRequest, Progress, RedriveRequest,
-    ReleaseRequest, ReportRequest, ScheduleId, ScheduleSpec, Scope, SignalsRequest,
+    AckRequest, AddonId, BackupRequest, ClaimRequest, CompleteManyRequest, CompleteOne,
+    CompleteRequest, CompleteStatus, ErrorCode, Heartbeat, HeartbeatManyRequest, InstanceId, JobId,
+    JobQuery, JobState, JobType, LeaseId, LeaseRequest, LogAppend, PauseRequest, Progress,
+    RedriveRequest, ReleaseRequest, ReportRequest, ScheduleId, ScheduleSpec, Scope, SignalsRequest,
     SubmitManyRequest, SubmitRequest, TokenRequest, WebhookRequest, paths,
 };
 use jobtree_client::{Client, ClientError, LoadQuery, Probe};
