@@ -330,7 +330,8 @@ fn a_schedule_never_goes_back(world: &World) {
         all.pop().expect("it is there")
     };
     let hourly = put(schedule(world, "hourly"));
-    let at = |hour: u64| world.now().wall + std::time::Duration::from_secs(3600 * hour);
+    let begun = world.now().wall;
+    let at = |hour: u64| begun + std::time::Duration::from_secs(3600 * hour);
     let fire = |hour: u64, next: u64| {
         let firing = Firing {
             schedule_id: hourly.id,
