@@ -44,7 +44,7 @@ fn two(server: &Server) -> (Scheduler, Scheduler) {
         scheduler(&options, "a", NEVER),
         scheduler(&options, "b", NEVER),
     );
-    // Each reads everything when it begins to listen, which may do a hint's work once: so the tests go round more often.
+    // If one listens late, it reads everything then, which may do a hint's work once.
     wait_until("both listen", || {
         server.sql(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'jobtree hints' AND state = 'idle' \
@@ -142,6 +142,24 @@ fn a_pause_is_followed_everywhere() {
         assert_eq!(granted.len(), 1, "the hint did not come");
         assert_eq!(granted[0].jobs[0].job_id, job);
         complete(&b, &granted);
+    }
+}
+
+#[test]
+fn who_submits_and_leaves_is_heard() {
+    let _watchdog = Watchdog::watching("last words");
+    let server = Server::start();
+    let options = PostgresOptions::new(server.new_place());
+    let stays = scheduler(&options, "stays", NEVER);
+    for _ in 0..3 {
+        let waiting = stays.claim(claim("visuals", 1));
+        let leaves = scheduler(&options, "leaves", NEVER);
+        let job = submit(&leaves, None);
+        drop(leaves);
+        let granted = waiting.wait().expect("it is asked");
+        assert_eq!(granted.len(), 1, "the hint did not come");
+        assert_eq!(granted[0].jobs[0].job_id, job);
+        complete(&stays, &granted);
     }
 }
 
