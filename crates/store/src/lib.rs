@@ -48,7 +48,7 @@ mod writer;
 
 pub use answer::Answer;
 pub use audit::{AuditReport, Audited, audit};
-pub use backend::{Backend, Listener, Query, Work, Written};
+pub use backend::{Backend, Listen, Listener, Listening, Query, Work, Written};
 pub use backup::BackupDone;
 pub use error::{OpenError, StoreError};
 pub use execute::{Firing, Stamp, Submission};

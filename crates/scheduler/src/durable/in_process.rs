@@ -6,7 +6,8 @@ use jobtree_protocol::{
     ClaimAnswer, ClaimRequest, CompleteAnswer, CompleteRequest, EventKind, Heartbeat,
     HeartbeatAnswer, JobId, LeaseId, ReleaseRequest,
 };
-use std::sync::Arc;
+use jobtree_store::Listening;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::workers::{Grantor, Poke};
 use crate::{Clock, Reply, Scheduler};
@@ -14,6 +15,8 @@ use crate::{Clock, Reply, Scheduler};
 pub(super) struct InProcess {
     scheduler: Scheduler,
     clock: Clock,
+    /// Ends with the worker.
+    watching: Mutex<Vec<Listening>>,
 }
 
 impl InProcess {
@@ -21,6 +24,7 @@ impl InProcess {
         InProcess {
             scheduler,
             clock: Clock::system(),
+            watching: Mutex::default(),
         }
     }
 }
@@ -48,7 +52,7 @@ impl Grantor for InProcess {
 
     /// The store tells of each commit; what is not about the end of a lease or a wish to stop is passed over.
     fn watch(&self, poke: Poke) {
-        self.scheduler.store().listen(Arc::new(move |written| {
+        let listening = self.scheduler.store().listen(Arc::new(move |written| {
             for event in written.iter().flat_map(|written| &written.changes.events) {
                 let ends = matches!(
                     event.kind,
@@ -62,5 +66,7 @@ impl Grantor for InProcess {
                 }
             }
         }));
+        let mut watching = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
+        watching.push(listening);
     }
 }

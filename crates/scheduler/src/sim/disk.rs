@@ -5,11 +5,11 @@
 //! effect, or it is done and its answer is lost, with the news of it.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use jiff::Timestamp;
 use jobtree_store::{
-    Backend, Listener, Memory, MemoryImage, Query, StoreError, Tables, Work, Written,
+    Backend, Listen, Listener, Memory, MemoryImage, Query, StoreError, Tables, Work, Written,
 };
 
 use super::tables::Timed;
@@ -34,6 +34,7 @@ pub(super) struct Disk {
     written: Arc<Mutex<Vec<Written>>>,
     /// What a power cut leaves.
     durable: Mutex<Option<MemoryImage>>,
+    _listener: Listener,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -45,14 +46,16 @@ impl Disk {
         let memory = Memory::default();
         let written = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&written);
-        memory.listen(Arc::new(move |news: &[Written]| {
+        let listener: Listener = Arc::new(move |news: &[Written]| {
             lock(&noted).extend(news.iter().cloned());
-        }));
+        });
+        memory.listen(Arc::downgrade(&listener));
         Arc::new(Self {
             memory,
             wall: Mutex::new(None),
             written,
             durable: Mutex::new(None),
+            _listener: listener,
         })
     }
 
@@ -82,7 +85,7 @@ enum Asked {
 pub(super) struct Port {
     disk: Arc<Disk>,
     asked: Mutex<VecDeque<Asked>>,
-    listeners: Mutex<Vec<Listener>>,
+    listeners: Mutex<Vec<Weak<Listen>>>,
 }
 
 impl Port {
@@ -138,7 +141,7 @@ impl Port {
     }
 
     fn tell(&self, written: &[Written]) {
-        for listener in lock(&self.listeners).iter() {
+        for listener in lock(&self.listeners).iter().filter_map(Weak::upgrade) {
             listener(written);
         }
     }
@@ -226,7 +229,7 @@ impl Backend for Plug {
         lock(&self.0.asked).push_back(Asked::Query(query));
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: Weak<Listen>) {
         lock(&self.0.listeners).push(listener);
     }
 
@@ -247,7 +250,7 @@ impl Backend for Peek {
         self.0.memory.snapshot(query);
     }
 
-    fn listen(&self, _: Listener) {}
+    fn listen(&self, _: Weak<Listen>) {}
 
     fn stopped(&self) -> Option<StoreError> {
         None

@@ -18,13 +18,13 @@ mod reading;
 mod tables;
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use connection::Connection;
 use tables::PgTables;
 
-use crate::backend::{Backend, Listener, Listeners, Query, Work};
+use crate::backend::{Backend, Listen, Listeners, Query, Work};
 use crate::error::{OpenError, StoreError};
 use crate::moving::MOVING;
 use crate::writer::{Bounds, Ledger, Writer};
@@ -194,7 +194,7 @@ impl Backend for Postgres {
         }
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: Weak<Listen>) {
         self.listeners.add(listener);
     }
 
