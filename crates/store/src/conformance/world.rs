@@ -255,6 +255,8 @@ impl World {
         for lease in live {
             assert_eq!(Some(&lease), leases.get(&lease.id), "{case}: a lease");
         }
+        let report = crate::audit(&self.store, |_| {}).expect("it can be read");
+        assert_eq!(report.violations, [], "{case}: trail and records agree");
         let mut listed = self.list(JobQuery::default());
         let mut known: Vec<JobId> = jobs.keys().copied().collect();
         listed.sort_unstable();
