@@ -64,6 +64,24 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Invalid => "invalid",
+            Self::NotFound => "not_found",
+            Self::WrongState => "wrong_state",
+            Self::LeaseLost => "lease_lost",
+            Self::Conflict => "conflict",
+            Self::NotNow => "not_now",
+            Self::Forbidden => "forbidden",
+            Self::Unauthorized => "unauthorized",
+            Self::TooLarge => "too_large",
+            Self::TooMany => "too_many",
+            Self::Unavailable => "unavailable",
+        }
+    }
+
     /// The HTTP status that goes with it.
     pub fn http_status(self) -> u16 {
         match self {

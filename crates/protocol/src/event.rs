@@ -79,13 +79,15 @@ kinds! {
     Paused => "PAUSED",
     /// It is not skipped any more.
     Resumed => "RESUMED",
+    /// A running job printed something, which its log has.
+    Log => "LOG",
 }
 
 impl EventKind {
     /// Whether it belongs into the audit trail. Progress is told to whoever listens, and not kept: the job's record has
-    /// the last one, and a talkative worker must not fill the disk.
+    /// the last one, and a talkative worker must not fill the disk. That a log has grown is for those who follow it.
     pub fn is_kept(self) -> bool {
-        self != Self::Progress
+        !matches!(self, Self::Progress | Self::Log)
     }
 }
 

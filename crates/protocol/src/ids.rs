@@ -40,6 +40,12 @@ macro_rules! drawn {
             }
         }
 
+        impl From<Uuid> for $name {
+            fn from(id: Uuid) -> Self {
+                Self(id)
+            }
+        }
+
         impl FromStr for $name {
             type Err = uuid::Error;
 

@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answers;
 mod bulk;
 mod check;
 mod error;
@@ -35,6 +36,7 @@ mod limits;
 mod load;
 mod log;
 pub mod paths;
+mod problem;
 mod requests;
 mod run;
 mod schedule;
@@ -45,6 +47,11 @@ mod token;
 mod webhook;
 mod worker;
 
+pub use answers::{
+    CancelManyRequest, ClaimedLeases, DecisionList, DispatchableJobs, DrainRequest, EventEntry,
+    EventPage, HeartbeatBody, HistoryList, LeaseList, PauseList, PauseView, PidsRequest,
+    PolicyVerdict, ReportBody, ResumeAnswer, RetryRequest, ScheduleList, StateAnswer, TokenList,
+};
 pub use bulk::{
     CompleteManyAnswer, CompleteManyRequest, CompleteOne, Each, SubmitManyAnswer, SubmitManyRequest,
 };
@@ -67,6 +74,7 @@ pub use lease::{
 pub use limits::Limits;
 pub use load::LoadSample;
 pub use log::{LogAppend, LogAppendAnswer, LogPage};
+pub use problem::Problem;
 pub use requests::LeaseAsk;
 pub use run::{CommandResult, CommandSpec, RUNNER_ADDON, RUNNER_TYPE};
 pub use schedule::{Missed, Overlap, ScheduleSpec, ScheduleView};

@@ -13,6 +13,8 @@ pub struct Limits {
     pub result_bytes: usize,
     /// Bytes of an error that are kept: 16 KiB. Longer ones are cut, not refused: a job must be able to fail.
     pub error_bytes: usize,
+    /// Bytes of a job's log, all of its runs together: 1 MiB. What it prints beyond is counted and left out.
+    pub log_bytes: usize,
     /// Lists and objects in each other in a payload or result: 64. Readers of JSON give up at about 128.
     pub json_depth: usize,
     /// Tags of a job: 32.
@@ -45,6 +47,7 @@ impl Default for Limits {
             payload_bytes: 1 << 20,
             result_bytes: 1 << 20,
             error_bytes: 16 << 10,
+            log_bytes: 1 << 20,
             json_depth: 64,
             tags: 32,
             tag_bytes: 128,

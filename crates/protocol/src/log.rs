@@ -6,7 +6,8 @@ use crate::{JobId, LeaseId};
 
 /// `POST …/queue/jobs/{job_id}/log`: more of what a running job printed.
 ///
-/// It is kept up to a limit for each job; what goes beyond is counted and left out. `offset` makes repeating safe.
+/// It is kept up to a limit for each job; what goes beyond is counted and left out. `offset` makes repeating safe; one
+/// that is further than what was sent before leaves a gap, which is counted as left out, too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LogAppend {
@@ -39,7 +40,7 @@ pub struct LogPage {
     pub next: u64,
     /// The job has ended and nothing follows.
     pub ended: bool,
-    /// Bytes that were left out because the log was full.
+    /// Bytes that were left out, because the log was full or its worker skipped them.
     #[serde(default)]
     pub left_out: u64,
 }

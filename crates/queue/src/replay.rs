@@ -161,7 +161,7 @@ impl Story {
             EventKind::Done | EventKind::RetryScheduled | EventKind::CancelRequested => {
                 state == Running
             }
-            EventKind::LeaseExpired | EventKind::Progress => state == Running,
+            EventKind::LeaseExpired | EventKind::Progress | EventKind::Log => state == Running,
             EventKind::Timeout | EventKind::Failed => matches!(state, Queued | Running),
             EventKind::Quarantined => state == Queued,
             EventKind::Canceled => matches!(state, Queued | Dispatching | Running),

@@ -634,7 +634,10 @@ fn random_commands_keep_what_must_hold() {
         .iter()
         .filter(|kind| !seen.contains_key(kind))
         .collect();
-    assert_eq!(never, [&EventKind::Paused, &EventKind::Resumed]);
+    assert_eq!(
+        never,
+        [&EventKind::Paused, &EventKind::Resumed, &EventKind::Log]
+    );
     let wanted = [
         "WrongState",
         "NotYourLease",

@@ -8,8 +8,8 @@ mod support;
 use std::time::Duration;
 
 use jobtree_protocol::{
-    Advice, CompleteRequest, ErrorCode, EventKind, Heartbeat, JobQuery, JobState, Missed, Overlap,
-    RedriveRequest, ScheduleSpec, SubmitRequest,
+    Advice, CompleteRequest, ErrorCode, EventKind, Heartbeat, JobQuery, JobState, LogAppend,
+    Missed, Overlap, RedriveRequest, ScheduleSpec, SubmitRequest,
 };
 use jobtree_store::Store;
 use support::{LONG, claim, eager, start};
@@ -165,6 +165,38 @@ fn events_are_followed() {
     assert_eq!(came[0].event.job_id, Some(job.job_id));
     let waiting = scheduler.wait_for(job.job_id, Duration::ZERO).wait();
     assert_eq!(waiting.unwrap().state, JobState::Queued);
+}
+
+#[test]
+fn a_log_is_followed_to_its_end() {
+    let _watchdog = Watchdog::watching("a log");
+    let scheduler = start(Store::in_memory(), eager());
+    let submitted = scheduler.submit(SubmitRequest::new("a", "t", 10)).wait();
+    let job = submitted.unwrap().job_id;
+    let lease_id = scheduler.claim(claim("a", 1)).wait().unwrap()[0].lease_id;
+    let nothing = scheduler.log(job, 0, Duration::ZERO).wait().unwrap();
+    assert_eq!((nothing.text.as_str(), nothing.ended), ("", false));
+    let waiting = scheduler.log(job, 0, LONG);
+    let append = LogAppend {
+        lease_id,
+        offset: 0,
+        text: "one\n".to_owned(),
+    };
+    let answer = scheduler.append_log(job, append.clone()).wait().unwrap();
+    assert_eq!(answer.next_offset, 4);
+    let came = waiting.wait().unwrap();
+    assert_eq!((came.text.as_str(), came.next), ("one\n", 4));
+    let waiting = scheduler.log(job, came.next, LONG);
+    scheduler
+        .complete(job, CompleteRequest::done(lease_id, None))
+        .wait()
+        .unwrap();
+    let end = waiting.wait().unwrap();
+    assert_eq!((end.text.as_str(), end.ended), ("", true));
+    let late = scheduler.append_log(job, append).wait().unwrap_err();
+    assert_eq!(late.code, ErrorCode::LeaseLost);
+    let stats = scheduler.stats().wait().unwrap();
+    assert_eq!(stats.events[EventKind::Log.as_str()], 1);
 }
 
 #[test]

@@ -30,6 +30,7 @@ pub mod conformance;
 mod error;
 mod execute;
 mod ids;
+mod logs;
 mod memory;
 pub mod outbox;
 #[cfg(feature = "postgres")]
@@ -43,6 +44,7 @@ pub use answer::Answer;
 pub use backend::{Backend, Listener, Query, Work, Written};
 pub use error::{OpenError, StoreError};
 pub use execute::{Firing, Stamp, Submission};
+pub use logs::{LogChunk, LogEnd, ReadLogs, WriteLogs, read_log};
 pub use memory::{Memory, MemoryImage};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresOptions;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use jobtree_protocol::{
     AckRequest, AddonId, CancelRequest, CompleteAnswer, CompleteRequest, Heartbeat,
-    HeartbeatAnswer, JobId, JobQuery, JobState, Json, LeaseId, NodeId, ReleaseRequest,
-    ReportRequest, RevokeRequest, ScheduleId, SubmitAnswer,
+    HeartbeatAnswer, JobId, JobQuery, JobState, Json, LeaseId, LogAppend, LogAppendAnswer, LogPage,
+    NodeId, ReleaseRequest, ReportRequest, RevokeRequest, ScheduleId, SubmitAnswer,
 };
 use jobtree_queue::transitions::{
     Admit, Claim, Claimed, LoadAdvice, Proof, Reserve, TakeUp, TimeOut, TransitionError, Unclaimed,
@@ -17,6 +17,7 @@ use crate::answer::Answer;
 use crate::backend::{Backend, Listener, question, work};
 use crate::error::{OpenError, StoreError};
 use crate::execute::{Firing, Stamp, Submission, Unit};
+use crate::logs;
 use crate::memory::Memory;
 use crate::sqlite::{Sqlite, SqliteOptions};
 use crate::tables::{
@@ -220,6 +221,17 @@ impl Store {
         self.command(stamp, move |unit| unit.report(request))
     }
 
+    /// Keeps what a running job printed, up to the rules' limit for its log. A text that was kept before, as its offset
+    /// tells, is not kept again.
+    pub fn append_log(
+        &self,
+        stamp: Stamp,
+        job: JobId,
+        append: LogAppend,
+    ) -> Answer<LogAppendAnswer> {
+        self.command(stamp, move |unit| unit.append_log(job, &append))
+    }
+
     /// Takes a worker's answer.
     pub fn complete(
         &self,
@@ -350,6 +362,11 @@ impl Store {
     /// The trail of everything after a place.
     pub fn events_after(&self, cursor: u64, limit: usize) -> Answer<Vec<Recorded>> {
         self.read(move |tables| tables.events_after(cursor, limit))
+    }
+
+    /// What a job printed after a place, at most so many bytes and never more than 256 KiB.
+    pub fn log(&self, job: JobId, after: u64, most: usize) -> Answer<LogPage> {
+        self.read(move |tables| logs::read_log(tables, job, after, most))
     }
 
     /// All leases that hold: what is used is computed from them and from [`Store::dispatching`].

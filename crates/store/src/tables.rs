@@ -14,6 +14,7 @@ use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
+use crate::logs::{ReadLogs, WriteLogs};
 
 /// What every method answers.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -127,7 +128,7 @@ pub struct Pruned {
 }
 
 /// What can be asked of a snapshot.
-pub trait Reading {
+pub trait Reading: ReadLogs {
     /// The time that all who share the database agree on, if it has one of its own.
     fn wall(&mut self) -> Result<Option<Timestamp>> {
         Ok(None)
@@ -196,7 +197,7 @@ pub trait Reading {
 }
 
 /// What can be done in a transaction.
-pub trait Tables: Reading {
+pub trait Tables: Reading + WriteLogs {
     /// Writes all of it. A job of revision 1 is new; each other one was read in this transaction. Jobs that have ended
     /// go to the history, and those that came back leave it.
     /// `now` is the time that the command was given, for listeners.

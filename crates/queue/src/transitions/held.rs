@@ -107,6 +107,24 @@ pub fn report(
     Ok(Done::new((), changes))
 }
 
+/// Tells that a running job printed something. The text itself is the store's to keep; neither record changes, and the
+/// event is told to listeners and not kept.
+///
+/// # Errors
+/// If the lease has ended, or the job is not, or no longer, in it.
+pub fn log(cx: &Context<'_>, lease: &LeaseRecord, job: &JobRecord) -> Outcome<()> {
+    live(lease)?;
+    if job.lease_id != Some(lease.id) || lease.job(job.id).is_none() {
+        return Err(TransitionError::NotInLease {
+            job_id: job.id,
+            lease_id: lease.id,
+        });
+    }
+    let mut changes = Changes::default();
+    changes.events.push(job_event(cx, job, EventKind::Log));
+    Ok(Done::new((), changes))
+}
+
 /// Gives a lease back. Its jobs that have not ended wait again if the request says so, and nothing is counted; those that
 /// somebody wanted to stop are CANCELED by it.
 ///

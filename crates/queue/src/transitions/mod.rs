@@ -22,7 +22,7 @@
 //! | [`dependency_ended`] | QUEUED | QUEUED, CANCELED |
 //! | [`redrive()`] | FAILED, CANCELED | QUEUED |
 //! | [`hasten`], [`deny`], [`mark_at_risk`] | QUEUED | QUEUED |
-//! | [`heartbeat`], [`report`] | RUNNING | RUNNING |
+//! | [`heartbeat`], [`report`], [`log`] | RUNNING | RUNNING |
 //! | [`admit`] | no job | a lease without one |
 //!
 //! Which steps there are between states is in `state.rs`, and nothing else sets a state.
@@ -58,7 +58,7 @@ pub use dispatch::{Claimed, ack, claim, reserve, return_unclaimed, take_up};
 pub use ending::{CompletedMany, cancel, complete, complete_many, miss_deadline, time_out};
 pub use error::TransitionError;
 pub use grant::admit;
-pub use held::{expire, heartbeat, release, report, revoke};
+pub use held::{expire, heartbeat, log, release, report, revoke};
 pub use redrive::{Redrive, redrive};
 pub use submit::{dependency_ended, submit};
 pub use waiting::{deny, hasten, mark_at_risk};
@@ -75,6 +75,8 @@ pub struct Rules {
     pub quarantine_after: u32,
     /// How much of an error is kept.
     pub error_bytes: usize,
+    /// How much of what a job prints is kept.
+    pub log_bytes: usize,
 }
 
 impl Default for Rules {
@@ -84,6 +86,7 @@ impl Default for Rules {
             dispatch_timeout_sec: 30,
             quarantine_after: 3,
             error_bytes: 16 << 10,
+            log_bytes: 1 << 20,
         }
     }
 }

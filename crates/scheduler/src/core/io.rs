@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use jobtree_protocol::{
     AddonId, ApiError, ClaimAnswer, ClaimRequest, Decision, Explain, HistoryStats, InstanceId,
-    JobId, JobState, JobView, Json, LeaseAnswer, LeaseAsk, LeaseId, LoadSample, ScheduleId,
-    StatusView,
+    JobId, JobState, JobView, Json, LeaseAnswer, LeaseAsk, LeaseId, LoadSample, LogPage,
+    ScheduleId, StatusView,
 };
 use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::{HostSignals, Sample};
@@ -117,6 +117,13 @@ pub enum Wait {
         /// How many.
         limit: usize,
     },
+    /// More of what a job prints, or its end.
+    Log {
+        /// Whose.
+        job: JobId,
+        /// After which place.
+        after: u64,
+    },
 }
 
 /// What is replied to a [`Call`].
@@ -132,6 +139,8 @@ pub enum Told {
     Jobs(Vec<JobView>),
     /// To a wait for events.
     Events(Vec<Recorded>),
+    /// To a wait for more of a log.
+    Log(Box<LogPage>),
     /// It is followed from now on.
     Reread,
     /// Why a job waits.
@@ -270,6 +279,8 @@ pub enum Waited {
     Jobs(Vec<JobView>),
     /// Events.
     Events(Vec<Recorded>),
+    /// A part of a log.
+    Log(Box<LogPage>),
 }
 
 /// All that is live, of one snapshot.

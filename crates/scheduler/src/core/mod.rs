@@ -83,6 +83,7 @@ pub fn rules_of(policy: &Policy, options: &Options) -> Rules {
         dispatch_timeout_sec: seconds(policy.dispatch.take_up),
         quarantine_after: options.quarantine_after,
         error_bytes: options.limits.error_bytes,
+        log_bytes: options.limits.log_bytes,
     }
 }
 

@@ -126,6 +126,10 @@ fn ask(store: &Store, op: Op) -> Performing {
             Op::ReadWait(Wait::Events { after, limit }) => {
                 Answered::Waited(Waited::Events(tables.events_after(after, limit)?))
             }
+            Op::ReadWait(Wait::Log { job, after }) => {
+                let page = jobtree_store::read_log(tables, job, after, usize::MAX)?;
+                Answered::Waited(Waited::Log(Box::new(page)))
+            }
             Op::Count => Answered::Counted(tables.counts(true)?),
             _ => unreachable!("every command is carried out above"),
         })

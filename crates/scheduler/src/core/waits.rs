@@ -1,4 +1,4 @@
-//! Long polls: somebody waits for an end, a dispatch or an event.
+//! Long polls: somebody waits for an end, a dispatch, an event, or what a job prints.
 //!
 //! Each is read once when it comes. If that does not satisfy it, it is read again when a commit concerns it, and a last
 //! time when its time is over. It is registered before it is read, so a commit in between is not missed.
@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use jobtree_protocol::{EventKind, JobId, JobState};
+use jobtree_protocol::{Event, EventKind, JobId, JobState};
 use jobtree_queue::Now;
 use jobtree_queue::transitions::Changes;
 
@@ -119,6 +119,7 @@ impl Waits {
             Waited::Job(state, _) => state.is_ended(),
             Waited::Jobs(jobs) => !jobs.is_empty(),
             Waited::Events(events) => !events.is_empty(),
+            Waited::Log(page) => page.ended || !page.text.is_empty(),
         };
         if !satisfied && waiter.until > now {
             if waiter.look {
@@ -130,6 +131,7 @@ impl Waits {
             Waited::Job(_, job) => Told::Job(job),
             Waited::Jobs(jobs) => Told::Jobs(jobs),
             Waited::Events(events) => Told::Events(events),
+            Waited::Log(page) => Told::Log(page),
         };
         self.remove(id).map(|waiter| (waiter.slot, told))
     }
@@ -183,6 +185,11 @@ impl Core {
         let concerned = |waiter: &Waiter| match &waiter.wait {
             Wait::Ended(_) => false,
             Wait::Events { .. } => kept,
+            Wait::Log { job, .. } => {
+                let logged =
+                    |event: &Event| event.kind == EventKind::Log && event.job_id == Some(*job);
+                changes.events.iter().any(logged) || changes.ended.iter().any(|(id, _)| id == job)
+            }
             Wait::Dispatchable(addon) => changes.jobs.iter().any(|job| {
                 job.state == JobState::Dispatching
                     && addon

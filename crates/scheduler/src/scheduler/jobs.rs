@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jobtree_protocol::{
     AddonId, ApiError, BulkAnswer, BulkFailure, CancelRequest, Each, JobId, JobList, JobQuery,
-    JobState, JobView, Limits, RedriveRequest, SubmitAnswer, SubmitManyAnswer, SubmitManyRequest,
-    SubmitRequest,
+    JobState, JobView, Limits, LogPage, RedriveRequest, SubmitAnswer, SubmitManyAnswer,
+    SubmitManyRequest, SubmitRequest,
 };
 use jobtree_store::{Recorded, Submission};
 
@@ -109,6 +109,15 @@ impl Scheduler {
         };
         self.waiting(wait, wait_for, |told| match told {
             Told::Events(events) => Some(events),
+            _ => None,
+        })
+    }
+
+    /// What a job printed after a place; 0 is its beginning. If that is nothing and the job goes on, it waits so long for
+    /// more.
+    pub fn log(&self, id: JobId, after: u64, wait_for: Duration) -> Reply<LogPage> {
+        self.waiting(Wait::Log { job: id, after }, wait_for, |told| match told {
+            Told::Log(page) => Some(*page),
             _ => None,
         })
     }

@@ -3,7 +3,8 @@
 use jobtree_protocol::{
     AckRequest, ClaimAnswer, ClaimRequest, CompleteAnswer, CompleteManyAnswer, CompleteManyRequest,
     CompleteRequest, Each, FieldError, Heartbeat, HeartbeatAnswer, JobId, LeaseAnswer, LeaseAsk,
-    LeaseId, LeaseRequest, LeaseView, Limits, ReleaseRequest, ReportRequest, RevokeRequest,
+    LeaseId, LeaseRequest, LeaseView, Limits, LogAppend, LogAppendAnswer, ReleaseRequest,
+    ReportRequest, RevokeRequest,
 };
 use jobtree_queue::transitions::{LoadAdvice, TakeUp};
 
@@ -108,6 +109,12 @@ impl Scheduler {
         }
         let answer = self.store().report(self.stamp(), request);
         self.reply(answer, |()| ())
+    }
+
+    /// Keeps what a running job printed, for [`Scheduler::log`].
+    pub fn append_log(&self, job: JobId, append: LogAppend) -> Reply<LogAppendAnswer> {
+        let answer = self.store().append_log(self.stamp(), job, append);
+        self.reply(answer, |answer| answer)
     }
 
     /// Takes a worker's answer.

@@ -5,7 +5,8 @@ use jobtree_protocol::{AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseI
 use jobtree_queue::transitions::Changes;
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
 use jobtree_store::{
-    Count, Page, Pause, Pruned, Reading, Recorded, Retention, ScheduleRecord, StoreError, Tables,
+    Count, LogChunk, LogEnd, Page, Pause, Pruned, ReadLogs, Reading, Recorded, Retention,
+    ScheduleRecord, StoreError, Tables, WriteLogs,
 };
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -48,6 +49,19 @@ impl Reading for Timed<'_> {
         fn pauses(&mut self) -> Result<Vec<Pause>>;
         fn note(&mut self, name: &str) -> Result<Option<Json>>;
         fn notes(&mut self, prefix: &str) -> Result<Vec<(String, Json)>>;
+    }
+}
+
+impl ReadLogs for Timed<'_> {
+    passed_on! {
+        fn log_end(&mut self, job: JobId) -> Result<Option<LogEnd>>;
+        fn log_chunks(&mut self, job: JobId, from: u64, to: u64) -> Result<Vec<LogChunk>>;
+    }
+}
+
+impl WriteLogs for Timed<'_> {
+    passed_on! {
+        fn append_log(&mut self, job: JobId, end: &LogEnd, chunks: &[LogChunk]) -> Result<()>;
     }
 }
 

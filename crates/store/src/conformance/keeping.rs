@@ -27,7 +27,7 @@ pub(super) const CASES: &[Case] = &[
     ("notes are kept", notes_are_kept),
 ];
 
-fn prune_all(world: &World, retention: Retention, limit: usize) -> Pruned {
+pub(super) fn prune_all(world: &World, retention: Retention, limit: usize) -> Pruned {
     let mut all = Pruned::default();
     for _ in 0..1000 {
         let step = world
@@ -50,7 +50,7 @@ fn prune_all(world: &World, retention: Retention, limit: usize) -> Pruned {
 }
 
 /// Nothing is old enough but what the case says.
-fn nothing() -> Retention {
+pub(super) fn nothing() -> Retention {
     let never = Timestamp::MIN;
     Retention {
         done: never,

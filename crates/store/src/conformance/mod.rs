@@ -12,6 +12,7 @@
 mod asking;
 mod keeping;
 mod leasing;
+mod logging;
 mod submitting;
 pub mod walk;
 mod world;
@@ -29,6 +30,7 @@ pub fn run(make: impl Fn() -> Store) {
     let cases = submitting::CASES
         .iter()
         .chain(leasing::CASES)
+        .chain(logging::CASES)
         .chain(keeping::CASES)
         .chain(asking::CASES);
     for (name, case) in cases {

@@ -5,6 +5,7 @@
 //! frees the jobs that wait for it in the same transaction, and what that ends, too.
 
 mod leases;
+mod logs;
 mod schedules;
 mod submit;
 

@@ -12,6 +12,7 @@
 //! Listeners hear of this process's own commits only.
 
 mod connection;
+mod logs;
 mod reading;
 mod tables;
 

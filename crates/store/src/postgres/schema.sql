@@ -33,6 +33,15 @@ CREATE INDEX scheduler_jobs_history_not_done ON scheduler_jobs_history (state, i
 
 CREATE TABLE scheduler_tags (tag TEXT NOT NULL, id UUID NOT NULL, PRIMARY KEY (tag, id));
 CREATE INDEX scheduler_tags_job ON scheduler_tags (id);
+-- What jobs print, a row a chunk; the place is where it ends.
+CREATE TABLE scheduler_job_logs (
+  job_id UUID NOT NULL, place BIGINT NOT NULL, chunk BYTEA NOT NULL, PRIMARY KEY (job_id, place)
+);
+CREATE TABLE scheduler_log_ends (
+  job_id UUID PRIMARY KEY, lease_id UUID NOT NULL, run_offset BIGINT NOT NULL, kept BIGINT NOT NULL,
+  left_out BIGINT NOT NULL, is_full BOOLEAN NOT NULL
+) WITH (fillfactor = 70);
+
 CREATE TABLE scheduler_waits (dependency UUID NOT NULL, id UUID NOT NULL, PRIMARY KEY (dependency, id));
 CREATE INDEX scheduler_waits_job ON scheduler_waits (id);
 

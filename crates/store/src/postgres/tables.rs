@@ -86,7 +86,11 @@ impl PgTables {
         self.connection.query(sql, parameters)
     }
 
-    fn change(&mut self, sql: &'static str, parameters: &[Parameter<'_>]) -> Result<u64> {
+    pub(super) fn change(
+        &mut self,
+        sql: &'static str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<u64> {
         if !self.touched && self.with_savepoint {
             self.connection.execute("SAVEPOINT operation")?;
         }
@@ -421,14 +425,20 @@ impl Tables for PgTables {
 
     fn prune(&mut self, retention: &Retention, limit: usize) -> Result<Pruned> {
         let mut pruned = Pruned::default();
-        let most = limit as i64;
+        let (most, mut chunks) = (limit as i64, 0);
         for state in [JobState::Done, JobState::Failed, JobState::Canceled] {
-            let before = retention.of(state).map_or(i64::MIN, to_micros);
+            let time = retention.of(state).unwrap_or(Timestamp::MIN);
+            chunks += self.prune_logs(state, time, most)?;
+            let before = to_micros(time);
             let room = most - pruned.jobs as i64;
             let rows = self.query(
                 "WITH old AS (DELETE FROM scheduler_jobs_history WHERE id IN (SELECT id FROM scheduler_jobs_history \
-                 WHERE state = $1 AND ended_at < $2 ORDER BY ended_at LIMIT $3 FOR UPDATE SKIP LOCKED) RETURNING id), \
-                 untagged AS (DELETE FROM scheduler_tags WHERE id IN (SELECT id FROM old)) SELECT count(*) FROM old",
+                 AS job WHERE state = $1 AND ended_at < $2 \
+                 AND NOT EXISTS (SELECT 1 FROM scheduler_job_logs AS log WHERE log.job_id = job.id) \
+                 ORDER BY ended_at LIMIT $3 FOR UPDATE SKIP LOCKED) RETURNING id), \
+                 untagged AS (DELETE FROM scheduler_tags WHERE id IN (SELECT id FROM old)), \
+                 unlogged AS (DELETE FROM scheduler_log_ends WHERE job_id IN (SELECT id FROM old)) \
+                 SELECT count(*) FROM old",
                 &[&state_number(state), &before, &room],
             )?;
             pruned.jobs += rows[0].get::<_, i64>(0) as u64;
@@ -455,7 +465,13 @@ impl Tables for PgTables {
             &[&before(retention.leases), &most],
         )?;
         let full = limit as u64;
-        let counts = [pruned.jobs, pruned.events, pruned.keys, pruned.leases];
+        let counts = [
+            pruned.jobs,
+            pruned.events,
+            pruned.keys,
+            pruned.leases,
+            chunks,
+        ];
         pruned.more = counts.iter().any(|count| *count >= full);
         Ok(pruned)
     }

@@ -7,6 +7,7 @@ mod failure;
 mod flush;
 mod leases;
 mod list;
+mod logs;
 mod migrate;
 mod open;
 mod pack;

@@ -10,7 +10,7 @@ use rusqlite::{Connection, params};
 
 use super::codec::{Id, payload_is_apart};
 use super::tables::SqliteTables;
-use super::{beside, queries, trail};
+use super::{beside, logs, queries, trail};
 use crate::tables::{Pruned, Result, Retention};
 
 /// Where a pass is.
@@ -91,12 +91,19 @@ fn jobs(
         }
     }
     drop(rows);
+    let (mut chunks, mut before) = (limit, from.0);
     for job in &old {
+        if !logs::prune(db, job.id, &mut chunks)? {
+            // The rest of its log goes with the next step, which comes to it again.
+            pruned.more = true;
+            return Ok(Position(before));
+        }
         db.prepare_cached("DELETE FROM scheduler_jobs_history WHERE id = ?1")?
             .execute([Id(&job.id.0)])?;
         delete_rows_apart(db, job)?;
+        pruned.jobs += 1;
+        before = Some(job.id);
     }
-    pruned.jobs = old.len() as u64;
     let all_old_behind = looked_at < limit || all_young;
     pruned.more |= !all_old_behind;
     Ok(Position(last.filter(|_| !all_old_behind)))

@@ -9,7 +9,7 @@ use super::codec::{
     self, Id, JOB_COLUMNS, damaged, job_of, json_of, number, optional_uuid_at, state_of, text_at,
     time, uuid_at,
 };
-use super::{leases, trail};
+use super::{leases, logs, trail};
 use crate::tables::{Count, Pause, Result, ScheduleRecord};
 
 /// Which of the two tables a job is in.
@@ -57,6 +57,8 @@ pub const HOT_STATEMENTS: &[&str] = &[
     trail::EVENT,
     trail::EVENTS_AFTER,
     trail::LAST_EVENT,
+    logs::END,
+    logs::CHUNKS,
 ];
 
 fn payload(db: &Connection, id: JobId) -> Result<Json> {

@@ -48,6 +48,21 @@ CREATE TABLE scheduler_payloads (id BLOB NOT NULL PRIMARY KEY, payload TEXT NOT 
 
 CREATE TABLE scheduler_tags (tag TEXT NOT NULL, id BLOB NOT NULL, PRIMARY KEY (tag, id)) WITHOUT ROWID;
 
+-- What jobs print, a row a chunk; the place is where it ends. Text, as bytes.
+CREATE TABLE scheduler_job_logs (
+  job_id BLOB NOT NULL, place INTEGER NOT NULL, text BLOB NOT NULL, PRIMARY KEY (job_id, place)
+) WITHOUT ROWID;
+
+-- How far a log has come: the run that printed last, how much of that is dealt with, what is kept and what is not.
+CREATE TABLE scheduler_log_ends (
+  job_id BLOB NOT NULL PRIMARY KEY,
+  lease_id BLOB NOT NULL,
+  run_offset INTEGER NOT NULL,
+  kept INTEGER NOT NULL,
+  left_out INTEGER NOT NULL,
+  is_full INTEGER NOT NULL
+) WITHOUT ROWID;
+
 -- Who waits for whom.
 CREATE TABLE scheduler_waits (
   dependency BLOB NOT NULL, id BLOB NOT NULL, PRIMARY KEY (dependency, id)

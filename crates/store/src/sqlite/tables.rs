@@ -63,7 +63,7 @@ impl SqliteTables {
     }
 
     /// The file as the transaction has left it.
-    fn settled(&mut self) -> Result<&Connection> {
+    pub(super) fn settled(&mut self) -> Result<&Connection> {
         if !self.pending.is_flushed() {
             // An operation that reads after it has written can only be undone with all others. None does.
             self.touched |= self.pending.operation_has_changes();
@@ -75,7 +75,7 @@ impl SqliteTables {
     }
 
     /// The operation is about to write into the file itself.
-    fn touch(&mut self) -> Result<()> {
+    pub(super) fn touch(&mut self) -> Result<()> {
         self.settled()?;
         if !self.touched && self.with_savepoint {
             self.db.prepare_cached("SAVEPOINT operation")?.execute([])?;

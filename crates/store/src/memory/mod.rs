@@ -4,6 +4,8 @@
 //! All of it is behind one lock; a command runs in its caller's thread. A command writes once, at its end, and writing
 //! cannot fail, so there is nothing to undo.
 
+mod logs;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -54,6 +56,7 @@ struct Data {
     firings: BTreeMap<(ScheduleId, Timestamp), Option<JobId>>,
     pauses: BTreeMap<(AddonId, Option<JobType>), Pause>,
     notes: BTreeMap<String, Json>,
+    logs: HashMap<JobId, logs::Log>,
     written: Vec<Written>,
 }
 
@@ -153,6 +156,7 @@ impl Data {
             ids.remove(&id);
         }
         self.trails.remove(&id);
+        self.logs.remove(&id);
     }
 }
 
@@ -393,7 +397,14 @@ impl Tables for Data {
             .map(|job| job.id)
             .take(limit)
             .collect();
-        old.iter().for_each(|id| self.delete_job(*id));
+        let (mut jobs, mut chunks) = (0, limit);
+        for id in &old {
+            if !self.prune_log(*id, &mut chunks) {
+                break;
+            }
+            self.delete_job(*id);
+            jobs += 1;
+        }
         let events: Vec<u64> = self
             .events
             .values()
@@ -432,13 +443,14 @@ impl Tables for Data {
             .for_each(|firing| _ = self.firings.remove(firing));
         let counts = [
             old.len(),
+            limit - chunks,
             events.len(),
             keys.len(),
             leases.len(),
             firings.len(),
         ];
         Ok(Pruned {
-            jobs: old.len() as u64,
+            jobs,
             events: events.len() as u64,
             keys: keys.len() as u64,
             leases: (leases.len() + firings.len()) as u64,

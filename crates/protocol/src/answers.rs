@@ -1,0 +1,223 @@
+//! Bodies and answers of the HTTP interface that are not a thing of their own: lists, and requests whose id stands in
+//! the path.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    AddonId, ClaimAnswer, Decision, Event, Heartbeat, HistoryStats, JobId, JobQuery, JobState,
+    JobType, JobView, LeaseId, LeaseView, Progress, ReportRequest, ScheduleView, TokenView,
+};
+
+/// What became of a job by a command: the answer to `cancel` and `retry`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateAnswer {
+    /// The job.
+    pub job_id: JobId,
+    /// Its state now. A running job that was asked to stop still runs.
+    pub state: JobState,
+}
+
+/// `POST …/queue/jobs/{job_id}/retry`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RetryRequest {
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// `POST …/queue/jobs/cancel-many`: stops all that a query finds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CancelManyRequest {
+    /// Which; `{}` for all. Its `limit` means nothing here.
+    pub query: JobQuery,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// `POST …/lease/{lease_id}/heartbeat`: [`Heartbeat`] without the lease, which stands in the path.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HeartbeatBody {
+    /// Which job of a batch runs now; the first that has not ended, if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<JobId>,
+    /// How far it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+    /// Its processes, if they changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pids: Option<Vec<u32>>,
+}
+
+impl HeartbeatBody {
+    /// With the lease.
+    pub fn of(self, lease_id: LeaseId) -> Heartbeat {
+        Heartbeat {
+            lease_id,
+            job_id: self.job_id,
+            progress: self.progress,
+            pids: self.pids,
+        }
+    }
+}
+
+/// `POST …/lease/{lease_id}/report`: [`ReportRequest`] without the lease, which stands in the path.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReportBody {
+    /// Which job of a batch; the current one, if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<JobId>,
+    /// How far it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+    /// Anything measured, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub metrics: BTreeMap<String, f64>,
+    /// Its processes, if they changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pids: Option<Vec<u32>>,
+}
+
+impl ReportBody {
+    /// With the lease.
+    pub fn of(self, lease_id: LeaseId) -> ReportRequest {
+        ReportRequest {
+            lease_id,
+            job_id: self.job_id,
+            progress: self.progress,
+            metrics: self.metrics,
+            pids: self.pids,
+        }
+    }
+}
+
+/// `POST …/lease/{lease_id}/pid`: the processes that work under it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PidsRequest {
+    /// They, in place of those named before.
+    pub pids: Vec<u32>,
+}
+
+/// `POST …/drain`, and its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrainRequest {
+    /// Whether to start nothing new.
+    pub draining: bool,
+}
+
+/// The answer to `POST …/queue/resume`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResumeAnswer {
+    /// Whether it was skipped before.
+    pub resumed: bool,
+}
+
+/// The answer to `POST …/policy/validate`, if it is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyVerdict {
+    /// It is. What is none is answered with a problem that names each field.
+    pub valid: bool,
+}
+
+/// The answer to `POST …/queue/claim`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClaimedLeases {
+    /// One or more, or none if there was nothing to run in time.
+    pub leases: Vec<ClaimAnswer>,
+}
+
+/// Jobs without pages: the answer to `GET …/queue/dispatchable`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DispatchableJobs {
+    /// They.
+    pub jobs: Vec<JobView>,
+}
+
+/// A page of leases that hold.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LeaseList {
+    /// In the order of their ids.
+    pub leases: Vec<LeaseView>,
+    /// What to give as `after` for the next page; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<LeaseId>,
+}
+
+/// All schedules that the caller sees.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScheduleList {
+    /// By name.
+    pub schedules: Vec<ScheduleView>,
+}
+
+/// All tokens.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TokenList {
+    /// Without their secrets.
+    pub tokens: Vec<TokenView>,
+}
+
+/// Something that is skipped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PauseView {
+    /// Whose jobs.
+    pub addon_id: AddonId,
+    /// Of which type; all if absent.
+    #[serde(default)]
+    pub job_type: Option<JobType>,
+    /// Since when.
+    pub since: Timestamp,
+    /// Why.
+    #[serde(default)]
+    pub reason: Option<String>,
+}
+
+/// All that is skipped.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PauseList {
+    /// They.
+    pub pauses: Vec<PauseView>,
+}
+
+/// How jobs did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HistoryList {
+    /// By addon, then by type.
+    pub history: Vec<HistoryStats>,
+}
+
+/// What was decided last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DecisionList {
+    /// The newest first.
+    pub decisions: Vec<Decision>,
+}
+
+/// An event with its place in the trail.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EventEntry {
+    /// Its place. Places only grow.
+    pub cursor: u64,
+    /// The event.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// A page of a job's trail.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EventPage {
+    /// The oldest first.
+    pub events: Vec<EventEntry>,
+    /// What to give as `after` for the next page; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+}

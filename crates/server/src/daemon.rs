@@ -1,0 +1,88 @@
+//! What all requests share.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use jobtree_queue::transitions::Rules;
+use jobtree_scheduler::{Clock, Scheduler};
+use jobtree_store::{Stamp, Store};
+use tokio::sync::watch;
+
+use crate::auth::Book;
+use crate::guard::host::Hosts;
+use crate::options::{Auth, HttpLimits};
+use crate::policy::PolicyKeeper;
+
+/// The running daemon, as its handlers see it.
+pub(crate) struct Daemon {
+    pub(crate) scheduler: Scheduler,
+    pub(crate) tokens: Book,
+    pub(crate) auth: Auth,
+    pub(crate) hosts: Hosts,
+    pub(crate) policy: PolicyKeeper,
+    limits: HttpLimits,
+    clock: Clock,
+    started: Instant,
+    stopping: watch::Sender<bool>,
+}
+
+impl Daemon {
+    pub(crate) fn new(
+        scheduler: Scheduler,
+        tokens: Book,
+        auth: Auth,
+        hosts: Hosts,
+        policy: PolicyKeeper,
+        limits: HttpLimits,
+    ) -> Self {
+        Self {
+            scheduler,
+            tokens,
+            auth,
+            hosts,
+            policy,
+            limits,
+            clock: Clock::system(),
+            started: Instant::now(),
+            stopping: watch::Sender::new(false),
+        }
+    }
+
+    pub(crate) fn limits(&self) -> &HttpLimits {
+        &self.limits
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        self.scheduler.store()
+    }
+
+    /// For what is written beside the scheduler: notes, which no rules concern.
+    pub(crate) fn stamp(&self) -> Stamp {
+        Stamp {
+            now: self.clock.now(),
+            roll: 0,
+            rules: Arc::new(Rules::default()),
+        }
+    }
+
+    /// How long it has been running.
+    pub(crate) fn uptime(&self) -> std::time::Duration {
+        self.started.elapsed()
+    }
+
+    /// Begins to stop: what waits is told so.
+    pub(crate) fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
+    /// Ends when the daemon begins to stop: for streams and long polls.
+    pub(crate) async fn stopped(&self) {
+        let mut stopping = self.stopping.subscribe();
+        // The sender lives in `self`.
+        let _ = stopping.wait_for(|stopping| *stopping).await;
+    }
+}

@@ -1,0 +1,173 @@
+//! The way of every request: the name it is for, the page it comes from, who asks, how often they did, and only then
+//! what they ask. One function and no layers, since each of fifteen thousand requests a second goes through it.
+
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Request, Response};
+use axum::response::IntoResponse;
+use hyper::body::Body as HttpBody;
+use jobtree_protocol::{ErrorCode, paths};
+use tower::Service;
+
+use crate::api;
+use crate::auth::Caller;
+use crate::daemon::Daemon;
+use crate::guard::fetch_metadata;
+use crate::options::Auth;
+use crate::problem::{Answered, Refusal};
+
+/// What answers requests.
+pub(crate) struct Front {
+    daemon: Arc<Daemon>,
+    router: Router,
+    /// Who everybody is where no tokens are asked for.
+    everybody: Caller,
+}
+
+impl Front {
+    pub(crate) fn new(daemon: Arc<Daemon>) -> Self {
+        Self {
+            router: api::router(Arc::clone(&daemon)),
+            everybody: Caller::admin(),
+            daemon,
+        }
+    }
+
+    /// Answers a request, whatever happens.
+    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<axum::BoxError>,
+    {
+        let (mut parts, body) = request.into_parts();
+        let mut response = match self.admit(&mut parts) {
+            Err(refusal) => refusal.into_response(),
+            Ok(()) => {
+                let waits = may_wait(&parts);
+                let routed = self.router.clone().call(Request::from_parts(parts, body));
+                let answered = unpanicked(async move {
+                    let Ok(response) = routed.await;
+                    response
+                });
+                if waits {
+                    self.unless_stopping(answered).await
+                } else {
+                    self.in_time(answered).await
+                }
+            }
+        };
+        let headers = response.headers_mut();
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
+        response
+    }
+
+    /// Everything that is checked before anybody looks at what is asked.
+    fn admit(&self, parts: &mut Parts) -> Answered<()> {
+        self.daemon.hosts.check(parts)?;
+        fetch_metadata::check(parts)?;
+        if is_open(parts.uri.path()) {
+            return Ok(());
+        }
+        let caller = match self.daemon.auth {
+            Auth::Open => self.everybody.clone(),
+            Auth::Tokens => self.identify(parts)?,
+        };
+        if let Some(rate) = self.daemon.limits().rate {
+            let taken = caller.bucket().take(rate, self.daemon.uptime());
+            taken.map_err(|wait| {
+                let message = "too many requests with this token: wait as Retry-After says";
+                let refusal = Refusal::new(ErrorCode::TooMany, message);
+                refusal.retry_after(wait.as_secs() + 1)
+            })?;
+        }
+        parts.extensions.insert(caller);
+        Ok(())
+    }
+
+    fn identify(&self, parts: &mut Parts) -> Answered<Caller> {
+        // Taken out: nothing behind this can write it into a log.
+        let given = parts.headers.remove(AUTHORIZATION);
+        let Some(given) = given else {
+            let message = "a token is needed: send Authorization: Bearer, with the one in admin.token or your own";
+            return Err(Refusal::new(ErrorCode::Unauthorized, message));
+        };
+        let token = given.to_str().ok().and_then(bearer);
+        let caller = token.and_then(|token| self.daemon.tokens.caller(token));
+        caller.ok_or_else(|| {
+            let message = "the token is not known or has expired: ask an admin for a new one";
+            Refusal::new(ErrorCode::Unauthorized, message)
+        })
+    }
+
+    async fn in_time(&self, answer: impl Future<Output = Response<Body>>) -> Response<Body> {
+        match tokio::time::timeout(self.daemon.limits().answer_timeout, answer).await {
+            Ok(response) => response,
+            Err(_) => {
+                let message = "there was no answer in time, and what was asked may still happen: ask again, repeating is safe";
+                Refusal::new(ErrorCode::Unavailable, message).into_response()
+            }
+        }
+    }
+
+    async fn unless_stopping(
+        &self,
+        answer: impl Future<Output = Response<Body>>,
+    ) -> Response<Body> {
+        tokio::select! {
+            biased;
+            response = answer => response,
+            () = self.daemon.stopped() => {
+                let message = "the server is stopping: ask again when it is back";
+                Refusal::new(ErrorCode::Unavailable, message).into_response()
+            }
+        }
+    }
+}
+
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+/// What anybody may ask.
+fn is_open(path: &str) -> bool {
+    path == paths::HEALTH || path == paths::READY
+}
+
+/// Whether a request may ask to wait for something. How long is bounded by the scheduler, or it is a stream.
+fn may_wait(parts: &Parts) -> bool {
+    let path = parts.uri.path();
+    let asks = || {
+        let query = parts.uri.query().unwrap_or_default();
+        query.contains("wait_sec=")
+    };
+    [paths::CLAIM, paths::EVENTS, paths::BACKUP].contains(&path) || asks()
+}
+
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then(|| token.trim_ascii())
+}
+
+/// A defect in one handler is an answer, too, and ends nothing else.
+async fn unpanicked(answer: impl Future<Output = Response<Body>>) -> Response<Body> {
+    let mut answer = pin!(answer);
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(context)));
+        polled.unwrap_or_else(|_| {
+            tracing::error!("a handler panicked");
+            let message = "something broke while answering; this is a defect";
+            let refusal = Refusal::with_status(500, ErrorCode::Unavailable, message);
+            Poll::Ready(refusal.into_response())
+        })
+    })
+    .await
+}

@@ -1,0 +1,222 @@
+//! What jobs print, as it is kept: text in chunks, one behind the other whichever run printed them, and for each job how
+//! far its log has come.
+//!
+//! A place in a log is the number of bytes before it that were kept. A chunk is written once and never changed; what
+//! changes with each append is the [`LogEnd`], a row of a few numbers. A run says where in its own output a text
+//! belongs, so the same text sent twice is kept once: the end remembers how far the last run has come. There is no other
+//! run to remember, since only the lease that a job runs under may append to its log.
+
+use jobtree_protocol::{JobId, LeaseId, LogAppend, LogPage};
+
+use crate::error::StoreError;
+use crate::tables::{Reading, Result};
+
+/// A chunk has at most so many bytes; longer texts are kept in several.
+pub const CHUNK_BYTES: usize = 64 << 10;
+
+/// A page has at most so many bytes of text.
+const PAGE_BYTES: usize = 256 << 10;
+
+/// Where a job's log ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The lease of the run that printed last.
+    pub lease_id: LeaseId,
+    /// How many bytes of that run's output are dealt with, kept or not.
+    pub offset: u64,
+    /// How many bytes are kept, of all runs.
+    pub kept: u64,
+    /// How many are not.
+    pub left_out: u64,
+    /// Nothing more is kept.
+    pub full: bool,
+}
+
+/// A piece of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogChunk {
+    /// Where it ends.
+    pub end: u64,
+    /// The text.
+    pub text: String,
+}
+
+impl LogChunk {
+    fn start(&self) -> u64 {
+        self.end.saturating_sub(self.text.len() as u64)
+    }
+}
+
+/// What a snapshot can answer of logs.
+pub trait ReadLogs {
+    /// Where a job's log ends; none if it never printed anything.
+    fn log_end(&mut self, job: JobId) -> Result<Option<LogEnd>>;
+
+    /// The chunks with text between these places, in order.
+    fn log_chunks(&mut self, job: JobId, from: u64, to: u64) -> Result<Vec<LogChunk>>;
+}
+
+/// What a transaction can do to logs. They go with their jobs when history is pruned.
+pub trait WriteLogs {
+    /// Adds chunks to a job's log, and moves its end.
+    fn append_log(&mut self, job: JobId, end: &LogEnd, chunks: &[LogChunk]) -> Result<()>;
+}
+
+/// What an append does: the new end, and what is kept of it.
+pub(crate) fn appended(
+    before: Option<LogEnd>,
+    append: &LogAppend,
+    most: usize,
+) -> (LogEnd, Vec<LogChunk>) {
+    let mut end = match before {
+        Some(end) if end.lease_id == append.lease_id => end,
+        // Another run begins to print.
+        before => LogEnd {
+            lease_id: append.lease_id,
+            offset: 0,
+            kept: before.as_ref().map_or(0, |end| end.kept),
+            left_out: before.as_ref().map_or(0, |end| end.left_out),
+            full: before.is_some_and(|end| end.full),
+        },
+    };
+    let known = end.offset.saturating_sub(append.offset);
+    let known = usize::try_from(known).map_or(append.text.len(), |it| it.min(append.text.len()));
+    // A worker that counts otherwise than it sends may point into a character.
+    let new = &append.text[append.text.ceil_char_boundary(known)..];
+    if new.is_empty() {
+        return (end, Vec::new());
+    }
+    end.left_out += append.offset.saturating_sub(end.offset);
+    end.offset = append.offset + append.text.len() as u64;
+    let room = (most as u64).saturating_sub(end.kept);
+    let room = if end.full { 0 } else { room };
+    let kept = &new[..new.floor_char_boundary(usize::try_from(room).unwrap_or(usize::MAX))];
+    let chunks = split(kept, end.kept);
+    end.kept += kept.len() as u64;
+    end.left_out += (new.len() - kept.len()) as u64;
+    end.full |= kept.len() < new.len() || end.kept >= most as u64;
+    (end, chunks)
+}
+
+/// A text that begins at a place, in chunks.
+pub(crate) fn split(text: &str, from: u64) -> Vec<LogChunk> {
+    let (mut rest, mut end, mut chunks) = (text, from, Vec::new());
+    while !rest.is_empty() {
+        let (chunk, behind) = rest.split_at(rest.floor_char_boundary(CHUNK_BYTES));
+        end += chunk.len() as u64;
+        chunks.push(LogChunk {
+            end,
+            text: chunk.to_owned(),
+        });
+        rest = behind;
+    }
+    chunks
+}
+
+/// The text after a place, at most so many bytes, and the place behind it. Characters are never split.
+fn joined(chunks: &[LogChunk], after: u64, most: usize) -> (String, u64) {
+    let (mut text, mut next) = (String::new(), after);
+    for chunk in chunks.iter().filter(|chunk| chunk.end > after) {
+        let known = next.saturating_sub(chunk.start()) as usize;
+        let known = chunk.text.ceil_char_boundary(known);
+        let room = most - text.len();
+        let part = &chunk.text[known..];
+        let part = &part[..part.floor_char_boundary(room)];
+        text.push_str(part);
+        next = chunk.start() + (known + part.len()) as u64;
+        if next < chunk.end {
+            break;
+        }
+    }
+    (text, next)
+}
+
+/// A page of a job's log: what [`Store::log`](crate::Store::log) answers, of a snapshot at hand.
+pub fn read_log(
+    tables: &mut dyn Reading,
+    job_id: JobId,
+    after: u64,
+    most: usize,
+) -> Result<LogPage> {
+    // Less than a character would never come to an end.
+    let most = most.clamp(4, PAGE_BYTES);
+    let job = tables.jobs(&[job_id])?.pop();
+    let job = job.ok_or(StoreError::NoJob(job_id))?;
+    let end = tables.log_end(job_id)?;
+    let kept = end.as_ref().map_or(0, |end| end.kept);
+    let after = after.min(kept);
+    let (text, next) = if after < kept {
+        let to = kept.min(after.saturating_add(most as u64));
+        joined(&tables.log_chunks(job_id, after, to)?, after, most)
+    } else {
+        (String::new(), after)
+    };
+    Ok(LogPage {
+        job_id,
+        text,
+        next,
+        ended: job.state.is_ended() && next >= kept,
+        left_out: end.map_or(0, |end| end.left_out),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn append(offset: u64, text: &str) -> LogAppend {
+        LogAppend {
+            lease_id: LeaseId::from_random([1; 16]),
+            offset,
+            text: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_text_is_cut_between_characters_into_chunks_and_joined_again() {
+        let text = "aé€𝄞".repeat(40_000);
+        let (end, chunks) = appended(None, &append(0, &text), usize::MAX);
+        assert_eq!(end.kept, text.len() as u64);
+        assert!(chunks.len() > 5);
+        assert!(chunks.iter().all(|chunk| chunk.text.len() <= CHUNK_BYTES));
+        for most in [4, 7, 1000, CHUNK_BYTES + 1, text.len()] {
+            let (mut whole, mut at) = (String::new(), 0);
+            while at < end.kept && whole.len() < 300_000 {
+                let (part, next) = joined(&chunks, at, most);
+                assert!(next > at && part.len() <= most);
+                whole.push_str(&part);
+                at = next;
+                if most < 100 && whole.len() > 2000 {
+                    break;
+                }
+            }
+            assert!(text.starts_with(&whole) && !whole.is_empty(), "{most}");
+        }
+        let (part, next) = joined(&chunks, 2, 4);
+        assert_eq!((part.as_str(), next), ("€", 6), "from the middle of é");
+    }
+
+    #[test]
+    fn what_is_known_is_not_kept_twice_and_a_gap_is_counted() {
+        let (end, first) = appended(None, &append(0, "one "), 100);
+        assert_eq!(first[0].text, "one ");
+        let (again, nothing) = appended(Some(end.clone()), &append(0, "one "), 100);
+        assert_eq!((again, nothing), (end.clone(), Vec::new()));
+        let (end, more) = appended(Some(end), &append(0, "one two "), 100);
+        assert_eq!((more[0].text.as_str(), more[0].end), ("two ", 8));
+        let (end, after) = appended(Some(end), &append(18, "three"), 100);
+        assert_eq!((after[0].text.as_str(), after[0].end), ("three", 13));
+        assert_eq!((end.offset, end.kept, end.left_out), (23, 13, 10));
+    }
+
+    #[test]
+    fn a_full_log_counts_and_keeps_nothing_more() {
+        let (end, kept) = appended(None, &append(0, "ééé"), 5);
+        assert_eq!(kept[0].text, "éé", "no half character");
+        assert!(end.full);
+        assert_eq!((end.offset, end.kept, end.left_out), (6, 4, 2));
+        let (end, kept) = appended(Some(end), &append(6, "x"), 5);
+        assert_eq!(kept, [], "nothing behind a hole");
+        assert_eq!((end.offset, end.kept, end.left_out), (7, 4, 3));
+    }
+}
