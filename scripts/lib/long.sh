@@ -37,6 +37,17 @@ stage_stress() {
     cargo test --locked --release --workspace --exclude jobtree-bench --lib --tests
 }
 
+stage_simulation_long() {
+  # More seeds than the quick stage, which has the first ones.
+  JOBTREE_SIM_SEEDS="${JOBTREE_SIM_SEEDS:-20000}" JOBTREE_SIM_FIRST_SEED="${JOBTREE_SIM_FIRST_SEED:-2000}" limited 7200 \
+    cargo test --locked --release -p jobtree-scheduler --test simulation seeds_of
+}
+
+stage_crash_long() {
+  # A store's process is killed at random ten times as often as in the quick stage.
+  JOBTREE_CRASHES="${JOBTREE_CRASHES:-2000}" limited 7200 cargo test --locked -p jobtree-store --test crash
+}
+
 # The sources that the compiler read when it last built these crates for Miri, by its own list (dep-info). Empty lists
 # belong to test programs, which Miri compiles while it runs them.
 files_compiled_for_miri() {

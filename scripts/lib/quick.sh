@@ -68,7 +68,7 @@ stage_format() {
 }
 
 # What users can switch on. Not --all-features: the pool's `sanitizer` links only under a sanitizer.
-features=(--features jobtree/iter,jobtree/tracing,jobtree/durable,jobtree-store/postgres)
+features=(--features jobtree/iter,jobtree/tracing,jobtree/durable,jobtree-store/postgres,jobtree-scheduler/postgres)
 
 stage_lint() {
   local manifest switched_on
@@ -98,7 +98,7 @@ stage_planted() {
 }
 
 stage_simulation() {
-  # Hundreds of runs of the durable queue's engine against everything that can go wrong, and planted bugs to be found.
+  # Two thousand runs of the durable queue's engine against everything that can go wrong, and planted bugs to be found.
   limited 900 cargo test --locked --release -p jobtree-scheduler --test simulation
 }
 

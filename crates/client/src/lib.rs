@@ -1,3 +1,34 @@
-//! The HTTP client of the daemon, and workers over it.
+//! The HTTP client of jobtree's daemon, and workers that run its jobs.
+//!
+//! [`Client`] has one method for each thing that the daemon can be asked, with the types of [`jobtree_protocol`]. Calls
+//! block their thread; on a jobtree runtime they belong on [`Dispatcher::io`](jobtree_runtime::Dispatcher::io).
+//!
+//! ```no_run
+//! use jobtree_client::Client;
+//! use jobtree_client::protocol::SubmitRequest;
+//! use std::time::Duration;
+//!
+//! let client = Client::builder("http://127.0.0.1:7717").token("…").build()?;
+//! let job = client.submit(SubmitRequest::new("photos", "thumbnail", 5))?;
+//! let job = client.wait_for(job.job_id, Duration::from_secs(60))?;
+//! println!("{}", job.state);
+//! # Ok::<(), jobtree_client::ClientError>(())
+//! ```
 
 #![forbid(unsafe_code)]
+
+mod api;
+mod builder;
+mod call;
+mod client;
+mod error;
+pub mod events;
+mod pages;
+mod query;
+
+pub use api::{LoadQuery, Probe};
+pub use builder::ClientBuilder;
+pub use client::Client;
+pub use error::ClientError;
+pub use jobtree_protocol as protocol;
+pub use pages::Jobs;

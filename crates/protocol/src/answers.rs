@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AddonId, ClaimAnswer, Decision, Event, Heartbeat, HistoryStats, JobId, JobQuery, JobState,
-    JobType, JobView, LeaseId, LeaseView, Progress, ReportRequest, ScheduleView, TokenView,
+    JobType, JobView, LeaseId, LeaseView, LoadSample, Progress, ReportRequest, ScheduleView,
+    TokenView, WebhookView, WorkerView,
 };
 
 /// What became of a job by a command: the answer to `cancel` and `retry`.
@@ -220,4 +221,25 @@ pub struct EventPage {
     /// What to give as `after` for the next page; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
+}
+
+/// Who works here.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerList {
+    /// By addon.
+    pub workers: Vec<WorkerView>,
+}
+
+/// How busy the machine was.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadList {
+    /// The oldest first.
+    pub samples: Vec<LoadSample>,
+}
+
+/// All webhooks of the daemon that was asked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WebhookList {
+    /// The oldest first.
+    pub webhooks: Vec<WebhookView>,
 }

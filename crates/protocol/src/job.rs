@@ -203,6 +203,10 @@ pub struct JobQuery {
     /// Only with this tag.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
+    /// Only with this in its type, addon, tags, last error or payload, in upper or lower case. A page searches some
+    /// thousand jobs at most, so it may have few or none and still name a next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
     /// Only quarantined ones.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub quarantined: bool,

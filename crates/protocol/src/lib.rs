@@ -49,8 +49,9 @@ mod worker;
 
 pub use answers::{
     CancelManyRequest, ClaimedLeases, DecisionList, DispatchableJobs, DrainRequest, EventEntry,
-    EventPage, HeartbeatBody, HistoryList, LeaseList, PauseList, PauseView, PidsRequest,
+    EventPage, HeartbeatBody, HistoryList, LeaseList, LoadList, PauseList, PauseView, PidsRequest,
     PolicyVerdict, ReportBody, ResumeAnswer, RetryRequest, ScheduleList, StateAnswer, TokenList,
+    WebhookList, WorkerList,
 };
 pub use bulk::{
     CompleteManyAnswer, CompleteManyRequest, CompleteOne, Each, SubmitManyAnswer, SubmitManyRequest,

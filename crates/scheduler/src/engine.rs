@@ -1,10 +1,10 @@
 //! Drives the core for real: a thread with a mailbox, this machine's clock, and a store.
 //!
 //! Protocol. Everything that happens comes into one mailbox: calls, commits (from the store's listener, in the order of
-//! commits), answers of the store, samples. The thread takes all that is there, gives it to the core at one moment, and
-//! does what the core says: it begins operations of the store, answers callers, and sleeps until something comes or the
-//! core's next moment has come. A store tells of a commit before it answers, so an answer never comes before what it is
-//! the answer to.
+//! commits), hints at what others committed, answers of the store, samples. The thread takes all that is there, gives it
+//! to the core at one moment, and does what the core says: it begins operations of the store, answers callers, and sleeps
+//! until something comes or the core's next moment has come. A store tells of a commit before it answers, so an answer
+//! never comes before what it is the answer to.
 //!
 //! The mailbox's lock is held to push and to swap, never while others' code runs. The thread ends when it is told to, or
 //! when the last handle is gone; then every reply that is owed says so.
@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use jobtree_protocol::{Advice, InstanceId, LeaseId, LeaseLimits};
 use jobtree_queue::policy::Policy;
 use jobtree_queue::transitions::Rules;
-use jobtree_store::{Stamp, Store, StoreError};
+use jobtree_store::{Hint, Stamp, Store, StoreError};
 
 use crate::clock::Clock;
 use crate::core::{Answered, Call, Core, Input, OpId, Output, Slot, Told, perform, rules_of};
@@ -105,6 +105,17 @@ impl Engine {
         shared.store.listen(Arc::new(move |written| {
             if let Some(mailbox) = told.upgrade() {
                 mailbox.push(Mail::Input(Input::Committed(written.to_vec())));
+            }
+        }));
+        // Before the core begins to read, so that nothing is committed between the two without a hint.
+        let told = Arc::downgrade(&mailbox);
+        shared.store.hints(Arc::new(move |hint| {
+            if let Some(mailbox) = told.upgrade() {
+                mailbox.push(Mail::Input(match hint {
+                    Hint::Jobs(jobs) => Input::Hint(jobs.clone()),
+                    Hint::Live => Input::Settings,
+                    Hint::Everything => Input::Doubt,
+                }));
             }
         }));
         let running = Running {

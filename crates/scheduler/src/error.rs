@@ -10,7 +10,9 @@ pub(crate) fn told(error: &StoreError) -> ApiError {
         StoreError::NoJob(_) | StoreError::NoLease(_) | StoreError::NoSchedule(_) => {
             ApiError::new(ErrorCode::NotFound, error.to_string())
         }
-        StoreError::NameTaken { .. } => ApiError::new(ErrorCode::Conflict, error.to_string()),
+        StoreError::NameTaken { .. } | StoreError::NoBackup { .. } => {
+            ApiError::new(ErrorCode::Conflict, error.to_string())
+        }
         _ => ApiError::new(ErrorCode::Unavailable, error.to_string()),
     }
 }

@@ -1,18 +1,26 @@
 //! Simulations: the invariants hold for many seeds, and each planted mistake is found.
 //!
-//! Too slow without optimisation: `scripts/test simulation` runs them in release.
+//! Too slow without optimisation: `scripts/test simulation` runs them in release. `JOBTREE_SIM_SEEDS` says how many seeds
+//! are run (2000 if it is not set, three fifths of them with one scheduler), `JOBTREE_SIM_FIRST_SEED` where they begin (at
+//! 0). A seed that fails says how it is run again, alone; with `JOBTREE_SIM_TRACE=1` each of its steps is told.
 
 #![cfg(not(debug_assertions))]
 
 #[path = "../../pool/tests/watchdog/mod.rs"]
 mod watchdog;
 
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use jobtree_scheduler::sim::{Bug, Mistake, Scenario, flood, run};
+use jobtree_scheduler::sim::{Bug, Mistake, Report, Scenario, flood, retell, run};
 use watchdog::Watchdog;
 
-/// A shorter run, so that many fit into a test that is not optimised.
+/// Seeds between two signs of life to the watchdog.
+const LOT: u64 = 500;
+
+/// A shorter run, so that many fit into a test.
 fn short(scenario: Scenario) -> Scenario {
     Scenario {
         jobs: scenario.jobs / 2,
@@ -21,30 +29,107 @@ fn short(scenario: Scenario) -> Scenario {
     }
 }
 
-fn holds(scenario: &Scenario, seeds: std::ops::Range<u64>) {
-    let (mut done, mut expired, mut failures, mut restarts, mut refusals) = (0, 0, 0, 0, 0);
-    for seed in seeds {
-        let report = run(seed, scenario).unwrap_or_else(|failure| panic!("{failure}"));
-        done += report.done;
-        expired += report.expired;
-        failures += report.store_failures;
-        restarts += report.restarts;
-        refusals += report.refusals;
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is a number, not {text:?}"))
+    })
+}
+
+/// A test's part of all seeds, in fifths; with a single one each test runs it.
+fn seeds(fifths: u64) -> Range<u64> {
+    let first = number("JOBTREE_SIM_FIRST_SEED", 0);
+    let all = number("JOBTREE_SIM_SEEDS", 2000);
+    first..first + (all * fifths / 5).max(1)
+}
+
+/// Runs a lot of seeds on all processors.
+fn run_lot(test: &str, scenario: &Scenario, lot: Range<u64>) -> Vec<Report> {
+    let _watchdog = Watchdog::watching(format!("simulations of {lot:?}"));
+    let next = AtomicU64::new(lot.start);
+    let reports = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= lot.end {
+                return;
+            }
+            if std::env::var_os("JOBTREE_SIM_TRACE").is_some() {
+                let (steps, _) = retell(seed, scenario);
+                eprintln!("all steps of seed {seed}:\n{}", steps.join("\n"));
+            }
+            let report = run(seed, scenario).unwrap_or_else(|failure| {
+                panic!(
+                    "{failure}\nto run it again with all of its steps:\n  JOBTREE_SIM_FIRST_SEED={seed} \
+                     JOBTREE_SIM_SEEDS=1 JOBTREE_SIM_TRACE=1 cargo test --release -p jobtree-scheduler \
+                     --test simulation {test} -- --exact --nocapture"
+                )
+            });
+            reports.lock().unwrap().push(report);
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    reports.into_inner().unwrap()
+}
+
+fn holds(test: &str, scenario: &Scenario, seeds: Range<u64>) {
+    let mut all = Vec::new();
+    let mut first = seeds.start;
+    while first < seeds.end {
+        let end = (first + LOT).min(seeds.end);
+        all.extend(run_lot(test, scenario, first..end));
+        first = end;
+    }
+    if all.len() < 50 {
+        return;
     }
     // It was not only fair weather.
-    assert!(done > 0 && expired > 0 && failures > 0 && restarts > 0 && refusals > 0);
+    let some = |what: &str, of: fn(&Report) -> u64| {
+        assert!(all.iter().map(of).sum::<u64>() > 0, "no {what} in any run");
+    };
+    some("job that is done", |it| it.done);
+    some("job that fails", |it| it.not_done);
+    some("lease that runs out", |it| it.expired);
+    some("failing store", |it| it.store_failures);
+    some("restart", |it| it.restarts);
+    some("refusal", |it| it.refusals);
 }
 
 #[test]
-fn one_scheduler_holds() {
-    let _watchdog = Watchdog::watching("simulations of one scheduler");
-    holds(&short(Scenario::one()), 0..150);
+fn seeds_of_one_scheduler() {
+    let scenario = short(Scenario::one());
+    holds("seeds_of_one_scheduler", &scenario, seeds(3));
 }
 
 #[test]
-fn three_schedulers_hold() {
-    let _watchdog = Watchdog::watching("simulations of three schedulers");
-    holds(&short(Scenario::three()), 1000..1050);
+fn seeds_of_three_schedulers() {
+    let scenario = short(Scenario::three());
+    holds("seeds_of_three_schedulers", &scenario, seeds(2));
+}
+
+#[test]
+fn a_seed_is_retold() {
+    let _watchdog = Watchdog::watching("a retold run");
+    let scenario = short(Scenario::one());
+    let report = run(5, &scenario).unwrap();
+    let (steps, again) = retell(5, &scenario);
+    assert_eq!(report, again.unwrap());
+    assert!(steps.len() > 1000, "all of its steps, not the last");
+    // One that fails has its last steps.
+    let failure = (0..40)
+        .find_map(|seed| run(seed, &broken()).err())
+        .expect("it is found below");
+    assert!(!failure.trace.is_empty() && failure.trace.len() < steps.len());
+    assert!(failure.to_string().contains(&format!("seed {}", failure.seed)));
+}
+
+fn broken() -> Scenario {
+    Scenario::one().stormy().with(Mistake::NoHeartbeats)
 }
 
 #[test]

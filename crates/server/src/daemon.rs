@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use crate::auth::Book;
 use crate::guard::host::Hosts;
+use crate::observing::Observing;
 use crate::options::{Auth, HttpLimits};
 use crate::policy::PolicyKeeper;
 
@@ -20,6 +21,7 @@ pub(crate) struct Daemon {
     pub(crate) auth: Auth,
     pub(crate) hosts: Hosts,
     pub(crate) policy: PolicyKeeper,
+    pub(crate) observing: Observing,
     limits: HttpLimits,
     clock: Clock,
     started: Instant,
@@ -33,6 +35,7 @@ impl Daemon {
         auth: Auth,
         hosts: Hosts,
         policy: PolicyKeeper,
+        observing: Observing,
         limits: HttpLimits,
     ) -> Self {
         Self {
@@ -41,6 +44,7 @@ impl Daemon {
             auth,
             hosts,
             policy,
+            observing,
             limits,
             clock: Clock::system(),
             started: Instant::now(),
@@ -77,6 +81,11 @@ impl Daemon {
 
     pub(crate) fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
+    }
+
+    /// Turns true when the daemon begins to stop: for what runs beside a request.
+    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.subscribe()
     }
 
     /// Ends when the daemon begins to stop: for streams and long polls.

@@ -53,6 +53,8 @@ pub enum ServeError {
     Open(OpenError),
     /// The store was opened and cannot be read.
     Store(StoreError),
+    /// What was registered to be told of events cannot be read.
+    Webhooks(jobtree_protocol::ApiError),
     /// This program was built without the store that was asked for.
     NotBuilt {
         /// Which.
@@ -103,6 +105,7 @@ impl fmt::Display for ServeError {
             ),
             Self::Tls(why) => write!(f, "the certificate or its key cannot be used: {why}"),
             Self::Open(error) => write!(f, "the store cannot be opened: {error}"),
+            Self::Webhooks(error) => write!(f, "the webhooks cannot be read: {error}"),
             Self::Store(error) => write!(f, "the store cannot be read: {error}"),
             Self::NotBuilt { store } => write!(
                 f,
@@ -118,6 +121,7 @@ impl std::error::Error for ServeError {
         match self {
             Self::Listen { error, .. } | Self::File { error, .. } => Some(error),
             Self::Open(error) => Some(error),
+            Self::Webhooks(error) => Some(error),
             Self::Store(error) => Some(error),
             Self::Policy { error, .. } => Some(error),
             _ => None,

@@ -35,6 +35,7 @@ mod listen;
 mod live;
 mod load;
 mod metrics;
+mod observing;
 mod options;
 mod policy;
 mod problem;

@@ -18,6 +18,7 @@ use crate::daemon::Daemon;
 use crate::error::ServeError;
 use crate::guard::host::Hosts;
 use crate::listen::{self, Door};
+use crate::observing::Observing;
 use crate::options::{Auth, ServerOptions, StoreChoice};
 use crate::policy::{self, PolicyKeeper};
 
@@ -85,12 +86,20 @@ impl Server {
             .transpose()
             .map_err(ServeError::file("the sampler's thread"))?;
 
+        let on_disk = options.store != StoreChoice::Memory;
+        let observing = runtime.block_on(Observing::begin(
+            &scheduler,
+            on_disk.then_some(options.data_dir.as_path()),
+            options.sample_every,
+            options.limits.streams,
+        ))?;
         let daemon = Arc::new(Daemon::new(
             scheduler,
             tokens,
             options.auth,
             Hosts::new(addr, &options.allowed_hosts),
             keeper,
+            observing,
             options.limits,
         ));
         let with_tls = tls.is_some();
@@ -139,6 +148,9 @@ impl Server {
         // A panic in there was told by its message.
         let _ = running.runtime.block_on(running.serving);
         drop(running.sampling);
+        running
+            .runtime
+            .block_on(self.daemon.observing.webhooks.close());
         self.daemon.scheduler.stop();
         running.runtime.shutdown_timeout(Duration::from_secs(1));
     }

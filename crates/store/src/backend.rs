@@ -1,12 +1,15 @@
 //! What a backend is: something that runs work in transactions, and shows snapshots.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jobtree_protocol::JobId;
 use jobtree_queue::Now;
 use jobtree_queue::transitions::Changes;
 
 use crate::answer::{Answer, Promise, promise};
+use crate::backup::BackupDone;
 use crate::error::StoreError;
 use crate::tables::{Reading, Result, Tables};
 
@@ -22,8 +25,26 @@ pub trait Backend: Send + Sync {
     /// Calls the listener after each commit, in the order of commits, before anybody is answered.
     fn listen(&self, listener: Listener);
 
+    /// Calls the listener when other processes that share the database tell that they wrote something. One that nobody
+    /// shares has nothing to tell.
+    fn hints(&self, listener: HintListener) {
+        drop(listener);
+    }
+
     /// Why the store has stopped, if it has.
     fn stopped(&self) -> Option<StoreError>;
+
+    /// Copies everything into a new file, from the calling thread, while the store is in use.
+    ///
+    /// # Errors
+    /// [`StoreError::NoBackup`]: what stood in the way, or what to use instead.
+    fn backup(&self, path: &Path) -> Result<BackupDone> {
+        let _ = path;
+        Err(StoreError::NoBackup {
+            why: "a store in memory has no file, and ends with its program; move it to a SQLite file to keep it"
+                .to_owned(),
+        })
+    }
 }
 
 /// A command on its way through a backend.
@@ -55,6 +76,45 @@ pub struct Written {
 
 /// Something that wants to know what was committed. It must not block.
 pub type Listener = Arc<dyn Fn(&[Written]) + Send + Sync>;
+
+/// What another process tells of what it wrote. It may tell too much, late, twice, or nothing at all: a hint says what to
+/// read, and whoever hears none has to read now and then all the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// These jobs have changed.
+    Jobs(Vec<JobId>),
+    /// Pauses or schedules have changed, or who holds a concurrency key.
+    Live,
+    /// Anything may have changed: hints may have been lost, or there were too many.
+    Everything,
+}
+
+/// Something that wants to hear hints. It must not block.
+pub type HintListener = Arc<dyn Fn(&Hint) + Send + Sync>;
+
+/// All that want to hear hints.
+#[cfg(feature = "postgres")]
+#[derive(Default)]
+pub(crate) struct HintListeners(Mutex<Vec<HintListener>>);
+
+#[cfg(feature = "postgres")]
+impl HintListeners {
+    pub(crate) fn add(&self, listener: HintListener) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(listener);
+    }
+
+    pub(crate) fn tell(&self, hint: &Hint) {
+        // Called without the lock: a listener may add another.
+        let all = {
+            let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            all.clone()
+        };
+        for listener in all {
+            listener(hint);
+        }
+    }
+}
 
 /// All listeners of a backend.
 #[derive(Default)]

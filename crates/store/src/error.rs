@@ -47,6 +47,11 @@ pub enum StoreError {
         /// What happened.
         why: Arc<str>,
     },
+    /// No backup was made.
+    NoBackup {
+        /// What stood in the way, or what to use instead.
+        why: String,
+    },
     /// The database refused a statement. Nothing took effect. This is a defect, or a file that was changed by others.
     Database {
         /// What the database said.
@@ -103,6 +108,7 @@ impl fmt::Display for StoreError {
                 "the connection to the database was lost, and whether the call took effect is not known; repeat it: {why}"
             ),
             Self::Stopped { why } => write!(f, "the store has stopped, open it again: {why}"),
+            Self::NoBackup { why } => write!(f, "no backup was made: {why}"),
             Self::Database { message } => write!(f, "the database refused: {message}"),
         }
     }

@@ -26,6 +26,7 @@
 
 mod answer;
 mod backend;
+mod backup;
 pub mod conformance;
 mod error;
 mod execute;
@@ -35,13 +36,15 @@ mod memory;
 pub mod outbox;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod search;
 mod sqlite;
 mod store;
 mod tables;
 mod writer;
 
 pub use answer::Answer;
-pub use backend::{Backend, Listener, Query, Work, Written};
+pub use backend::{Backend, Hint, HintListener, Listener, Query, Work, Written};
+pub use backup::BackupDone;
 pub use error::{OpenError, StoreError};
 pub use execute::{Firing, Stamp, Submission};
 pub use logs::{LogChunk, LogEnd, ReadLogs, WriteLogs, read_log};

@@ -14,7 +14,7 @@ use jobtree_queue::transitions::{
 use jobtree_queue::{JobRecord, LeaseRecord, Reservation};
 
 use crate::answer::Answer;
-use crate::backend::{Backend, Listener, question, work};
+use crate::backend::{Backend, HintListener, Listener, question, work};
 use crate::error::{OpenError, StoreError};
 use crate::execute::{Firing, Stamp, Submission, Unit};
 use crate::logs;
@@ -98,9 +98,20 @@ impl Store {
         self.backend.listen(listener);
     }
 
+    /// Calls the listener when other processes that share the database tell that they wrote something; never for what
+    /// this store wrote. Hints may be lost: see [`Hint`](crate::Hint). To miss nothing that is told, listen first and
+    /// read then. The listener must neither block, nor call the store and wait, nor hold the store.
+    pub fn hints(&self, listener: HintListener) {
+        self.backend.hints(listener);
+    }
+
     /// Why the store has stopped, if it has.
     pub fn stopped(&self) -> Option<StoreError> {
         self.backend.stopped()
+    }
+
+    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
+        Arc::clone(&self.backend)
     }
 
     fn command<T, F>(&self, stamp: Stamp, run: F) -> Answer<T>

@@ -186,6 +186,12 @@ pub trait Reading: ReadLogs {
     /// All schedules, by name.
     fn schedules(&mut self) -> Result<Vec<ScheduleRecord>>;
 
+    /// A schedule. In a transaction that writes, it cannot change until its end.
+    fn schedule(&mut self, id: ScheduleId) -> Result<Option<ScheduleRecord>> {
+        let all = self.schedules()?;
+        Ok(all.into_iter().find(|schedule| schedule.id == id))
+    }
+
     /// All that is paused.
     fn pauses(&mut self) -> Result<Vec<Pause>>;
 
@@ -198,6 +204,12 @@ pub trait Reading: ReadLogs {
 
 /// What can be done in a transaction.
 pub trait Tables: Reading + WriteLogs {
+    /// As [`jobs`](Reading::jobs), for somebody who wants any of them: those that another transaction has at the moment
+    /// may be left out, so nobody waits for them.
+    fn free_jobs(&mut self, ids: &[JobId]) -> Result<Vec<JobRecord>> {
+        self.jobs(ids)
+    }
+
     /// Writes all of it. A job of revision 1 is new; each other one was read in this transaction. Jobs that have ended
     /// go to the history, and those that came back leave it.
     /// `now` is the time that the command was given, for listeners.

@@ -16,6 +16,9 @@ use support::Folder;
 use support::ledger::{self, Entry};
 use watchdog::Watchdog;
 
+/// Crashes of one file.
+const LOT: u64 = 200;
+
 const CHILD: &str = "JOBTREE_CRASH_FILE";
 
 /// The child's part; nothing without the variable that names its file.
@@ -78,13 +81,20 @@ fn life(path: &std::path::Path, after: Duration) -> Vec<Entry> {
 
 #[test]
 fn a_killed_process_loses_nothing_acknowledged() {
-    let _watchdog = Watchdog::watching("crashes");
     let crashes: u64 =
         std::env::var("JOBTREE_CRASHES").map_or(30, |count| count.parse().expect("a number"));
+    // One file for each lot: checking it takes longer the more it holds.
+    for first in (0..crashes).step_by(LOT as usize) {
+        let _watchdog = Watchdog::watching("crashes");
+        lot(first..(first + LOT).min(crashes));
+    }
+}
+
+fn lot(crashes: std::ops::Range<u64>) {
     let folder = Folder::new("crash");
     let path = folder.file("jobs.db");
     let mut ledger = Vec::new();
-    for crash in 0..crashes {
+    for crash in crashes {
         let micros = crash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 49;
         let new = life(&path, Duration::from_micros(micros));
         let db = rusqlite::Connection::open(&path).expect("the file");

@@ -66,6 +66,10 @@ fn several_stores_share_a_database() {
         .wait()
         .expect("the trail");
     assert!(trail.is_sorted_by_key(|recorded| recorded.cursor));
+    // Nobody waited for somebody who waited for him, which takes the database a second to find out.
+    drop(stores);
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = 'postgres'";
+    assert_eq!(server.sql(deadlocks), "0");
 }
 
 #[test]

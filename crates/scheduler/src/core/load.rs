@@ -70,6 +70,12 @@ impl Core {
         self.op(Op::ReadLive, None, now);
     }
 
+    /// Others have changed these jobs: they are read, and so is what somebody may wait for because of them.
+    pub(super) fn hinted(&mut self, jobs: Vec<JobId>, now: Now) {
+        self.wake_hinted(&jobs, now);
+        self.op(Op::Look(jobs), None, now);
+    }
+
     /// Reads what was written, and tells when it is known here.
     pub(super) fn reread(&mut self, slot: Slot, now: Now) {
         self.load.told_next.push(slot);
@@ -229,20 +235,25 @@ impl Core {
         }
         if self.options.shared || self.load.foreign {
             self.read_all_waits(now);
-            let look = self.dice.jittered(self.options.look);
-            let at = if self.has(Bug::NoJitter) {
-                // On the full seconds of the wall clock.
-                let every = self.options.look.as_millis() as i64;
-                let past = now.wall.as_millisecond().rem_euclid(every);
-                now.mono + Duration::from_millis((every - past) as u64)
-            } else {
-                now.mono + look
-            };
-            self.load.next = Some(at);
+            // A look that is due sooner stays: what was read may have been only what is live, and where schedules fire
+            // often, or others tell of much, a look that is put off each time would never come.
+            let look = self.next_look(now);
+            self.load.soon(look);
         }
         if let Some(full) = self.load.again.take() {
             self.read_store(full, now);
         }
+    }
+
+    fn next_look(&mut self, now: Now) -> Duration {
+        let look = self.dice.jittered(self.options.look);
+        if self.has(Bug::NoJitter) {
+            // On the full seconds of the wall clock.
+            let every = self.options.look.as_millis() as i64;
+            let past = now.wall.as_millisecond().rem_euclid(every);
+            return now.mono + Duration::from_millis((every - past) as u64);
+        }
+        now.mono + look
     }
 
     fn set_pauses(&mut self, pauses: &[Pause]) {

@@ -331,7 +331,7 @@ impl Core {
             Input::Doubt if self.has(Bug::NoFallback) => {}
             Input::Doubt => self.read_store(true, now),
             Input::Settings => self.read_store(false, now),
-            Input::Hint(jobs) => drop(self.op(Op::Look(jobs), None, now)),
+            Input::Hint(jobs) => self.hinted(jobs, now),
             Input::Timer => self.advice_changed |= self.advised,
         }
     }

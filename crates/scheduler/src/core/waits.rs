@@ -210,6 +210,20 @@ impl Core {
         self.read_waits(now);
     }
 
+    /// Others have changed these jobs.
+    pub(super) fn wake_hinted(&mut self, jobs: &[JobId], now: Now) {
+        if self.waits.waiting.is_empty() {
+            return;
+        }
+        let of_job = |job| self.waits.for_job.get(job).into_iter().flatten();
+        let ended = jobs.iter().flat_map(of_job);
+        let ids: Vec<u64> = ended.chain(&self.waits.others).copied().collect();
+        for id in ids {
+            self.waits.look(id);
+        }
+        self.read_waits(now);
+    }
+
     /// Others may have done what somebody waits for.
     pub(super) fn read_all_waits(&mut self, now: Now) {
         let all: Vec<u64> = self.waits.waiting.keys().copied().collect();

@@ -15,7 +15,7 @@ use crate::core::{Call, Told, Wait};
 use crate::error::told;
 
 /// Jobs on one page of a list, at most.
-const MOST_ON_A_PAGE: u32 = 1000;
+const MOST_ON_A_PAGE: u32 = 500;
 const ON_A_PAGE: u32 = 50;
 
 impl Scheduler {

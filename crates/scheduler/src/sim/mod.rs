@@ -40,6 +40,7 @@ use std::time::Duration;
 
 pub use crate::core::Bug;
 pub use flood::{Flood, flood};
+use world::{Telling, World};
 
 /// Mistakes that are outside of the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -223,7 +224,10 @@ impl fmt::Display for Failure {
         for line in &self.trace {
             writeln!(f, "  {line}")?;
         }
-        write!(f, "run this seed again to see the same")
+        write!(
+            f,
+            "the same seed fails again in the same way; `retell` gives all of its steps"
+        )
     }
 }
 
@@ -234,12 +238,15 @@ impl std::error::Error for Failure {}
 /// # Errors
 /// If an invariant does not hold.
 pub fn run(seed: u64, scenario: &Scenario) -> Result<Report, Box<Failure>> {
-    let first = world::World::new(seed, scenario.clone(), false).run();
+    let (first, _) = World::new(seed, scenario.clone(), Telling::Nothing).run();
     let Err(failure) = first else { return first };
     // It fails again in the same way, and this time its steps are told.
-    match world::World::new(seed, scenario.clone(), true).run() {
-        Err(again) if again.what == failure.what => Err(again),
-        other => Err(Box::new(Failure {
+    match World::new(seed, scenario.clone(), Telling::Last).run() {
+        (Err(again), trace) if again.what == failure.what => Err(Box::new(Failure {
+            trace: trace.into(),
+            ..*again
+        })),
+        (other, _) => Err(Box::new(Failure {
             what: format!(
                 "{}; and then the same seed went another way: {:?}",
                 failure.what,
@@ -248,4 +255,13 @@ pub fn run(seed: u64, scenario: &Scenario) -> Result<Report, Box<Failure>> {
             ..*failure
         })),
     }
+}
+
+/// Runs a scenario once more and tells every step of it, whether it fails or not: for the seed that [`run`] failed with.
+///
+/// # Errors
+/// The second value, if an invariant does not hold.
+pub fn retell(seed: u64, scenario: &Scenario) -> (Vec<String>, Result<Report, Box<Failure>>) {
+    let (result, trace) = World::new(seed, scenario.clone(), Telling::All).run();
+    (trace.into(), result)
 }

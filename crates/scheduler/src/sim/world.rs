@@ -26,6 +26,15 @@ const SPINNING: u32 = 5000;
 /// Steps that are remembered for a failure.
 const TRACE: usize = 60;
 
+/// What is remembered of a run's steps: telling takes longer than doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Telling {
+    Nothing,
+    /// Those before a failure.
+    Last,
+    All,
+}
+
 pub(super) struct World {
     pub(super) seed: u64,
     pub(super) scenario: Scenario,
@@ -42,8 +51,7 @@ pub(super) struct World {
     pub(super) shadow: Shadow,
     pub(super) submissions: Vec<(SubmitRequest, Option<JobId>)>,
     pub(super) calm: bool,
-    /// Steps are remembered, which takes longer than doing them.
-    pub(super) telling: bool,
+    pub(super) telling: Telling,
     pub(super) trace: VecDeque<String>,
     pub(super) report: Report,
     /// When each scheduler last read the store: they must not all do it at once.
@@ -55,7 +63,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, scenario: Scenario, telling: bool) -> Self {
+    pub(super) fn new(seed: u64, scenario: Scenario, telling: Telling) -> Self {
         let mut dice = Dice::new(seed);
         let disk = Disk::new();
         if scenario.schedulers > 1 {
@@ -120,7 +128,8 @@ impl World {
         }
     }
 
-    pub(super) fn run(mut self) -> Result<Report, Box<Failure>> {
+    /// How it went, and the steps that were remembered.
+    pub(super) fn run(mut self) -> (Result<Report, Box<Failure>>, VecDeque<String>) {
         self.disk.sync();
         self.pause_one();
         for node in 0..self.nodes.len() {
@@ -137,7 +146,7 @@ impl World {
         self.plan_submissions();
         let trouble = self.scenario.trouble;
         self.later(trouble, Happening::Calm);
-        match self.go() {
+        let result = match self.go() {
             Ok(()) => {
                 self.report.time = self.time;
                 self.report.expired = self.shadow.expired;
@@ -152,9 +161,10 @@ impl World {
             Err(what) => Err(Box::new(Failure {
                 seed: self.seed,
                 what,
-                trace: self.trace.into(),
+                trace: Vec::new(),
             })),
-        }
+        };
+        (result, self.trace)
     }
 
     /// One addon is paused from the beginning, and stays so: nobody else may be held up by it.
@@ -265,12 +275,12 @@ impl World {
         for number in [micros, kind, whose as u64] {
             self.report.fingerprint = dice::mixed(self.report.fingerprint ^ number);
         }
-        if !self.telling {
+        if self.telling == Telling::Nothing {
             return;
         }
         let mut line = format!("{:>10.3} {happening:?}", self.time.as_secs_f64());
         line.truncate(line.floor_char_boundary(400));
-        if self.trace.len() == TRACE {
+        if self.telling == Telling::Last && self.trace.len() == TRACE {
             self.trace.pop_front();
         }
         self.trace.push_back(line);

@@ -3,7 +3,9 @@
 //! A handler reads its request, asks its caller's rights, and awaits the scheduler. It checks rights before it says
 //! whether something exists.
 
+mod events;
 mod jobs;
+mod observe;
 mod status;
 
 use std::sync::Arc;
@@ -26,6 +28,8 @@ pub(crate) fn router(daemon: Arc<Daemon>) -> Router {
     Router::new()
         .merge(status::routes())
         .merge(jobs::routes())
+        .merge(events::routes())
+        .merge(observe::routes())
         .fallback(nothing_here)
         .method_not_allowed_fallback(other_method)
         .with_state(daemon)

@@ -3,7 +3,8 @@
 //! [`Hub`] follows the store's trail while somebody listens, and hands each event to all; [`sse`] turns that into a stream
 //! of server-sent events that can be resumed.
 
-pub mod hub;
-pub mod sse;
+pub(crate) mod hub;
+pub(crate) mod sse;
 
-pub use hub::{Hub, Told};
+pub(crate) use hub::{Hub, LOAD, Told};
+pub(crate) use sse::Position;

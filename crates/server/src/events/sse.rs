@@ -69,7 +69,16 @@ impl Body for Stream {
     }
 }
 
-/// Begins a stream: with what came after `last`, if it is given, else with what comes from now on.
+/// Where a stream begins.
+#[derive(Clone, Copy, Debug)]
+pub enum Position {
+    /// With what comes from now on.
+    Now,
+    /// With what came after this place.
+    After(u64),
+}
+
+/// Begins a stream.
 ///
 /// It ends when the reader is gone, or `stopping` turns true. The permit is given back then.
 ///
@@ -78,7 +87,7 @@ impl Body for Stream {
 pub async fn begin(
     hub: &Arc<Hub>,
     filter: Filter,
-    last: Option<u64>,
+    position: Position,
     permit: OwnedSemaphorePermit,
     stopping: watch::Receiver<bool>,
 ) -> Result<Stream, StoreError> {
@@ -87,11 +96,15 @@ pub async fn begin(
     let teller = Teller {
         hub: Arc::clone(hub),
         filter,
-        last: last.unwrap_or(listener.start),
+        last: match position {
+            Position::Now => listener.start,
+            Position::After(place) => place,
+        },
         sender,
     };
     tokio::spawn(async move {
-        teller.tell(listener, last.is_some(), stopping).await;
+        let behind = matches!(position, Position::After(_));
+        teller.tell(listener, behind, stopping).await;
         drop(permit);
     });
     Ok(Stream(receiver))

@@ -1,12 +1,19 @@
 //! Questions: lists, pages, trails and counts; and what listeners are told.
 
-use jobtree_protocol::{AddonId, CompleteRequest, JobQuery, JobState, JobType, SubmitRequest};
+use jobtree_protocol::{
+    AddonId, CompleteRequest, JobQuery, JobState, JobType, Json, SubmitRequest,
+};
 
 use super::Case;
 use super::world::{World, refused};
 
 pub(super) const CASES: &[Case] = &[
     ("lists are filtered and paged", lists_are_filtered_and_paged),
+    ("jobs are found by a text", jobs_are_found_by_a_text),
+    (
+        "a search looks at so much a page",
+        a_search_looks_at_so_much_a_page,
+    ),
     ("waiting jobs page by page", waiting_jobs_page_by_page),
     (
         "the trail goes on from a cursor",
@@ -107,6 +114,88 @@ fn lists_are_filtered_and_paged(world: &World) {
         ..all()
     };
     assert_eq!(world.list(none), []);
+}
+
+fn jobs_are_found_by_a_text(world: &World) {
+    let texts = |text: &str| JobQuery {
+        text: Some(text.into()),
+        ..JobQuery::default()
+    };
+    let by_type = world.submit(SubmitRequest::new("visuals", "Needle.work", 1));
+    let by_addon = world.submit(SubmitRequest::new("needles", "x", 1));
+    let by_tag = world.submit(SubmitRequest {
+        tags: vec!["blue".into(), "a-NEEDLE".into()],
+        ..SubmitRequest::new("visuals", "x", 1)
+    });
+    let json = |text: String| Some(Json::of(&text).expect("JSON"));
+    let by_payload = world.submit(SubmitRequest {
+        payload: json("the needle".into()),
+        ..SubmitRequest::new("visuals", "x", 1)
+    });
+    let by_long_payload = world.submit(SubmitRequest {
+        payload: json(format!("{} größer needle", "hay ".repeat(5000))),
+        ..SubmitRequest::new("visuals", "x", 1)
+    });
+    let by_error = world.submit(SubmitRequest::new("visuals", "x", 1));
+    let lease = world.claim(&[by_error]);
+    let failed = CompleteRequest::failed(lease.id, "no Needle found");
+    world.complete(by_error, failed).expect("it runs");
+    let running = world.submit(SubmitRequest::new("visuals", "x-needle", 1));
+    world.claim(&[running]);
+    world.submit(SubmitRequest::new("visuals", "x", 1));
+    let all = [
+        by_type,
+        by_addon,
+        by_tag,
+        by_payload,
+        by_long_payload,
+        by_error,
+        running,
+    ];
+    assert_eq!(world.list(texts("needle")), all);
+    assert_eq!(world.list(texts("nEEdLE")), all);
+    assert_eq!(world.list(texts("GRÖßER")), [by_long_payload]);
+    assert_eq!(world.list(texts("haystack")), []);
+    assert_eq!(world.list(texts("")).len(), 8, "everything has that");
+    let narrowed = |state: &[JobState]| JobQuery {
+        state: state.to_vec(),
+        ..texts("needle")
+    };
+    assert_eq!(world.list(narrowed(&[JobState::Failed])), [by_error]);
+    assert_eq!(
+        world.list(narrowed(&[JobState::Running, JobState::Failed])),
+        [by_error, running]
+    );
+    let tagged = JobQuery {
+        tag: Some("blue".into()),
+        ..texts("needle")
+    };
+    assert_eq!(world.list(tagged), [by_tag]);
+}
+
+fn a_search_looks_at_so_much_a_page(world: &World) {
+    // Long payloads count for many jobs: these for some 25 each.
+    let hay = SubmitRequest {
+        payload: Some(Json::of(&"hay ".repeat(25_000)).expect("JSON")),
+        ..SubmitRequest::new("visuals", "x", 1)
+    };
+    let batch = (0..100).map(|_| world.submission(hay.clone())).collect();
+    let taken = world.store.submit_many(world.stamp(), batch).wait();
+    assert_eq!(taken.expect("taken").len(), 100);
+    let needle = world.submit(SubmitRequest::new("visuals", "needle", 1));
+    let query = JobQuery {
+        text: Some("needle".into()),
+        ..JobQuery::default()
+    };
+    let first = world.store.list(query.clone(), 10).wait().expect("a page");
+    assert_eq!(first.jobs, []);
+    let next = JobQuery {
+        after: Some(first.next.expect("it goes on")),
+        ..query
+    };
+    let second = world.store.list(next, 10).wait().expect("a page");
+    assert_eq!(second.jobs.len(), 1);
+    assert_eq!((second.jobs[0].id, second.next), (needle, None));
 }
 
 fn waiting_jobs_page_by_page(world: &World) {

@@ -22,6 +22,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     ("leases are pruned", leases_are_pruned),
     ("a schedule fires once for each time", a_schedule_fires_once),
+    ("a schedule never goes back", a_schedule_never_goes_back),
     ("schedules are kept", schedules_are_kept),
     ("pauses are kept and told", pauses_are_kept),
     ("notes are kept", notes_are_kept),
@@ -317,6 +318,51 @@ fn a_schedule_fires_once(world: &World) {
         Ok(None),
         "it was left out before"
     );
+}
+
+fn a_schedule_never_goes_back(world: &World) {
+    let put = |record| {
+        let written = world.store.put_schedule(world.stamp(), record);
+        written.wait().expect("written")
+    };
+    let known = || {
+        let mut all = world.store.schedules().wait().expect("the schedules");
+        all.pop().expect("it is there")
+    };
+    let hourly = put(schedule(world, "hourly"));
+    let at = |hour: u64| world.now().wall + std::time::Duration::from_secs(3600 * hour);
+    let fire = |hour: u64, next: u64| {
+        let firing = Firing {
+            schedule_id: hourly.id,
+            at: at(hour),
+            job: Some(world.submission(plain())),
+            next_at: Some(at(next)),
+        };
+        let fired = world.store.fire(world.stamp(), firing).wait();
+        fired.expect("it is asked").map(|answer| answer.job_id)
+    };
+    let third = fire(3, 4);
+    assert!(third.is_some());
+    // Somebody who stood still meanwhile thinks that the second is due.
+    assert_eq!(fire(2, 3), None, "others are further");
+    assert_eq!((known().next_at, known().last_job), (Some(at(4)), third));
+
+    // Somebody with a slow clock writes what was fired as the next one: it is passed over, and does not stay the next.
+    put(ScheduleRecord {
+        next_at: Some(at(3)),
+        ..known()
+    });
+    assert_eq!(fire(3, 4), None, "it was fired before");
+    assert_eq!(known().next_at, Some(at(4)));
+    assert!(fire(4, 5).is_some());
+
+    // Who has not heard of a pause does not end it.
+    let mut paused = known();
+    paused.spec.paused = true;
+    paused.next_at = None;
+    let paused = put(paused);
+    assert_eq!(fire(5, 6), None);
+    assert_eq!(known(), paused);
 }
 
 fn schedules_are_kept(world: &World) {

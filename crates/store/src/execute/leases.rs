@@ -51,7 +51,7 @@ impl Unit<'_> {
     /// Grants a lease for those of the jobs that can have it.
     pub(crate) fn claim(&mut self, ids: &[JobId], command: Claim) -> Result<Claimed> {
         let existing = self.tables.lease(command.lease_id)?;
-        let mut jobs = self.tables.jobs(ids)?;
+        let mut jobs = self.tables.free_jobs(ids)?;
         // In the order that was asked for: it is the order in which they are run.
         if !jobs.iter().map(|job| job.id).eq(ids.iter().copied()) {
             let places: IdMap<JobId, usize> = ids

@@ -48,12 +48,23 @@ impl Unit<'_> {
             job,
             next_at,
         } = firing;
-        let schedules = self.tables.schedules()?;
-        let Some(mut schedule) = schedules.into_iter().find(|known| known.id == schedule_id) else {
+        let Some(mut schedule) = self.tables.schedule(schedule_id)? else {
             return Err(StoreError::NoSchedule(schedule_id));
         };
+        if schedule.spec.paused || schedule.next_at.is_some_and(|next| at < next) {
+            // It was paused meanwhile; or others are further already, and to go back would fire again what is behind
+            // them.
+            return Ok(None);
+        }
         let id = job.as_ref().map(|job| job.id);
         if !self.tables.fire(schedule_id, at, id)? {
+            // It was fired before, and yet is next, since somebody with a slower clock wrote it so. It would be tried
+            // again and again.
+            if schedule.next_at.is_some() {
+                schedule.revision += 1;
+                schedule.next_at = next_at;
+                self.tables.put_schedule(&schedule)?;
+            }
             return Ok(None);
         }
         let answer = match job {

@@ -19,6 +19,7 @@ use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
 
 use crate::backend::{Backend, Listener, Listeners, Query, Work, Written};
 use crate::error::StoreError;
+use crate::search::{Searched, Text};
 use crate::tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
 };
@@ -210,18 +211,27 @@ impl Reading for Data {
     fn list(&mut self, query: &JobQuery, limit: usize) -> Result<Page> {
         let limit = limit.max(1);
         let after = query.after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut jobs: Vec<JobRecord> = self
+        let found = self
             .jobs
             .range((after, Bound::Unbounded))
             .map(|(_, job)| job)
-            .filter(|job| matches(query, job))
-            .take(limit + 1)
-            .cloned()
-            .collect();
-        let more = jobs.len() > limit;
-        jobs.truncate(limit);
-        let next = jobs.last().map(|job| job.id).filter(|_| more);
-        Ok(Page { jobs, next })
+            .filter(|job| matches(query, job));
+        let (text, mut searched) = (Text::of(query), Searched::nothing());
+        let mut page = Page::default();
+        for job in found {
+            if page.jobs.len() == limit {
+                page.next = page.jobs.last().map(|job| job.id);
+                break;
+            }
+            if text.as_ref().is_none_or(|text| text.is_of(job)) {
+                page.jobs.push(job.clone());
+            }
+            if text.is_some() && !searched.add(job) {
+                page.next = Some(job.id);
+                break;
+            }
+        }
+        Ok(page)
     }
 
     fn counts(&mut self, ended: bool) -> Result<Vec<Count>> {

@@ -18,6 +18,8 @@ pub(crate) type Parameter<'a> = &'a (dyn ToSql + Sync);
 pub(crate) struct Connection {
     runtime: Runtime,
     config: Config,
+    /// What is said first on each connection.
+    greeting: &'static str,
     client: Option<Client>,
     /// By their texts, which are constants.
     prepared: HashMap<&'static str, Statement>,
@@ -26,10 +28,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(config: Config) -> std::io::Result<Self> {
+    pub(crate) fn new(config: Config, greeting: &'static str) -> std::io::Result<Self> {
         Ok(Self {
             runtime: Builder::new_current_thread().enable_all().build()?,
             config,
+            greeting,
             client: None,
             prepared: HashMap::new(),
             failed: false,
@@ -56,6 +59,8 @@ impl Connection {
             // Its end is seen by the client's next call.
             let _ = connection.await;
         });
+        let greeted = self.runtime.block_on(client.batch_execute(self.greeting));
+        greeted.map_err(|error| explain(&error))?;
         self.client = Some(client);
         self.failed = false;
         Ok(())
@@ -136,7 +141,8 @@ fn explain(error: &tokio_postgres::Error) -> StoreError {
     };
     let message = told.to_string();
     match told.code().code() {
-        "40001" | "40P01" | "23505" => StoreError::CommitFailed {
+        // 25P03: this process stood still for so long that its transaction was undone.
+        "40001" | "40P01" | "23505" | "25P03" => StoreError::CommitFailed {
             why: message.into(),
         },
         "53100" => StoreError::NoSpace,

@@ -8,10 +8,13 @@
 //! - The places of events must grow in the order of commits, or a reader would miss the later one of two: so a group
 //!   takes a lock before it writes its events, and holds it until its commit.
 //! - Time is the database's, since the machines' clocks differ.
+//! - A process that stands still in the middle of a transaction, or whose machine is gone, holds up the others for some
+//!   seconds only: then the database undoes the transaction.
 //!
-//! Listeners hear of this process's own commits only.
+//! Listeners hear of this process's own commits only. What others commit is hinted at; see `hints`.
 
 mod connection;
+mod hints;
 mod logs;
 mod reading;
 mod tables;
@@ -19,11 +22,13 @@ mod tables;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use connection::Connection;
+use hints::Hints;
 use tables::PgTables;
 
-use crate::backend::{Backend, Listener, Listeners, Query, Work};
+use crate::backend::{Backend, HintListener, Listener, Listeners, Query, Work};
 use crate::error::{OpenError, StoreError};
 use crate::writer::{Bounds, Ledger, Writer};
 
@@ -40,6 +45,7 @@ pub struct PostgresOptions {
     max_waiting: usize,
     max_group: usize,
     database_time: bool,
+    hints: bool,
 }
 
 impl PostgresOptions {
@@ -51,6 +57,7 @@ impl PostgresOptions {
             max_waiting: 16_384,
             max_group: 256,
             database_time: true,
+            hints: true,
         }
     }
 
@@ -63,6 +70,14 @@ impl PostgresOptions {
     /// How many calls may wait; one more is refused as overloaded.
     pub fn max_waiting(mut self, calls: usize) -> Self {
         self.max_waiting = calls.max(1);
+        self
+    }
+
+    /// Neither tells others of what is written here, nor hears of what they write. Hints need a connection of their own
+    /// on which LISTEN works, and a pooler between may not give one. Without them, what others write is found a few
+    /// seconds later.
+    pub fn without_hints(mut self) -> Self {
+        self.hints = false;
         self
     }
 
@@ -79,15 +94,35 @@ pub(crate) struct Postgres {
     queries: Option<SyncSender<Box<dyn Query>>>,
     threads: Vec<JoinHandle<()>>,
     writer: Writer,
+    /// Dropped after the writer, whose last commits it tells of.
+    hints: Option<Hints>,
     listeners: Arc<Listeners>,
     max_waiting: usize,
 }
 
 const SCHEMA: &str = include_str!("schema.sql");
 const VERSION: i32 = 1;
+/// For connections that write: others wait for their locks.
+const NOT_FOR_LONG: &str = "SET idle_in_transaction_session_timeout = '3s'";
+/// How long a server may be silent to a connection before it is given up, where the system can tell.
+const SILENT: Duration = Duration::from_secs(15);
 
-/// Makes the tables, or checks that they are ours and not too new. Several processes may try at once.
-fn prepare(connection: &mut Connection) -> Result<(), OpenError> {
+/// Where the user said nothing of it, a server whose machine is gone is noticed within some seconds.
+fn impatient(config: &mut tokio_postgres::Config) {
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(SILENT / 3);
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(SILENT);
+    }
+    if config.get_keepalives_idle() > SILENT {
+        config.keepalives_idle(SILENT);
+    }
+}
+
+/// Makes the tables, or checks that they are ours and not too new. Several processes may try at once. Gives the name of
+/// the channel for hints, which all who use these tables share.
+fn prepare(connection: &mut Connection) -> Result<String, OpenError> {
     let failed = |error: StoreError| OpenError::Database(error.to_string());
     connection.connect().map_err(failed)?;
     // Any number, as long as all take the same.
@@ -111,7 +146,13 @@ fn prepare(connection: &mut Connection) -> Result<(), OpenError> {
     } else {
         connection.execute(SCHEMA).map_err(failed)?;
     }
-    connection.execute("COMMIT").map_err(failed)
+    // A database may hold several queues, each in a schema of its own.
+    let table = connection
+        .query("SELECT 'scheduler_version'::regclass::oid", &[])
+        .map_err(failed)?[0]
+        .get::<_, u32>(0);
+    connection.execute("COMMIT").map_err(failed)?;
+    Ok(format!("jobtree_{table}"))
 }
 
 impl Postgres {
@@ -121,7 +162,8 @@ impl Postgres {
             .parse()
             .map_err(|error: tokio_postgres::Error| OpenError::Database(error.to_string()))?;
         config.application_name("jobtree");
-        prepare(&mut Connection::new(config.clone())?)?;
+        impatient(&mut config);
+        let channel = prepare(&mut Connection::new(config.clone(), "")?)?;
 
         let database_time = options.database_time;
         let (sender, receiver) = sync_channel(options.max_waiting);
@@ -129,7 +171,7 @@ impl Postgres {
         let threads = (0..options.readers)
             .map(|_| {
                 let receiver = Arc::clone(&receiver);
-                let connection = Connection::new(config.clone())?;
+                let connection = Connection::new(config.clone(), "")?;
                 std::thread::Builder::new()
                     .name("jobtree-reader".to_owned())
                     .spawn(move || answer_all(PgTables::new(connection, database_time), &receiver))
@@ -140,13 +182,20 @@ impl Postgres {
             max_group: options.max_group,
         };
         let listeners = Arc::new(Listeners::default());
-        let connection = Connection::new(config)?;
-        let make = move || PgTables::new(connection, database_time);
+        let (hints, outgoing) = if options.hints {
+            let (hints, outgoing) = Hints::start(config.clone(), channel)?;
+            (Some(hints), Some(outgoing))
+        } else {
+            (None, None)
+        };
+        let connection = Connection::new(config, NOT_FOR_LONG)?;
+        let make = move || PgTables::new(connection, database_time).telling(outgoing);
         let writer = Writer::start(make, bounds, Arc::clone(&listeners))?;
         Ok(Self {
             queries: Some(sender),
             threads,
             writer,
+            hints,
             listeners,
             max_waiting: options.max_waiting,
         })
@@ -190,8 +239,21 @@ impl Backend for Postgres {
         self.listeners.add(listener);
     }
 
+    fn hints(&self, listener: HintListener) {
+        if let Some(hints) = &self.hints {
+            hints.listen(listener);
+        }
+    }
+
     fn stopped(&self) -> Option<StoreError> {
         self.writer.stopped()
+    }
+
+    fn backup(&self, _: &std::path::Path) -> Result<crate::BackupDone, StoreError> {
+        Err(StoreError::NoBackup {
+            why: "this store is in PostgreSQL; use pg_dump, which copies it while it is in use"
+                .to_owned(),
+        })
     }
 }
 

@@ -3,14 +3,21 @@
 use std::collections::HashSet;
 
 use jiff::Timestamp;
-use jobtree_protocol::{AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseId, from_micros};
-use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord};
+use jobtree_protocol::{
+    AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId, from_micros,
+};
+use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, LeasedJob};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::tables::{PgTables, read, records, state_number, state_of, uuids};
 use crate::error::StoreError;
+use crate::ids::IdMap;
+use crate::search::{Searched, Text};
 use crate::tables::{Count, Page, Pause, Reading, Recorded, Result, ScheduleRecord};
+
+/// Jobs that are fetched at once to be searched for a text: their payloads come with them.
+const SEARCHED_AT_ONCE: usize = 200;
 
 impl Reading for PgTables {
     fn wall(&mut self) -> Result<Option<Timestamp>> {
@@ -69,10 +76,22 @@ impl Reading for PgTables {
             "SELECT record FROM scheduler_leases WHERE live ORDER BY id",
             &[],
         )?;
-        records(&rows)?
-            .into_iter()
-            .map(|lease| self.with_jobs(lease))
-            .collect()
+        let mut leases: Vec<LeaseRecord> = records(&rows)?;
+        let ids: Vec<Uuid> = leases.iter().map(|lease| lease.id.0).collect();
+        let rows = self.query(
+            "SELECT record FROM scheduler_jobs WHERE lease_id = ANY($1) ORDER BY lease_id, lease_position",
+            &[&ids],
+        )?;
+        let mut jobs: IdMap<LeaseId, Vec<LeasedJob>> = IdMap::default();
+        for job in records::<JobRecord>(&rows)? {
+            if let Some(lease) = job.lease_id {
+                jobs.entry(lease).or_default().push(LeasedJob::of(&job));
+            }
+        }
+        for lease in &mut leases {
+            lease.jobs = jobs.remove(&lease.id).unwrap_or_default();
+        }
+        Ok(leases)
     }
 
     fn dispatching(&mut self) -> Result<Vec<JobRecord>> {
@@ -94,30 +113,37 @@ impl Reading for PgTables {
 
     fn list(&mut self, query: &JobQuery, limit: usize) -> Result<Page> {
         let limit = limit.max(1);
-        let after = query.after.map_or(Uuid::nil(), |id| id.0);
-        let states: Vec<i16> = query.state.iter().copied().map(state_number).collect();
-        let rows = self.query(
-            "SELECT record FROM (SELECT id, state, addon_id, job_type, quarantined, record FROM scheduler_jobs \
-             UNION ALL SELECT id, state, addon_id, job_type, quarantined, record FROM scheduler_jobs_history) AS job \
-             WHERE id > $1 AND (cardinality($2::smallint[]) = 0 OR state = ANY($2)) \
-             AND ($3::text IS NULL OR addon_id = $3) AND ($4::text IS NULL OR job_type = $4) \
-             AND (NOT $5 OR quarantined) AND ($6::text IS NULL OR EXISTS \
-             (SELECT 1 FROM scheduler_tags WHERE tag = $6 AND scheduler_tags.id = job.id)) ORDER BY id LIMIT $7",
-            &[
-                &after,
-                &states,
-                &query.addon_id.as_ref().map(AddonId::as_str),
-                &query.job_type.as_ref().map(JobType::as_str),
-                &query.quarantined,
-                &query.tag,
-                &(limit as i64 + 1),
-            ],
-        )?;
-        let mut jobs: Vec<JobRecord> = records(&rows)?;
-        let more = jobs.len() > limit;
-        jobs.truncate(limit);
-        let next = jobs.last().map(|job| job.id).filter(|_| more);
-        Ok(Page { jobs, next })
+        let Some(text) = Text::of(query) else {
+            let mut jobs = self.list_some(query, query.after, limit + 1)?;
+            let more = jobs.len() > limit;
+            jobs.truncate(limit);
+            let next = jobs.last().map(|job| job.id).filter(|_| more);
+            return Ok(Page { jobs, next });
+        };
+        let (mut page, mut searched) = (Page::default(), Searched::nothing());
+        page.next = query.after;
+        loop {
+            let most = searched.left().min(SEARCHED_AT_ONCE);
+            let some = self.list_some(query, page.next, most)?;
+            let is_last = some.len() < most;
+            for job in some {
+                if page.jobs.len() == limit {
+                    return Ok(page);
+                }
+                page.next = Some(job.id);
+                let room = searched.add(&job);
+                if text.is_of(&job) {
+                    page.jobs.push(job);
+                }
+                if !room {
+                    return Ok(page);
+                }
+            }
+            if is_last {
+                page.next = None;
+                return Ok(page);
+            }
+        }
     }
 
     fn counts(&mut self, ended: bool) -> Result<Vec<Count>> {
@@ -221,6 +247,21 @@ impl Reading for PgTables {
         records(&rows)
     }
 
+    fn schedule(&mut self, id: ScheduleId) -> Result<Option<ScheduleRecord>> {
+        let rows = if self.writing {
+            self.query(
+                "SELECT record FROM scheduler_schedules WHERE id = $1 FOR UPDATE",
+                &[&id.0],
+            )?
+        } else {
+            self.query(
+                "SELECT record FROM scheduler_schedules WHERE id = $1",
+                &[&id.0],
+            )?
+        };
+        Ok(records(&rows)?.pop())
+    }
+
     fn pauses(&mut self) -> Result<Vec<Pause>> {
         let rows = self.query(
             "SELECT record FROM scheduler_pauses ORDER BY addon_id COLLATE \"C\", job_type COLLATE \"C\"",
@@ -245,6 +286,37 @@ impl Reading for PgTables {
         rows.iter()
             .map(|row| Ok((row.get(1), read(row.get(0))?)))
             .collect()
+    }
+}
+
+impl PgTables {
+    /// Jobs that a query finds but for its text, from a place on.
+    fn list_some(
+        &mut self,
+        query: &JobQuery,
+        after: Option<JobId>,
+        most: usize,
+    ) -> Result<Vec<JobRecord>> {
+        let after = after.map_or(Uuid::nil(), |id| id.0);
+        let states: Vec<i16> = query.state.iter().copied().map(state_number).collect();
+        let rows = self.query(
+            "SELECT record FROM (SELECT id, state, addon_id, job_type, quarantined, record FROM scheduler_jobs \
+             UNION ALL SELECT id, state, addon_id, job_type, quarantined, record FROM scheduler_jobs_history) AS job \
+             WHERE id > $1 AND (cardinality($2::smallint[]) = 0 OR state = ANY($2)) \
+             AND ($3::text IS NULL OR addon_id = $3) AND ($4::text IS NULL OR job_type = $4) \
+             AND (NOT $5 OR quarantined) AND ($6::text IS NULL OR EXISTS \
+             (SELECT 1 FROM scheduler_tags WHERE tag = $6 AND scheduler_tags.id = job.id)) ORDER BY id LIMIT $7",
+            &[
+                &after,
+                &states,
+                &query.addon_id.as_ref().map(AddonId::as_str),
+                &query.job_type.as_ref().map(JobType::as_str),
+                &query.quarantined,
+                &query.tag,
+                &(most as i64),
+            ],
+        )?;
+        records(&rows)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The tables, as a connection sees them.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use jobtree_protocol::{AddonId, Event, JobId, JobState, JobType, Json, ScheduleId, to_micros};
 use jobtree_queue::transitions::Changes;
@@ -10,6 +12,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::connection::{Connection, Parameter};
+use super::hints::Outgoing;
 use crate::backend::Written;
 use crate::error::StoreError;
 use crate::tables::{Pause, Pruned, Result, Retention, ScheduleRecord, Tables};
@@ -22,8 +25,14 @@ pub(crate) struct PgTables {
     pub(super) writing: bool,
     touched: bool,
     with_savepoint: bool,
+    /// What the transaction wrote. Its events are given to the database at the end of it.
     written: Vec<Written>,
     written_before: usize,
+    /// Whether it wrote pauses or schedules.
+    settings: bool,
+    settings_before: bool,
+    /// Where it is told to others, if it is.
+    outgoing: Option<Arc<Outgoing>>,
 }
 
 fn text<T: Serialize>(record: &T) -> String {
@@ -68,7 +77,16 @@ impl PgTables {
             with_savepoint: false,
             written: Vec::new(),
             written_before: 0,
+            settings: false,
+            settings_before: false,
+            outgoing: None,
         }
+    }
+
+    /// Tells others of what is committed.
+    pub(crate) fn telling(mut self, outgoing: Option<Arc<Outgoing>>) -> Self {
+        self.outgoing = outgoing;
+        self
     }
 
     /// Begins a transaction that sees one moment.
@@ -140,26 +158,29 @@ impl PgTables {
         Ok(lease)
     }
 
-    fn write_events(&mut self, events: &[Event]) -> Result<()> {
-        let kept: Vec<&Event> = events.iter().filter(|event| event.kind.is_kept()).collect();
+    /// Writes the events of all that was written. Last in a transaction, since it takes a lock that all others wait for:
+    /// whoever waited for a row of theirs while holding it would wait for ever.
+    fn write_events(&mut self) -> Result<bool> {
+        let events = self.written.iter().flat_map(|it| &it.changes.events);
+        let kept: Vec<&Event> = events.filter(|event| event.kind.is_kept()).collect();
         if kept.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
-        // Held until the commit: places grow in the order of commits.
-        self.query("SELECT pg_advisory_xact_lock(7306086967000000002)", &[])?;
         let jobs: Vec<Option<Uuid>> = kept
             .iter()
             .map(|event| event.job_id.map(|id| id.0))
             .collect();
         let times: Vec<i64> = kept.iter().map(|event| to_micros(event.at)).collect();
         let texts: Vec<String> = kept.iter().map(text).collect();
-        self.change(
+        // Held until the commit: places grow in the order of commits.
+        self.query("SELECT pg_advisory_xact_lock(7306086967000000002)", &[])?;
+        self.connection.change(
             "INSERT INTO scheduler_job_events (job_id, at, record) \
              SELECT job_id, at, record FROM unnest($1::uuid[], $2::bigint[], $3::text[]) WITH ORDINALITY \
              AS new (job_id, at, record, place) ORDER BY place",
             &[&jobs, &times, &texts],
         )?;
-        Ok(())
+        Ok(true)
     }
 
     fn write_jobs(&mut self, jobs: &[JobRecord]) -> Result<()> {
@@ -314,6 +335,11 @@ impl Ledger for PgTables {
         self.touched = false;
         self.with_savepoint = with_savepoint;
         self.written_before = self.written.len();
+        self.settings_before = self.settings;
+    }
+
+    fn flush(&mut self) -> Result<bool> {
+        self.write_events()
     }
 
     fn touched(&self) -> bool {
@@ -331,13 +357,19 @@ impl Ledger for PgTables {
 
     fn undone(&mut self) {
         self.written.truncate(self.written_before);
+        self.settings = self.settings_before;
     }
 
     fn forget(&mut self) {
         self.written.clear();
+        self.settings = false;
     }
 
     fn committed(&mut self) -> Vec<Written> {
+        let settings = std::mem::take(&mut self.settings);
+        if let Some(outgoing) = &self.outgoing {
+            outgoing.note(&self.written, settings);
+        }
         std::mem::take(&mut self.written)
     }
 
@@ -347,6 +379,20 @@ impl Ledger for PgTables {
 }
 
 impl Tables for PgTables {
+    fn free_jobs(&mut self, ids: &[JobId]) -> Result<Vec<JobRecord>> {
+        let rows = self.query(
+            "SELECT record FROM scheduler_jobs WHERE id = ANY($1) ORDER BY id FOR UPDATE SKIP LOCKED",
+            &[&uuids(ids)],
+        )?;
+        let mut found: Vec<JobRecord> = records(&rows)?;
+        if found.len() < ids.len() {
+            let mut missing = ids.to_vec();
+            missing.retain(|id| found.iter().all(|job| job.id != *id));
+            found.extend(self.ended(&uuids(&missing))?);
+        }
+        Ok(found)
+    }
+
     fn write(&mut self, changes: Changes, now: Now) -> Result<()> {
         self.write_jobs(&changes.jobs)?;
         self.write_leases(&changes.leases)?;
@@ -361,13 +407,12 @@ impl Tables for PgTables {
                 ],
             )?;
         }
-        // Last, since it takes the lock that others wait for.
-        self.write_events(&changes.events)?;
         self.written.push(Written { changes, now });
         Ok(())
     }
 
     fn put_schedule(&mut self, schedule: &ScheduleRecord) -> Result<()> {
+        self.settings = true;
         self.change(
             "INSERT INTO scheduler_schedules VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE \
              SET name = EXCLUDED.name, record = EXCLUDED.record",
@@ -377,6 +422,7 @@ impl Tables for PgTables {
     }
 
     fn delete_schedule(&mut self, id: ScheduleId) -> Result<bool> {
+        self.settings = true;
         self.change(
             "DELETE FROM scheduler_firings WHERE schedule_id = $1",
             &[&id.0],
@@ -394,6 +440,7 @@ impl Tables for PgTables {
     }
 
     fn put_pause(&mut self, pause: &Pause) -> Result<()> {
+        self.settings = true;
         let job_type = pause.job_type.as_ref().map_or("", JobType::as_str);
         self.change(
             "INSERT INTO scheduler_pauses VALUES ($1, $2, $3) ON CONFLICT (addon_id, job_type) DO UPDATE \
@@ -404,6 +451,7 @@ impl Tables for PgTables {
     }
 
     fn delete_pause(&mut self, addon: &AddonId, job_type: Option<&JobType>) -> Result<bool> {
+        self.settings = true;
         let job_type = job_type.map_or("", JobType::as_str);
         let rows = self.change(
             "DELETE FROM scheduler_pauses WHERE addon_id = $1 AND job_type = $2",

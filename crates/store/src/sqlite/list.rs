@@ -5,12 +5,14 @@
 //! dispatched, failed and canceled jobs, and tags, have small tables of their own, and running ones are known to leases.
 
 use jobtree_protocol::{JobId, JobQuery, JobState};
+use jobtree_queue::JobRecord;
 use rusqlite::{Connection, Row, params};
 
 use super::codec::{
     Id, body_of, flags_of, is_quarantined, state_number, state_of, text_at, uuid_at,
 };
 use super::queries::{self, after_bytes};
+use crate::search::{Searched, Text};
 use crate::tables::{Page, Result};
 
 /// How many rows one page may look at in each place.
@@ -28,12 +30,13 @@ pub(crate) fn list(db: &Connection, query: &JobQuery, limit: usize) -> Result<Pa
 
 fn list_within(db: &Connection, query: &JobQuery, limit: usize, budget: usize) -> Result<Page> {
     let limit = limit.max(1);
+    let text = Text::of(query);
     let mut found = statements(query)
         .iter()
-        .map(|sql| search(db, sql, query, limit, budget))
+        .map(|sql| search(db, sql, query, text.as_ref(), limit, budget))
         .collect::<Result<Vec<_>>>()?;
     if query.tag.is_none() && query.state.contains(&JobState::Running) {
-        found.push(running(db, query, limit)?);
+        found.push(running(db, query, text.as_ref(), limit)?);
     }
     // Beyond this a place may have more that was not looked at.
     let sure_to = found.iter().filter_map(|found| found.searched_to).min();
@@ -98,7 +101,7 @@ pub fn statements(query: &JobQuery) -> Vec<String> {
 }
 
 /// Running jobs, found by the leases that hold. There are few of them, so all are looked at.
-fn running(db: &Connection, query: &JobQuery, limit: usize) -> Result<Found> {
+fn running(db: &Connection, query: &JobQuery, text: Option<&Text>, limit: usize) -> Result<Found> {
     let mut found = Found {
         ids: Vec::new(),
         searched_to: None,
@@ -107,7 +110,10 @@ fn running(db: &Connection, query: &JobQuery, limit: usize) -> Result<Found> {
     for id in queries::leased_after(db, query.after)? {
         let mut rows = statement.query([Id(&id.0)])?;
         let Some(row) = rows.next()? else { continue };
-        if state_of(row.get(2)?)? == JobState::Running && matches(query, row)? {
+        if state_of(row.get(2)?)? == JobState::Running
+            && matches(query, row)?
+            && searched(db, text, row)?.0
+        {
             found.ids.push(id);
             if found.ids.len() > limit {
                 found.searched_to = Some(id);
@@ -127,10 +133,24 @@ fn matches(query: &JobQuery, row: &Row<'_>) -> Result<bool> {
         && (!query.quarantined || is_quarantined(flags_of(body_of(row)?)?)))
 }
 
+/// Whether a row's job has the text, and the job if it had to be read for that.
+fn searched(
+    db: &Connection,
+    text: Option<&Text>,
+    row: &Row<'_>,
+) -> Result<(bool, Option<JobRecord>)> {
+    let Some(text) = text else {
+        return Ok((true, None));
+    };
+    let (job, _) = queries::read_job(db, row)?;
+    Ok((text.is_of(&job), Some(job)))
+}
+
 fn search(
     db: &Connection,
     sql: &str,
     query: &JobQuery,
+    text: Option<&Text>,
     limit: usize,
     budget: usize,
 ) -> Result<Found> {
@@ -144,19 +164,24 @@ fn search(
     let mut ids = Vec::new();
     let mut looked_at = 0;
     let mut last = None;
+    let mut room = Searched::nothing();
     while let Some(row) = rows.next()? {
         let id = JobId(uuid_at(row, 0)?);
         looked_at += 1;
         last = Some(id);
-        if matches(query, row)? {
+        if !matches(query, row)? {
+            continue;
+        }
+        let (is_it, job) = searched(db, text, row)?;
+        if is_it {
             ids.push(id);
-            // One more than asked for, to know whether there is another page.
-            if ids.len() > limit {
-                return Ok(Found {
-                    ids,
-                    searched_to: last,
-                });
-            }
+        }
+        // One more than asked for, to know whether there is another page.
+        if ids.len() > limit || job.is_some_and(|job| !room.add(&job)) {
+            return Ok(Found {
+                ids,
+                searched_to: last,
+            });
         }
     }
     Ok(Found {

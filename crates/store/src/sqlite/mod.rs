@@ -1,5 +1,6 @@
 //! The queue in one SQLite file: one thread writes, others read.
 
+mod backup;
 mod beside;
 mod cache;
 mod codec;
@@ -40,6 +41,7 @@ pub(crate) struct Sqlite {
     readers: readers::Readers,
     writer: Writer,
     listeners: Arc<Listeners>,
+    options: SqliteOptions,
     _lock: open::ProcessLock,
 }
 
@@ -60,6 +62,7 @@ impl Sqlite {
             readers,
             writer,
             listeners,
+            options: options.clone(),
             _lock: lock,
         })
     }
@@ -83,5 +86,12 @@ impl Backend for Sqlite {
 
     fn stopped(&self) -> Option<StoreError> {
         self.writer.stopped()
+    }
+
+    fn backup(&self, path: &std::path::Path) -> Result<crate::BackupDone, StoreError> {
+        match self.stopped() {
+            Some(error) => Err(error),
+            None => backup::make(&self.options, path),
+        }
     }
 }

@@ -169,7 +169,7 @@ pub(crate) fn reader(options: &SqliteOptions) -> Result<Connection, OpenError> {
     Ok(db)
 }
 
-fn connect(options: &SqliteOptions, flags: OpenFlags) -> Result<Connection, OpenError> {
+pub(crate) fn connect(options: &SqliteOptions, flags: OpenFlags) -> Result<Connection, OpenError> {
     // Each connection stays on one thread at a time, so SQLite's own locks around it are not needed.
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = match &options.vfs {

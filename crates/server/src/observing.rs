@@ -1,0 +1,86 @@
+//! What is watched while the daemon runs: the trail, the workers, the load, and who is told of it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jobtree_scheduler::Scheduler;
+use tokio::sync::Semaphore;
+
+use crate::error::ServeError;
+use crate::events::Hub;
+use crate::live::Live;
+use crate::load::LoadLog;
+use crate::webhooks::Webhooks;
+
+/// The file of the load, beside the database.
+const LOAD_FILE: &str = "load.ndjson";
+/// How often the load is told where it is not measured by us.
+const TOLD_EVERY: Duration = Duration::from_secs(5);
+
+/// All of it.
+pub(crate) struct Observing {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) live: Live,
+    pub(crate) load: Arc<LoadLog>,
+    pub(crate) webhooks: Arc<Webhooks>,
+    /// One for each event stream there may be.
+    pub(crate) streams: Arc<Semaphore>,
+}
+
+impl Observing {
+    /// Begins to watch, with tasks of the runtime that this is called in.
+    pub(crate) async fn begin(
+        scheduler: &Scheduler,
+        folder: Option<&Path>,
+        sample_every: Option<Duration>,
+        streams: usize,
+    ) -> Result<Self, ServeError> {
+        let load = match folder.map(|folder| folder.join(LOAD_FILE)) {
+            None => LoadLog::in_memory(),
+            Some(path) => LoadLog::open(&path, Timestamp::now()).map_err(ServeError::file(path))?,
+        };
+        let load = Arc::new(load);
+        let hub = Hub::new(scheduler.clone());
+        tokio::spawn(Arc::clone(&hub).follow());
+        let every = sample_every.unwrap_or(TOLD_EVERY);
+        tokio::spawn(follow_load(
+            scheduler.clone(),
+            Arc::clone(&hub),
+            Arc::clone(&load),
+            every,
+        ));
+        let webhooks = Webhooks::open(scheduler.clone(), Arc::clone(&hub)).await;
+        Ok(Self {
+            webhooks: webhooks.map_err(ServeError::Webhooks)?,
+            hub,
+            live: Live::default(),
+            load,
+            streams: Arc::new(Semaphore::new(streams)),
+        })
+    }
+}
+
+async fn follow_load(scheduler: Scheduler, hub: Arc<Hub>, log: Arc<LoadLog>, every: Duration) {
+    let mut ticks = tokio::time::interval(every);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut failed = false;
+    loop {
+        ticks.tick().await;
+        let Ok(load) = scheduler.load().await else {
+            // The scheduler has stopped, or is about to say why it cannot.
+            continue;
+        };
+        hub.tell_load(&load);
+        // Only the end of a minute writes, some hundred bytes that nobody waits for.
+        match log.add(load) {
+            Ok(()) => failed = false,
+            Err(error) if !failed => {
+                tracing::warn!(%error, path = ?log.path(), "the load cannot be written down");
+                failed = true;
+            }
+            Err(_) => {}
+        }
+    }
+}

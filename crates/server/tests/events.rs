@@ -1,0 +1,351 @@
+//! Events over a real socket: as they happen, again after a break, filtered, and not told to whoever may not hear them.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use jobtree_protocol::{Scope, paths};
+use jobtree_server::webhooks::signature;
+use serde_json::{Value, json};
+use support::{Client, House, NO_ID};
+
+/// An event stream that is open.
+struct Follower {
+    lines: std::io::Lines<BufReader<Unchunked>>,
+}
+
+/// A body in chunks, put together.
+struct Unchunked {
+    stream: BufReader<TcpStream>,
+    left: usize,
+}
+
+impl Read for Unchunked {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.left == 0 {
+            let mut line = String::new();
+            self.stream.read_line(&mut line)?;
+            self.left = usize::from_str_radix(line.trim(), 16).expect("a chunk's length");
+            if self.left == 0 {
+                return Ok(0);
+            }
+        }
+        let most = buffer.len().min(self.left);
+        let count = self.stream.read(&mut buffer[..most])?;
+        self.left -= count;
+        if self.left == 0 {
+            self.stream.read_exact(&mut [0; 2])?;
+        }
+        Ok(count)
+    }
+}
+
+/// One event.
+#[derive(Debug, Default)]
+struct Event {
+    id: Option<u64>,
+    kind: String,
+    data: Value,
+}
+
+impl Follower {
+    fn open(house: &House, token: &str, query: &str, last: Option<u64>) -> Self {
+        let mut stream = TcpStream::connect(house.server.addr()).unwrap();
+        stream
+            .set_read_timeout(Some(std::time::Duration::from_secs(60)))
+            .unwrap();
+        let last = last.map_or_else(String::new, |last| format!("last-event-id: {last}\r\n"));
+        let request = format!(
+            "GET {}{query} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\n{last}\r\n",
+            paths::EVENTS,
+            house.server.addr()
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut stream = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert_ne!(stream.read_line(&mut head).unwrap(), 0, "{head}");
+        }
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        assert!(head.contains("text/event-stream"), "{head}");
+        let body = Unchunked { stream, left: 0 };
+        let mut follower = Follower {
+            lines: BufReader::new(body).lines(),
+        };
+        // The first line says that it is heard from now on.
+        assert_eq!(follower.lines.next().unwrap().unwrap(), ": here");
+        follower
+    }
+
+    fn next(&mut self) -> Option<Event> {
+        let mut event = Event::default();
+        loop {
+            let line = self.lines.next()?.ok()?;
+            if let Some(id) = line.strip_prefix("id: ") {
+                event.id = Some(id.parse().unwrap());
+            } else if let Some(kind) = line.strip_prefix("event: ") {
+                event.kind = kind.to_owned();
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                event.data = serde_json::from_str(data).unwrap();
+            } else if line.is_empty() && !event.kind.is_empty() {
+                return Some(event);
+            }
+        }
+    }
+
+    /// The next of a kind; what comes before is passed over.
+    fn next_of(&mut self, kind: &str) -> Event {
+        loop {
+            let event = self.next().expect("the stream goes on");
+            if event.kind == kind {
+                return event;
+            }
+        }
+    }
+}
+
+fn cancel(client: &mut Client, id: &str) {
+    client.poke(&paths::at(paths::CANCEL, id)).expect(200);
+}
+
+#[test]
+fn what_happens_is_told_as_it_happens_and_again_from_where_one_was() {
+    let house = House::new();
+    let (token, mut admin) = (house.admin_token(), house.admin());
+    let before = admin.submit("photos", "index");
+    let mut follower = Follower::open(&house, &token, "", None);
+    let id = admin.submit("photos", "index");
+    let submitted = follower.next_of("SUBMITTED");
+    assert_eq!(submitted.data["job_id"], json!(id), "not {before}, which was before");
+    assert_eq!(submitted.data["addon_id"], "photos");
+    assert_eq!(submitted.data["job_type"], "index");
+    assert_eq!(submitted.data["cursor"], json!(submitted.id));
+    cancel(&mut admin, &id);
+    let canceled = follower.next_of("CANCELED");
+    assert!(canceled.id > submitted.id);
+    drop(follower);
+
+    // While nobody listened:
+    let meanwhile = admin.submit("mail", "send");
+    let mut again = Follower::open(&house, &token, "", submitted.id);
+    let first = again.next().unwrap();
+    assert_eq!(first.id, canceled.id, "the first after the one that was named");
+    let second = again.next().unwrap();
+    assert_eq!(second.data["job_id"], json!(meanwhile));
+    // And from now on.
+    let later = admin.submit("mail", "send");
+    assert_eq!(again.next_of("SUBMITTED").data["job_id"], json!(later));
+
+    // The same place can be given in the query.
+    let query = format!("?after={}", submitted.id.unwrap());
+    let mut asked = Follower::open(&house, &token, &query, None);
+    assert_eq!(asked.next().unwrap().id, canceled.id);
+}
+
+#[test]
+fn only_what_was_asked_for_is_told() {
+    let house = House::new();
+    let (token, mut admin) = (house.admin_token(), house.admin());
+    let query = "?event=CANCELED,FAILED&addon_id=photos&after=0";
+    let mut follower = Follower::open(&house, &token, query, None);
+    for addon in ["mail", "photos"] {
+        let id = admin.submit(addon, "work");
+        cancel(&mut admin, &id);
+    }
+    let first = follower.next().unwrap();
+    assert_eq!((first.kind.as_str(), &first.data["addon_id"]), ("CANCELED", &json!("photos")));
+
+    let one = admin.submit("photos", "work");
+    let other = admin.submit("photos", "work");
+    let mut of_one = Follower::open(&house, &token, &format!("?job_id={one}&after=0"), None);
+    cancel(&mut admin, &other);
+    cancel(&mut admin, &one);
+    for kind in ["SUBMITTED", "CANCELED"] {
+        let event = of_one.next_of(kind);
+        assert_eq!(event.data["job_id"], json!(one));
+    }
+}
+
+#[test]
+fn an_addon_hears_of_its_own_jobs_only() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let body = json!({"name": "ears", "addon_id": "photos", "scopes": ["read"]});
+    let made = admin.post(paths::TOKENS, &body).expect(201);
+    let token = made["token"].as_str().unwrap().to_owned();
+    let mut follower = Follower::open(&house, &token, "?after=0", None);
+    admin.submit("mail", "send");
+    let own = admin.submit("photos", "index");
+    assert_eq!(follower.next_of("SUBMITTED").data["job_id"], json!(own));
+
+    let mut photos = Client::new(house.server.addr(), Some(token));
+    let other = format!("{}?addon_id=mail", paths::EVENTS);
+    photos.get(&other).problem(403, "forbidden");
+    let mut submitter = house.addon("photos", &[Scope::Submit]);
+    submitter.get(paths::EVENTS).problem(403, "forbidden");
+}
+
+#[test]
+fn the_load_is_told_and_kept() {
+    let house = House::with(|options| {
+        options.sample_every = Some(std::time::Duration::from_millis(50));
+    });
+    let token = house.admin_token();
+    let mut follower = Follower::open(&house, &token, "?event=LOAD", None);
+    let load = follower.next().unwrap();
+    assert_eq!((load.kind.as_str(), load.id), ("LOAD", None));
+    assert!(load.data["busy"].is_number() && load.data["capacity"].is_number());
+
+    let mut admin = house.admin();
+    let kept = admin.get(paths::LOAD).expect(200);
+    assert!(!kept["samples"].as_array().unwrap().is_empty());
+    admin.get(&format!("{}?by=minute&limit=10", paths::LOAD)).expect(200);
+    admin
+        .get(&format!("{}?by=hour", paths::LOAD))
+        .problem(400, "malformed");
+    admin
+        .get(&format!("{}?since=yesterday", paths::LOAD))
+        .problem(400, "malformed");
+}
+
+#[test]
+fn what_cannot_be_followed_is_refused() {
+    let house = House::with(|options| options.limits.streams = 1);
+    let (token, mut admin) = (house.admin_token(), house.admin());
+    for query in ["?event=NOTHING", "?after=x", "?job_id=7", "?color=red"] {
+        let refused = admin.get(&format!("{}{query}", paths::EVENTS));
+        refused.problem(400, "malformed");
+    }
+    let open = Follower::open(&house, &token, "", None);
+    let refused = admin.get(paths::EVENTS);
+    refused.problem(429, "too_many");
+    assert!(refused.header("retry-after").is_some());
+    drop(open);
+    // The place is free as soon as the server has noticed.
+    while admin.get(paths::METRICS).text().contains("jobtree_event_streams 1") {
+        std::thread::yield_now();
+        admin.submit("photos", "something to be told");
+    }
+    Follower::open(&house, &token, "", None);
+}
+
+#[test]
+fn a_stream_ends_when_the_server_stops() {
+    let house = House::new();
+    let mut follower = Follower::open(&house, &house.admin_token(), "", None);
+    house.server.stop();
+    assert!(follower.next().is_none());
+}
+
+/// Takes one delivery, and answers it.
+fn receive(listener: &TcpListener, status: &str) -> (String, String) {
+    let (stream, _) = listener.accept().unwrap();
+    let mut stream = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(stream.read_line(&mut head).unwrap(), 0, "{head}");
+    }
+    let head = head.to_ascii_lowercase();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .unwrap()
+        .parse()
+        .unwrap();
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+    stream.get_mut().write_all(answer.as_bytes()).unwrap();
+    (head, String::from_utf8(body).unwrap())
+}
+
+#[test]
+fn a_webhook_is_told_of_ends_signed_and_again_until_it_takes_them() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let secret = "a secret between us two";
+    let body = json!({
+        "url": format!("http://{}/hook", listener.local_addr().unwrap()),
+        "addon_id": "photos",
+        "secret": secret,
+    });
+    let made = admin.post(paths::WEBHOOKS, &body).expect(201);
+    assert!(made.get("secret").is_none());
+    for addon in ["mail", "photos"] {
+        let id = admin.submit(addon, "work");
+        cancel(&mut admin, &id);
+    }
+    let (_, refused) = receive(&listener, "503 Not Now");
+    let (head, taken) = receive(&listener, "204 No Content");
+    assert_eq!(refused, taken, "the same again");
+    let event: Value = serde_json::from_str(&taken).unwrap();
+    assert_eq!((&event["event"], &event["addon_id"]), (&json!("CANCELED"), &json!("photos")));
+    let signed = head
+        .lines()
+        .find_map(|line| line.strip_prefix("jobtree-signature: "))
+        .expect("a signature");
+    let at = signed.strip_prefix("t=").unwrap().split(',').next().unwrap();
+    assert_eq!(signed, signature(secret, at.parse().unwrap(), taken.as_bytes()));
+
+    let seen = |admin: &mut Client| admin.get(paths::WEBHOOKS).expect(200)["webhooks"][0].clone();
+    while seen(&mut admin)["delivered"] != 1 {
+        std::thread::yield_now();
+    }
+    let id = made["webhook_id"].as_str().unwrap();
+    admin.delete(&paths::at(paths::WEBHOOK, id)).expect(204);
+    let none = admin.get(paths::WEBHOOKS).expect(200);
+    assert_eq!(none["webhooks"], json!([]));
+    admin
+        .delete(&paths::at(paths::WEBHOOK, id))
+        .problem(404, "not_found");
+}
+
+#[test]
+fn a_webhook_hears_after_a_restart_what_happened_meanwhile() {
+    let folder = support::Folder::new("webhooks");
+    let on_disk = || {
+        let mut options = support::options(folder.path());
+        options.store = jobtree_server::StoreChoice::File;
+        options
+    };
+    let token = || {
+        let text = std::fs::read_to_string(folder.path().join("admin.token")).unwrap();
+        Some(text.trim_end().to_owned())
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let first = jobtree_server::Server::start(on_disk()).unwrap();
+    let mut admin = Client::new(first.addr(), token());
+    let id = admin.submit("photos", "index");
+    let body = json!({
+        "url": format!("http://{}", listener.local_addr().unwrap()),
+        "events": ["CANCELED"],
+        "secret": "a secret between us two",
+    });
+    admin.post(paths::WEBHOOKS, &body).expect(201);
+    first.stop();
+
+    let second = jobtree_server::Server::start(on_disk()).unwrap();
+    let mut admin = Client::new(second.addr(), token());
+    cancel(&mut admin, &id);
+    let (_, told) = receive(&listener, "200 OK");
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["job_id"], json!(id));
+}
+
+#[test]
+fn webhooks_are_for_admins_and_checked() {
+    let house = House::new();
+    let mut photos = house.addon("photos", &[Scope::Submit, Scope::Read, Scope::Cancel, Scope::Lease]);
+    let sound = json!({"url": "http://127.0.0.1:1/", "secret": "sixteen letters!"});
+    photos.post(paths::WEBHOOKS, &sound).problem(403, "forbidden");
+    photos.get(paths::WEBHOOKS).problem(403, "forbidden");
+    let mut admin = house.admin();
+    let wrong = json!({"url": "file:///etc/passwd", "secret": "short", "events": ["PROGRESS"]});
+    let problem = admin.post(paths::WEBHOOKS, &wrong).problem(422, "invalid");
+    assert_eq!(problem["fields"].as_array().unwrap().len(), 3, "{problem}");
+    admin
+        .delete(&paths::at(paths::WEBHOOK, NO_ID))
+        .problem(404, "not_found");
+}
