@@ -61,7 +61,10 @@ where
     T::Err: ToString,
 {
     text.parse().map_err(|error: T::Err| {
-        CliError::usage(format!("{name}: {text:?} cannot be read: {}", error.to_string()))
+        CliError::usage(format!(
+            "{name}: {text:?} cannot be read: {}",
+            error.to_string()
+        ))
     })
 }
 
@@ -82,7 +85,10 @@ pub fn job_id(text: &str) -> Result<JobId, CliError> {
 }
 
 pub fn job_ids(arguments: &ArgMatches, name: &str) -> Result<Vec<JobId>, CliError> {
-    all(arguments, name).iter().map(|text| job_id(text)).collect()
+    all(arguments, name)
+        .iter()
+        .map(|text| job_id(text))
+        .collect()
 }
 
 /// A duration behind a flag.
@@ -103,29 +109,69 @@ pub fn of_a_job() -> Vec<Arg> {
         with.collect()
     };
     heading(vec![
-        value("cost", "UNITS", "Its share of the capacity while it runs, 1 to 100 [10]"),
+        value(
+            "cost",
+            "UNITS",
+            "Its share of the capacity while it runs, 1 to 100 [10]",
+        ),
         value("priority", "CLASS", "low, normal or high [normal]"),
-        flag("now", "Do not wait for quiet while the machine is used normally"),
-        value("after", "TIME", "Not before: 2h, 22:00, \"tomorrow 22:00\", RFC 3339"),
-        value("deadline", "TIME", "Done by then; the nearer, the less quiet it waits for"),
+        flag(
+            "now",
+            "Do not wait for quiet while the machine is used normally",
+        ),
+        value(
+            "after",
+            "TIME",
+            "Not before: 2h, 22:00, \"tomorrow 22:00\", RFC 3339",
+        ),
+        value(
+            "deadline",
+            "TIME",
+            "Done by then; the nearer, the less quiet it waits for",
+        ),
         flag("drop-late", "Fail, rather than start behind the deadline"),
         value("expect", "DURATION", "How long it probably runs"),
         value("max-runtime", "DURATION", "Stopped if it runs longer"),
-        value("attempts", "N", "How many runs may fail before the job does [1]"),
+        value(
+            "attempts",
+            "N",
+            "How many runs may fail before the job does [1]",
+        ),
         value("tag", "TAG", "To find it by; may be repeated").action(ArgAction::Append),
-        value("key", "KEY", "A second submission with this key is this job"),
+        value(
+            "key",
+            "KEY",
+            "A second submission with this key is this job",
+        ),
         value("unique", "KEY", "Only one of these at a time is not ended"),
         value("group", "KEY", "Of these, --group-limit at a time run"),
         value("group-limit", "N", "How many of a group at a time [1]"),
-        value("depends-on", "JOB", "Starts when that is done; may be repeated")
-            .action(ArgAction::Append),
-        value("on-dependency-failure", "WHAT", "cancel it, or run it all the same [cancel]").value_parser(["cancel", "run"]),
-        value("heavy", "WHAT", "Leans on: cpu, disk, network, memory; may be repeated")
-            .action(ArgAction::Append)
-            .value_parser(["cpu", "disk", "network", "memory"]),
+        value(
+            "depends-on",
+            "JOB",
+            "Starts when that is done; may be repeated",
+        )
+        .action(ArgAction::Append),
+        value(
+            "on-dependency-failure",
+            "WHAT",
+            "cancel it, or run it all the same [cancel]",
+        )
+        .value_parser(["cancel", "run"]),
+        value(
+            "heavy",
+            "WHAT",
+            "Leans on: cpu, disk, network, memory; may be repeated",
+        )
+        .action(ArgAction::Append)
+        .value_parser(["cpu", "disk", "network", "memory"]),
         value("node", "NODE", "The one machine that may run it"),
-        value("label", "LABEL", "A label its machine must have; may be repeated")
-            .action(ArgAction::Append),
+        value(
+            "label",
+            "LABEL",
+            "A label its machine must have; may be repeated",
+        )
+        .action(ArgAction::Append),
     ])
 }
 
@@ -149,7 +195,9 @@ pub fn described(
     let owned = |name: &str| get(arguments, name).map(str::to_owned);
     let priority = match get(arguments, "priority") {
         Some(text) => Priority::parse(text).ok_or_else(|| {
-            CliError::usage(format!("--priority: {text:?} is none: write low, normal or high"))
+            CliError::usage(format!(
+                "--priority: {text:?} is none: write low, normal or high"
+            ))
         })?,
         None => Priority::Normal,
     };

@@ -51,7 +51,9 @@ impl Context {
             builder = builder.ca_file(file);
         }
         // Somebody waits in front of it.
-        Ok(builder.patience(std::time::Duration::from_millis(300)).build()?)
+        Ok(builder
+            .patience(std::time::Duration::from_millis(300))
+            .build()?)
     }
 }
 

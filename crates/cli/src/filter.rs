@@ -76,7 +76,9 @@ fn split(line: &str) -> Result<Vec<Word>, String> {
         if let Some(key) = &key
             && value.is_empty()
         {
-            return Err(format!("behind {key:?}: nothing follows the colon; write a value"));
+            return Err(format!(
+                "behind {key:?}: nothing follows the colon; write a value"
+            ));
         }
         words.push(Word { key, value });
     }
@@ -104,7 +106,9 @@ fn states(value: &str, into: &mut Vec<JobState>) -> Result<(), String> {
 fn once<T>(key: &str, into: &mut Option<T>, value: T) -> Result<(), String> {
     match into.replace(value) {
         None => Ok(()),
-        Some(_) => Err(format!("{key}: is there twice, and no job has two: write one")),
+        Some(_) => Err(format!(
+            "{key}: is there twice, and no job has two: write one"
+        )),
     }
 }
 
@@ -118,8 +122,10 @@ mod tests {
 
     #[test]
     fn all_that_can_be_said() {
-        let query = read("state:queued,RUNNING addon:photos  type:a:b tag:\"two words\" quarantined old stuff")
-            .unwrap();
+        let query = read(
+            "state:queued,RUNNING addon:photos  type:a:b tag:\"two words\" quarantined old stuff",
+        )
+        .unwrap();
         assert_eq!(query.state, [JobState::Queued, JobState::Running]);
         assert_eq!(query.addon_id.unwrap().as_str(), "photos");
         assert_eq!(query.job_type.unwrap().as_str(), "a:b");
@@ -133,7 +139,10 @@ mod tests {
     fn groups_of_states_and_words_of_several_arguments() {
         let words = ["state:ended".to_owned(), "state:waiting".to_owned()];
         assert_eq!(parse(&words).unwrap().state.len(), 5);
-        assert_eq!(read("\"quarantined:\" x").unwrap().text.as_deref(), Some("quarantined: x"));
+        assert_eq!(
+            read("\"quarantined:\" x").unwrap().text.as_deref(),
+            Some("quarantined: x")
+        );
     }
 
     #[test]

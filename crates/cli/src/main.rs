@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod args;
 mod commands;
 mod context;
 mod error;
@@ -99,7 +100,10 @@ fn global_arguments() -> Vec<Arg> {
             "Certificates (PEM) that the daemon's is signed by [JOBTREE_CA_FILE]",
         ),
         value("config", "FILE", "The settings' file [JOBTREE_CONFIG]"),
-        flag("json", "Print JSON: one document, or a line for each entry of a stream"),
+        flag(
+            "json",
+            "Print JSON: one document, or a line for each entry of a stream",
+        ),
         flag("quiet", "Print results alone").short('q'),
         flag("no-color", "No colours [NO_COLOR]"),
     ]

@@ -52,8 +52,8 @@ impl Out {
     /// One document. `T` must be written as an object.
     pub fn document(&self, body: &impl Serialize) -> Result<(), CliError> {
         let version = VERSION;
-        let text = serde_json::to_string_pretty(&Versioned { version, body })
-            .map_err(io::Error::from)?;
+        let text =
+            serde_json::to_string_pretty(&Versioned { version, body }).map_err(io::Error::from)?;
         self.print(&text)
     }
 
@@ -167,7 +167,10 @@ pub fn cell(text: &str, most: usize) -> String {
     if line.chars().count() <= most {
         return line;
     }
-    line.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+    line.chars()
+        .take(most.saturating_sub(1))
+        .chain(['…'])
+        .collect()
 }
 
 #[cfg(test)]
@@ -176,7 +179,11 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_they_must_be() {
-        let columns = [("id", Align::Left), ("n", Align::Right), ("rest", Align::Left)];
+        let columns = [
+            ("id", Align::Left),
+            ("n", Align::Right),
+            ("rest", Align::Left),
+        ];
         let rows = vec![
             vec!["a".into(), "100".into(), "x".into()],
             vec!["\x1b[1mbcd\x1b[0m".into(), "7".into(), String::new()],

@@ -113,11 +113,17 @@ impl Settings {
         })?;
         if text.is_none() && asked.is_some() {
             let told = format!("there is no file {}", file.display());
-            return Err(CliError::usage(told).hint("leave out --config and JOBTREE_CONFIG, or make the file"));
+            return Err(CliError::usage(told)
+                .hint("leave out --config and JOBTREE_CONFIG, or make the file"));
         }
         let written = written_in(&file, &text.unwrap_or_default())?;
         let mut set = BTreeMap::new();
-        for Known { key, variable: name, .. } in KNOWN {
+        for Known {
+            key,
+            variable: name,
+            ..
+        } in KNOWN
+        {
             let flag = key.replace('_', "-");
             let from_flag = || {
                 let value = (sources.flag)(&flag)?;
@@ -271,7 +277,10 @@ mod tests {
         let settings = gather(&[], &variables[1..], None).unwrap();
         assert_eq!(settings.value("url"), "http://127.0.0.1:7717");
         assert_eq!(settings.value("data_dir"), "/home/x/.local/share/jobtree");
-        assert_eq!(settings.file, Path::new("/home/x/.config/jobtree/config.toml"));
+        assert_eq!(
+            settings.file,
+            Path::new("/home/x/.config/jobtree/config.toml")
+        );
     }
 
     #[test]

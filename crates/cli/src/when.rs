@@ -6,8 +6,7 @@ use jiff::civil::{DateTime, Time, Weekday};
 use jiff::{SignedDuration, Timestamp, ToSpan, Zoned};
 use jobtree_queue::policy::parse_duration;
 
-const TIMES: &str =
-    "write `2h` (from now), `22:00`, `tomorrow 22:00`, `monday 8:00`, `2026-12-24 18:00` or RFC 3339";
+const TIMES: &str = "write `2h` (from now), `22:00`, `tomorrow 22:00`, `monday 8:00`, `2026-12-24 18:00` or RFC 3339";
 
 /// A duration: `90s`, `2h`, `1h30m`, `3d`.
 pub fn duration(text: &str) -> Result<Duration, String> {
@@ -20,7 +19,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 pub fn seconds(text: &str) -> Result<i64, String> {
     let duration = duration(text)?;
     if duration.subsec_nanos() > 0 || duration.is_zero() {
-        return Err(format!("{text:?} is not a whole number of seconds, one at least"));
+        return Err(format!(
+            "{text:?} is not a whole number of seconds, one at least"
+        ));
     }
     i64::try_from(duration.as_secs()).map_err(|_| format!("{text:?} is too long"))
 }
@@ -148,7 +149,15 @@ mod tests {
             let expected: Timestamp = expected.parse().unwrap();
             assert_eq!(time(text, &now()), Ok(expected), "{text}");
         }
-        for text in ["", "soon", "25:00", "tomorrow noon", "8", "99999999999d", "m 8:00"] {
+        for text in [
+            "",
+            "soon",
+            "25:00",
+            "tomorrow noon",
+            "8",
+            "99999999999d",
+            "m 8:00",
+        ] {
             let told = time(text, &now()).unwrap_err();
             assert!(told.contains("is no time: write"), "{text}: {told}");
         }

@@ -19,10 +19,18 @@ const USUAL: Duration = Duration::from_secs(60);
 pub fn define(command: Command) -> Command {
     command
         .about("Stop jobs; returns when they have stopped")
-        .arg(places("job", "JOB", "Their ids").required_unless_present("filter").required(false))
+        .arg(
+            places("job", "JOB", "Their ids")
+                .required_unless_present("filter")
+                .required(false),
+        )
         .arg(value("filter", "FILTER", "All that this finds, as in ls").conflicts_with("job"))
         .arg(value("reason", "TEXT", "Why; stands in their trail"))
-        .arg(value("timeout", "DURATION", "How long they may take to stop [60s]"))
+        .arg(value(
+            "timeout",
+            "DURATION",
+            "How long they may take to stop [60s]",
+        ))
         .arg(flag("no-wait", "Do not wait until they have stopped"))
 }
 
@@ -41,7 +49,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
             let query = filter::parse(&[words.to_owned()]).map_err(CliError::usage)?;
             let answer = client.cancel_many(query, reason)?;
             for failure in answer.failed {
-                context.out.note(&format!("{}: {}", failure.job_id, failure.error));
+                context
+                    .out
+                    .note(&format!("{}: {}", failure.job_id, failure.error));
                 exit = Exit::CONFLICT;
             }
             answer.done
@@ -63,10 +73,14 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         let state = wait::ended(&client, id, Some(until), context)?.state;
         match context.out.json {
             true => context.out.line(&Line { job_id: id, state })?,
-            false => context.out.print(&format!("{id} {}", context.out.state(state)))?,
+            false => context
+                .out
+                .print(&format!("{id} {}", context.out.state(state)))?,
         }
         if !state.is_ended() && !arguments.get_flag("no-wait") {
-            context.out.note(&format!("{id} was asked to stop, and still runs"));
+            context
+                .out
+                .note(&format!("{id} was asked to stop, and still runs"));
             exit = Exit::STILL_WAITING;
         }
     }

@@ -61,7 +61,12 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
             let value = shown.value.unwrap_or_else(|| "-".into());
             let mut row = vec![shown.key.to_owned(), value];
             if origin {
-                row.push(shown.origin.map(|origin| origin.to_string()).unwrap_or_default());
+                row.push(
+                    shown
+                        .origin
+                        .map(|origin| origin.to_string())
+                        .unwrap_or_default(),
+                );
             }
             row
         })

@@ -32,14 +32,20 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         context.out.print(&told)?;
     }
     for reason in &explained.reasons {
-        context.out.print(&format!("{}: {}", reason.code, reason.message))?;
+        context
+            .out
+            .print(&format!("{}: {}", reason.code, reason.message))?;
         if let (Some(measured), Some(threshold)) = (reason.measured, reason.threshold) {
-            context.out.print(&format!("  measured {measured:.2}, threshold {threshold:.2}"))?;
+            context.out.print(&format!(
+                "  measured {measured:.2}, threshold {threshold:.2}"
+            ))?;
         }
         if let Some(since) = reason.since {
             context.out.print(&format!("  since {}", shown(since)))?;
         }
-        context.out.print(&format!("  starts when {}", reason.change))?;
+        context
+            .out
+            .print(&format!("  starts when {}", reason.change))?;
     }
     if let Some(estimate) = explained.estimate {
         let basis = match estimate.basis {
@@ -49,7 +55,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         };
         let at = shown(estimate.start_at);
         let sure = estimate.confidence * 100.0;
-        context.out.print(&format!("probably at {at}, by {basis} ({sure:.0} % sure)"))?;
+        context
+            .out
+            .print(&format!("probably at {at}, by {basis} ({sure:.0} % sure)"))?;
     }
     Ok(Exit::OK)
 }

@@ -16,9 +16,13 @@ use crate::when::{self, shown};
 pub fn define(command: Command) -> Command {
     let lease = || place("lease", "LEASE", "Its id").required(true);
     let pids = || {
-        value("pid", "PID", "A process that works under it; may be repeated")
-            .action(ArgAction::Append)
-            .value_parser(value_parser!(u32))
+        value(
+            "pid",
+            "PID",
+            "A process that works under it; may be repeated",
+        )
+        .action(ArgAction::Append)
+        .value_parser(value_parser!(u32))
     };
     command
         .about("Ask for capacity, and hold it")
@@ -26,7 +30,9 @@ pub fn define(command: Command) -> Command {
         .subcommand(
             Command::new("request")
                 .about("Ask for capacity, or take up a dispatched job; prints the lease's id")
-                .after_help("Exits with 6 if it is denied; standard error tells why and when to ask again.")
+                .after_help(
+                    "Exits with 6 if it is denied; standard error tells why and when to ask again.",
+                )
                 .arg(place("addon", "ADDON", "Who asks").required_unless_present("job"))
                 .arg(place("type", "TYPE", "For what").required_unless_present("job"))
                 .arg(value("cost", "UNITS", "How much, 1 to 100 [10]"))
@@ -54,7 +60,10 @@ pub fn define(command: Command) -> Command {
             Command::new("release")
                 .about("Give it back")
                 .arg(lease())
-                .arg(flag("return-jobs", "Its jobs wait again, and nothing is counted"))
+                .arg(flag(
+                    "return-jobs",
+                    "Its jobs wait again, and nothing is counted",
+                ))
                 .arg(value("reason", "TEXT", "Why")),
         )
         .subcommand(
@@ -134,7 +143,9 @@ fn request(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
             .ok_or_else(|| CliError::usage(format!("--priority: {text:?} is none")))?,
         None => Priority::Normal,
     };
-    let expect = args::get(arguments, "expect").map(when::seconds).transpose();
+    let expect = args::get(arguments, "expect")
+        .map(when::seconds)
+        .transpose();
     let answer = context.client()?.lease_request(&LeaseRequest {
         addon_id: args::get(arguments, "addon").unwrap_or_default().into(),
         job_type: args::get(arguments, "type").unwrap_or_default().into(),
@@ -150,14 +161,20 @@ fn request(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         context.out.document(&answer)?;
     } else if let Some(id) = answer.lease_id {
         context.out.print(&id.to_string())?;
-        context.out.note(&format!("renew it within {} s", answer.limits.ttl_sec));
+        context
+            .out
+            .note(&format!("renew it within {} s", answer.limits.ttl_sec));
     }
     if answer.approved {
         return Ok(Exit::OK);
     }
     let again = answer.retry_after_sec;
-    let again = again.map(|sec| format!("; ask again in {sec} s")).unwrap_or_default();
-    context.out.note(&format!("denied: {}{again}", answer.reason));
+    let again = again
+        .map(|sec| format!("; ask again in {sec} s"))
+        .unwrap_or_default();
+    context
+        .out
+        .note(&format!("denied: {}{again}", answer.reason));
     Ok(Exit::CONFLICT)
 }
 
@@ -194,7 +211,10 @@ fn list(context: &Context) -> Result<(), CliError> {
             vec![
                 lease.lease_id.to_string(),
                 lease.addon_id.to_string(),
-                lease.job_type.as_ref().map_or("-".into(), ToString::to_string),
+                lease
+                    .job_type
+                    .as_ref()
+                    .map_or("-".into(), ToString::to_string),
                 lease.cost_units.to_string(),
                 lease.jobs.len().to_string(),
                 lease.node_id.to_string(),

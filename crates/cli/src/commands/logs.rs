@@ -39,7 +39,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         if page.ended || (!follow && page.text.is_empty()) {
             if page.left_out > 0 {
                 let count = page.left_out;
-                context.out.note(&format!("{count} bytes were left out: the log was full"));
+                context
+                    .out
+                    .note(&format!("{count} bytes were left out: the log was full"));
             }
             return Ok(Exit::OK);
         }

@@ -38,7 +38,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     let mut query = filter::parse(&args::all(arguments, "filter")).map_err(|wrong| {
         CliError::usage(wrong).hint("`jobtree ls --help` shows what can be written")
     })?;
-    query.after = args::get(arguments, "after").map(args::job_id).transpose()?;
+    query.after = args::get(arguments, "after")
+        .map(args::job_id)
+        .transpose()?;
     let limit: u32 = args::read(arguments, "limit")?.unwrap_or(SOME);
     query.limit = Some(limit.min(500));
     let client = context.client()?;
@@ -75,7 +77,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     context.out.table(COLUMNS, &rows)?;
     match (&list.jobs[..], list.next) {
         ([], _) => context.out.note("no job is like that"),
-        (_, Some(next)) => context.out.note(&format!("there are more: --after {next}, or --all")),
+        (_, Some(next)) => context
+            .out
+            .note(&format!("there are more: --after {next}, or --all")),
         _ => {}
     }
     Ok(Exit::OK)
@@ -118,9 +122,15 @@ fn what(job: &JobView) -> String {
     }
     match &job.progress {
         Some(progress) => {
-            let percent = progress.fraction.map(|share| format!("{:.0} %", share * 100.0));
+            let percent = progress
+                .fraction
+                .map(|share| format!("{:.0} %", share * 100.0));
             let message = progress.message.clone();
-            percent.into_iter().chain(message).collect::<Vec<_>>().join(" ")
+            percent
+                .into_iter()
+                .chain(message)
+                .collect::<Vec<_>>()
+                .join(" ")
         }
         None => job.tags.join(" "),
     }

@@ -10,9 +10,11 @@ use crate::error::CliError;
 use crate::exit::Exit;
 
 pub fn define(command: Command) -> Command {
-    command
-        .about("Write manual pages")
-        .arg(value("out", "DIR", "Where to; without it, the page of jobtree itself is printed"))
+    command.about("Write manual pages").arg(value(
+        "out",
+        "DIR",
+        "Where to; without it, the page of jobtree itself is printed",
+    ))
 }
 
 pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
@@ -29,6 +31,8 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         .map_err(|error| {
             CliError::failed(format!("{} cannot be written: {error}", folder.display()))
         })?;
-    context.out.note(&format!("the pages are in {}", folder.display()));
+    context
+        .out
+        .note(&format!("the pages are in {}", folder.display()));
     Ok(Exit::OK)
 }

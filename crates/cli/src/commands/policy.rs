@@ -47,7 +47,10 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         }
         Some((_, arguments)) if arguments.get_flag("default") => {
             let text = toml::to_string_pretty(&Policy::default());
-            show(&text.map_err(|error| CliError::failed(error.to_string()))?, context)?;
+            show(
+                &text.map_err(|error| CliError::failed(error.to_string()))?,
+                context,
+            )?;
         }
         _ => show(&context.client()?.policy()?, context)?,
     }

@@ -12,7 +12,11 @@ use crate::filter;
 pub fn define(command: Command) -> Command {
     command
         .about("Queue jobs again that are FAILED or CANCELED")
-        .arg(places("job", "JOB", "Their ids").required_unless_present("filter").required(false))
+        .arg(
+            places("job", "JOB", "Their ids")
+                .required_unless_present("filter")
+                .required(false),
+        )
         .arg(value("filter", "FILTER", "All that this finds, as in ls").conflicts_with("job"))
         .arg(value("reason", "TEXT", "Why; stands in their trail"))
 }
@@ -35,7 +39,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         }
     }
     for failure in &answer.failed {
-        context.out.note(&format!("{}: {}", failure.job_id, failure.error));
+        context
+            .out
+            .note(&format!("{}: {}", failure.job_id, failure.error));
     }
     Ok(match answer.failed.is_empty() {
         true => Exit::OK,

@@ -28,7 +28,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         let state = client.retry(job_id, args::get(arguments, "reason"))?;
         match context.out.json {
             true => context.out.line(&Line { job_id, state })?,
-            false => context.out.print(&format!("{job_id} {}", context.out.state(state)))?,
+            false => context
+                .out
+                .print(&format!("{job_id} {}", context.out.state(state)))?,
         }
     }
     Ok(Exit::OK)

@@ -95,7 +95,9 @@ fn follow(client: &Client, id: JobId, context: &Context) -> Result<Exit, CliErro
         if page.text.is_empty() {
             let why = why(client, id);
             if why.is_some() && why != told {
-                context.out.note(&format!("waits: {}", why.as_deref().unwrap_or_default()));
+                context
+                    .out
+                    .note(&format!("waits: {}", why.as_deref().unwrap_or_default()));
                 told = why;
             }
         }
@@ -113,7 +115,11 @@ fn follow(client: &Client, id: JobId, context: &Context) -> Result<Exit, CliErro
 /// The first thing in its way, as long as it waits.
 fn why(client: &Client, id: JobId) -> Option<String> {
     let explained = client.explain(id).ok()?;
-    explained.reasons.into_iter().next().map(|reason| reason.message)
+    explained
+        .reasons
+        .into_iter()
+        .next()
+        .map(|reason| reason.message)
 }
 
 fn spec(arguments: &ArgMatches) -> Result<CommandSpec, CliError> {
@@ -122,7 +128,9 @@ fn spec(arguments: &ArgMatches) -> Result<CommandSpec, CliError> {
         None => std::env::current_dir(),
     };
     let cwd = cwd.map_err(|error| CliError::usage(format!("there is no such folder: {error}")))?;
-    let cpu = args::get(arguments, "cpu").map(crate::when::seconds).transpose();
+    let cpu = args::get(arguments, "cpu")
+        .map(crate::when::seconds)
+        .transpose();
     let cpu = cpu.map_err(|wrong| CliError::usage(format!("--cpu: {wrong}")))?;
     Ok(CommandSpec {
         argv: args::all(arguments, "command"),

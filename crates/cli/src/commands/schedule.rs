@@ -21,14 +21,39 @@ pub fn define(command: Command) -> Command {
             Command::new("add")
                 .about("Add a schedule")
                 .arg(place("name", "NAME", "A name of its own").required(true))
-                .arg(place("cron", "CRON", "Minute, hour, day of month, month, day of week: \"0 3 * * *\"").required(true))
+                .arg(
+                    place(
+                        "cron",
+                        "CRON",
+                        "Minute, hour, day of month, month, day of week: \"0 3 * * *\"",
+                    )
+                    .required(true),
+                )
                 .arg(place("addon", "ADDON", "Whose job it is").required(true))
                 .arg(place("type", "TYPE", "Which handler runs it").required(true))
                 .arg(value("payload", "JSON", "Its input").allow_hyphen_values(true))
-                .arg(value("zone", "ZONE", "The time zone, such as Europe/Berlin [UTC]"))
-                .arg(value("jitter", "DURATION", "Each firing is moved by up to this"))
-                .arg(value("missed", "WHAT", "Firings nobody was there for: skip, once or all [once]").value_parser(["skip", "once", "all"]))
-                .arg(flag("no-overlap", "Leave a firing out while the job before has not ended"))
+                .arg(value(
+                    "zone",
+                    "ZONE",
+                    "The time zone, such as Europe/Berlin [UTC]",
+                ))
+                .arg(value(
+                    "jitter",
+                    "DURATION",
+                    "Each firing is moved by up to this",
+                ))
+                .arg(
+                    value(
+                        "missed",
+                        "WHAT",
+                        "Firings nobody was there for: skip, once or all [once]",
+                    )
+                    .value_parser(["skip", "once", "all"]),
+                )
+                .arg(flag(
+                    "no-overlap",
+                    "Leave a firing out while the job before has not ended",
+                ))
                 .args(of_a_job().into_iter().filter(|argument| {
                     // They would be the same for every firing.
                     !["after", "deadline", "key", "drop-late"].contains(&argument.get_id().as_str())
@@ -36,9 +61,21 @@ pub fn define(command: Command) -> Command {
         )
         .subcommand(Command::new("ls").about("List schedules"))
         .subcommand(Command::new("show").about("Show a schedule").arg(which()))
-        .subcommand(Command::new("rm").about("Remove a schedule; its jobs stay").arg(which()))
-        .subcommand(Command::new("pause").about("Let it fire no more").arg(which()))
-        .subcommand(Command::new("resume").about("Let it fire again").arg(which()))
+        .subcommand(
+            Command::new("rm")
+                .about("Remove a schedule; its jobs stay")
+                .arg(which()),
+        )
+        .subcommand(
+            Command::new("pause")
+                .about("Let it fire no more")
+                .arg(which()),
+        )
+        .subcommand(
+            Command::new("resume")
+                .about("Let it fire again")
+                .arg(which()),
+        )
 }
 
 pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
@@ -50,7 +87,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
                 true => context.out.document(&made)?,
                 false => {
                     if let Some(next) = made.next_at {
-                        context.out.note(&format!("it fires first at {}", shown(next)));
+                        context
+                            .out
+                            .note(&format!("it fires first at {}", shown(next)));
                     }
                     context.out.print(&made.schedule_id.to_string())?;
                 }
@@ -78,10 +117,13 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
 fn spec(arguments: &ArgMatches) -> Result<ScheduleSpec, CliError> {
     let payload = args::get(arguments, "payload").map(|text| Json::from_text(text.into()));
     let payload = payload.transpose();
-    let payload = payload.map_err(|error| CliError::usage(format!("--payload is no JSON: {error}")))?;
+    let payload =
+        payload.map_err(|error| CliError::usage(format!("--payload is no JSON: {error}")))?;
     let addon: String = args::needed(arguments, "addon")?;
     let job_type: String = args::needed(arguments, "type")?;
-    let jitter = args::get(arguments, "jitter").map(when::seconds).transpose();
+    let jitter = args::get(arguments, "jitter")
+        .map(when::seconds)
+        .transpose();
     let jitter = jitter.map_err(|wrong| CliError::usage(format!("--jitter: {wrong}")))?;
     Ok(ScheduleSpec {
         name: args::needed(arguments, "name")?,
@@ -130,15 +172,22 @@ fn list(schedules: Vec<ScheduleView>, context: &Context) -> Result<(), CliError>
     let columns = columns.map(|title| (title, Align::Left));
     let rows: Vec<_> = schedules
         .into_iter()
-        .map(|ScheduleView { spec, next_at, last_at, .. }| {
-            let next = match (spec.paused, next_at) {
-                (true, _) => "paused".into(),
-                (false, next) => next.map_or("never".into(), shown),
-            };
-            let job = format!("{}/{}", spec.job.addon_id, spec.job.job_type);
-            let last = last_at.map_or("never".into(), shown);
-            vec![spec.name, spec.cron, spec.time_zone, job, next, last]
-        })
+        .map(
+            |ScheduleView {
+                 spec,
+                 next_at,
+                 last_at,
+                 ..
+             }| {
+                let next = match (spec.paused, next_at) {
+                    (true, _) => "paused".into(),
+                    (false, next) => next.map_or("never".into(), shown),
+                };
+                let job = format!("{}/{}", spec.job.addon_id, spec.job.job_type);
+                let last = last_at.map_or("never".into(), shown);
+                vec![spec.name, spec.cron, spec.time_zone, job, next, last]
+            },
+        )
         .collect();
     context.out.table(&columns, &rows)
 }
@@ -147,7 +196,13 @@ fn show(view: &ScheduleView, context: &Context) -> Result<(), CliError> {
     if context.out.json {
         return context.out.document(view);
     }
-    let ScheduleView { spec, schedule_id, next_at, last_at, last_job } = view;
+    let ScheduleView {
+        spec,
+        schedule_id,
+        next_at,
+        last_at,
+        last_job,
+    } = view;
     let mut line = |name: &str, value: Option<String>| match value {
         Some(value) => context.out.print(&format!("{name:<12} {value}")),
         None => Ok(()),
@@ -155,7 +210,10 @@ fn show(view: &ScheduleView, context: &Context) -> Result<(), CliError> {
     line("schedule", Some(schedule_id.to_string()))?;
     line("name", Some(spec.name.clone()))?;
     line("cron", Some(format!("{} {}", spec.cron, spec.time_zone)))?;
-    line("job", Some(format!("{}/{}", spec.job.addon_id, spec.job.job_type)))?;
+    line(
+        "job",
+        Some(format!("{}/{}", spec.job.addon_id, spec.job.job_type)),
+    )?;
     line("paused", spec.paused.then(|| "yes".into()))?;
     line("next", next_at.map(shown))?;
     line("last", last_at.map(shown))?;

@@ -17,7 +17,10 @@ pub fn define(command: Command) -> Command {
         .about("Show a job")
         .arg(place("job", "JOB", "Its id").required(true))
         .arg(flag("events", "With what happened to it"))
-        .arg(flag("tree", "With the jobs below it in its worker, as last reported"))
+        .arg(flag(
+            "tree",
+            "With the jobs below it in its worker, as last reported",
+        ))
 }
 
 #[derive(Serialize)]
@@ -74,11 +77,17 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         for node in &tree.nodes {
             let indent = "  ".repeat(node.depth as usize + 1);
             let waits = node.waiting_for.as_ref();
-            let waits = waits.map(|what| format!(", waits for {what}")).unwrap_or_default();
-            context.out.print(&format!("{indent}{} ({}{waits})", node.label, node.state))?;
+            let waits = waits
+                .map(|what| format!(", waits for {what}"))
+                .unwrap_or_default();
+            context
+                .out
+                .print(&format!("{indent}{} ({}{waits})", node.label, node.state))?;
         }
         if tree.left_out > 0 {
-            context.out.print(&format!("  … and {} more", tree.left_out))?;
+            context
+                .out
+                .print(&format!("  … and {} more", tree.left_out))?;
         }
     }
     Ok(Exit::OK)
@@ -91,7 +100,10 @@ fn described(job: &JobView, context: &Context) -> String {
     let mut line = |name: &str, value: Option<String>| {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
             let mut lines = value.lines();
-            text.push_str(&format!("{name:<12} {}\n", lines.next().unwrap_or_default()));
+            text.push_str(&format!(
+                "{name:<12} {}\n",
+                lines.next().unwrap_or_default()
+            ));
             lines.for_each(|more| text.push_str(&format!("{:<12} {more}\n", "")));
         }
     };
@@ -106,16 +118,27 @@ fn described(job: &JobView, context: &Context) -> String {
     line("tags", Some(job.tags.join(", ")));
     line("created", time(Some(job.created_at)));
     line("not before", time(job.next_earliest_start_at));
-    line("deadline", time(job.deadline_at).map(|at| match job.deadline_at_risk {
-        true => format!("{at} (will probably be missed)"),
-        false => at,
-    }));
+    line(
+        "deadline",
+        time(job.deadline_at).map(|at| match job.deadline_at_risk {
+            true => format!("{at} (will probably be missed)"),
+            false => at,
+        }),
+    );
     line("started", time(job.started_at));
     line("ended", time(job.ended_at));
-    let ran = job.started_at.map(|from| since(from, job.ended_at.unwrap_or(now)));
+    let ran = job
+        .started_at
+        .map(|from| since(from, job.ended_at.unwrap_or(now)));
     line("ran for", ran.map(length));
-    line("attempts", Some(format!("{} of {}", job.attempts, job.max_attempts)));
-    line("rescues", (job.rescues > 0).then(|| job.rescues.to_string()));
+    line(
+        "attempts",
+        Some(format!("{} of {}", job.attempts, job.max_attempts)),
+    );
+    line(
+        "rescues",
+        (job.rescues > 0).then(|| job.rescues.to_string()),
+    );
     line("node", job.node_id.as_ref().map(ToString::to_string));
     line("lease", job.lease_id.as_ref().map(ToString::to_string));
     let progress = job.progress.as_ref().map(|progress| {
@@ -124,11 +147,30 @@ fn described(job: &JobView, context: &Context) -> String {
         parts.collect::<Vec<_>>().join(" ")
     });
     line("progress", progress);
-    line("waits for", Some(job.waiting_for.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")));
+    line(
+        "waits for",
+        Some(
+            job.waiting_for
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
+    );
     line("asked", job.cancel_requested.then(|| "to stop".into()));
-    line("quarantined", job.quarantined.then(|| "it took too many workers with it; `jobtree redrive` tries it again".into()));
-    line("payload", job.payload.as_ref().map(|json| cell(json.text(), 200)));
-    line("result", job.result.as_ref().map(|json| cell(json.text(), 200)));
+    line(
+        "quarantined",
+        job.quarantined
+            .then(|| "it took too many workers with it; `jobtree redrive` tries it again".into()),
+    );
+    line(
+        "payload",
+        job.payload.as_ref().map(|json| cell(json.text(), 200)),
+    );
+    line(
+        "result",
+        job.result.as_ref().map(|json| cell(json.text(), 200)),
+    );
     line("error", job.last_error.clone());
     text
 }

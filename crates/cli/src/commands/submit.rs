@@ -18,11 +18,26 @@ const AT_ONCE: usize = 500;
 pub fn define(command: Command) -> Command {
     command
         .about("Submit a job; prints its id when it is safely stored")
-        .after_help("With --file, each line is a whole job as JSON, as the HTTP interface takes it.")
-        .arg(place("addon", "ADDON", "Whose job it is [JOBTREE_ADDON]").required_unless_present("file"))
+        .after_help(
+            "With --file, each line is a whole job as JSON, as the HTTP interface takes it.",
+        )
+        .arg(
+            place("addon", "ADDON", "Whose job it is [JOBTREE_ADDON]")
+                .required_unless_present("file"),
+        )
         .arg(place("type", "TYPE", "Which handler runs it").required_unless_present("file"))
-        .arg(value("payload", "JSON", "Its input; - reads it from standard input").allow_hyphen_values(true))
-        .arg(value("file", "FILE", "Many jobs, one a line; - is standard input").conflicts_with_all(["addon", "type", "payload"]))
+        .arg(
+            value(
+                "payload",
+                "JSON",
+                "Its input; - reads it from standard input",
+            )
+            .allow_hyphen_values(true),
+        )
+        .arg(
+            value("file", "FILE", "Many jobs, one a line; - is standard input")
+                .conflicts_with_all(["addon", "type", "payload"]),
+        )
         .args(of_a_job())
 }
 
@@ -57,7 +72,9 @@ fn tell(answer: &SubmitAnswer, context: &Context) -> Result<(), CliError> {
     }
     if answer.duplicate {
         let state = answer.state;
-        context.out.note(&format!("it was there before, and is {state}"));
+        context
+            .out
+            .note(&format!("it was there before, and is {state}"));
     }
     context.out.print(&answer.job_id.to_string())
 }
@@ -69,9 +86,8 @@ fn many(file: &str, context: &Context) -> Result<Exit, CliError> {
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())
         .map(|(number, line)| {
-            serde_json::from_str(line).map_err(|error| {
-                CliError::usage(format!("line {} is no job: {error}", number + 1))
-            })
+            serde_json::from_str(line)
+                .map_err(|error| CliError::usage(format!("line {} is no job: {error}", number + 1)))
         })
         .collect::<Result<_, _>>()?;
     let client = context.client()?;

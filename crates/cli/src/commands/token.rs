@@ -20,14 +20,26 @@ pub fn define(command: Command) -> Command {
             Command::new("create")
                 .about("Make a token; it is printed once, and never again")
                 .arg(place("name", "NAME", "What it is for").required(true))
-                .arg(value("addon", "ADDON", "It sees and touches only this addon's jobs"))
+                .arg(value(
+                    "addon",
+                    "ADDON",
+                    "It sees and touches only this addon's jobs",
+                ))
                 .arg(
-                    value("scope", "SCOPE", "submit, read, cancel, lease or admin; may be repeated")
-                        .action(ArgAction::Append)
-                        .required(true)
-                        .value_delimiter(','),
+                    value(
+                        "scope",
+                        "SCOPE",
+                        "submit, read, cancel, lease or admin; may be repeated",
+                    )
+                    .action(ArgAction::Append)
+                    .required(true)
+                    .value_delimiter(','),
                 )
-                .arg(value("expires", "TIME", "Until then: 30d, tomorrow, RFC 3339")),
+                .arg(value(
+                    "expires",
+                    "TIME",
+                    "Until then: 30d, tomorrow, RFC 3339",
+                )),
         )
         .subcommand(Command::new("ls").about("List tokens, without their secrets"))
         .subcommand(
@@ -92,7 +104,9 @@ fn list(context: &Context) -> Result<(), CliError> {
             vec![
                 token.token_id.to_string(),
                 token.name,
-                token.addon_id.map_or("all".into(), |addon| addon.to_string()),
+                token
+                    .addon_id
+                    .map_or("all".into(), |addon| addon.to_string()),
                 scopes.join(","),
                 shown(token.created_at),
                 token.expires_at.map_or("never".into(), shown),

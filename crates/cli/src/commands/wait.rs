@@ -21,7 +21,11 @@ pub fn define(command: Command) -> Command {
         .about("Wait until jobs have ended; the exit code tells how")
         .after_help("Several jobs: the exit code is that of the first that was not DONE.")
         .arg(places("job", "JOB", "Their ids"))
-        .arg(value("timeout", "DURATION", "No longer than this; then the exit code is 12"))
+        .arg(value(
+            "timeout",
+            "DURATION",
+            "No longer than this; then the exit code is 12",
+        ))
 }
 
 pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
@@ -58,7 +62,11 @@ pub fn ended(
     let bar = bar(context);
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let look = if bar.is_hidden() { Duration::from_secs(3600) } else { LOOK };
+        let look = if bar.is_hidden() {
+            Duration::from_secs(3600)
+        } else {
+            LOOK
+        };
         let job = client.wait_for(id, left.unwrap_or(look).min(look))?;
         if let Some(progress) = &job.progress {
             let share = progress.fraction.unwrap_or(0.0).clamp(0.0, 1.0);
@@ -95,7 +103,11 @@ pub fn exit_of(job: &JobView) -> Exit {
     let result = job.result.as_ref();
     let of_command = result.and_then(|json| json.read::<CommandResult>().ok());
     let code = of_command
-        .and_then(|result| result.exit_code.or(result.signal.map(|signal| 128 + signal)))
+        .and_then(|result| {
+            result
+                .exit_code
+                .or(result.signal.map(|signal| 128 + signal))
+        })
         .or_else(|| code_in(job.last_error.as_deref()?));
     match code.and_then(|code| u8::try_from(code).ok()) {
         // A command that says 0 and a job that failed: the job is right.

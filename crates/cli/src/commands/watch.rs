@@ -49,7 +49,10 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         addon_id: args::read(arguments, "addon")?,
         job_type: args::read(arguments, "type")?,
         job_id: args::get(arguments, "job").map(args::job_id).transpose()?,
-        kinds: kinds.iter().map(|name| kind(name)).collect::<Result<_, _>>()?,
+        kinds: kinds
+            .iter()
+            .map(|name| kind(name))
+            .collect::<Result<_, _>>()?,
     };
     let after = args::read(arguments, "after")?;
     let count: Option<usize> = args::read(arguments, "count")?;
@@ -69,7 +72,8 @@ fn kind(name: &str) -> Result<EventKind, CliError> {
         .find(|kind| kind.as_str().eq_ignore_ascii_case(name));
     found.copied().ok_or_else(|| {
         let all: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
-        CliError::usage(format!("--kind: there is no {name:?}")).hint(format!("write one of {}", all.join(", ")))
+        CliError::usage(format!("--kind: there is no {name:?}"))
+            .hint(format!("write one of {}", all.join(", ")))
     })
 }
 

@@ -55,7 +55,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     let samples = samples_in(&read("load")?).map_err(CliError::usage)?;
     let jobs = jobs_in(&read("jobs")?).map_err(CliError::usage)?;
     let Some(first) = samples.first() else {
-        return Err(CliError::usage("there is no measurement in the file of the load"));
+        return Err(CliError::usage(
+            "there is no measurement in the file of the load",
+        ));
     };
     context.out.note(&format!(
         "{} jobs over {} of load",
@@ -64,7 +66,10 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     ));
     let outcomes = simulate(Arc::new(policy), &samples, &jobs);
 
-    let waits: Vec<f64> = outcomes.iter().filter_map(|outcome| outcome.waited_sec).collect();
+    let waits: Vec<f64> = outcomes
+        .iter()
+        .filter_map(|outcome| outcome.waited_sec)
+        .collect();
     let average = waits.iter().sum::<f64>() / waits.len() as f64;
     if context.out.json {
         context.out.document(&Document {
@@ -106,7 +111,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     if !waits.is_empty() {
         let average = length(std::time::Duration::from_secs_f64(average));
         let (started, all) = (waits.len(), outcomes.len());
-        context.out.note(&format!("{started} of {all} would have started, after {average} on average"));
+        context.out.note(&format!(
+            "{started} of {all} would have started, after {average} on average"
+        ));
     }
     Ok(Exit::OK)
 }

@@ -34,7 +34,9 @@ pub fn samples_in(text: &str) -> Result<Vec<Measured>, String> {
         match serde_json::from_str(line) {
             Ok(Line::Streamed { load } | Line::Bare(load)) => all.push(measured(&load)),
             Ok(Line::Listed { samples }) => all.extend(samples.iter().map(measured)),
-            Err(_) if serde_json::from_str::<serde_json::Value>(line).is_ok_and(|json| json.is_object()) => {}
+            Err(_)
+                if serde_json::from_str::<serde_json::Value>(line)
+                    .is_ok_and(|json| json.is_object()) => {}
             Err(error) => return Err(format!("load, line {number}: {error}")),
         }
     }
@@ -109,13 +111,23 @@ impl Written {
     fn recorded(self, number: usize) -> Recorded {
         let ran = self.started_at.zip(self.ended_at);
         let ran = ran.and_then(|(from, to)| Duration::try_from(to.duration_since(from)).ok());
-        let expected = self.expected_duration_sec.map(|sec| Duration::from_secs(sec.into()));
+        let expected = self
+            .expected_duration_sec
+            .map(|sec| Duration::from_secs(sec.into()));
         let number = (number as u64).to_be_bytes();
         let mut random = [0; 10];
         random[2..].copy_from_slice(&number);
         // The same file gives the same ids.
-        let id = self.job_id.unwrap_or_else(|| JobId::from_parts(self.created_at, random));
-        let mut candidate = Candidate::new(id, self.addon_id, self.job_type, self.cost_units, self.created_at);
+        let id = self
+            .job_id
+            .unwrap_or_else(|| JobId::from_parts(self.created_at, random));
+        let mut candidate = Candidate::new(
+            id,
+            self.addon_id,
+            self.job_type,
+            self.cost_units,
+            self.created_at,
+        );
         candidate.priority = self.priority;
         candidate.constraints = self.constraints;
         candidate.time_sensitive = self.time_sensitive;

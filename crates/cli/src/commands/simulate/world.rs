@@ -62,7 +62,10 @@ pub fn simulate(policy: Arc<Policy>, samples: &[Measured], jobs: &[Recorded]) ->
         wake: None,
         count: 0,
         jobs: jobs.iter().map(|job| (job.candidate.id, job)).collect(),
-        outcomes: jobs.iter().map(|job| (job.candidate.id, unstarted(job))).collect(),
+        outcomes: jobs
+            .iter()
+            .map(|job| (job.candidate.id, unstarted(job)))
+            .collect(),
     };
     for measured in samples {
         world.plan(measured.at, Event::Sample(measured.sample.clone()));
@@ -160,7 +163,9 @@ impl World<'_> {
                         }
                     }
                     Effect::WakeAt(at) => {
-                        let at = at.mono.saturating_sub(moment(self.begun, Duration::ZERO).mono);
+                        let at = at
+                            .mono
+                            .saturating_sub(moment(self.begun, Duration::ZERO).mono);
                         // One that lies behind would be taken for ever.
                         self.wake = Some(at.max(after + Duration::from_millis(1)));
                     }
@@ -209,8 +214,14 @@ mod tests {
         let run = || simulate(Arc::new(Policy::default()), &samples, &jobs);
         let outcome = run().remove(0);
         let started = outcome.started_at.expect("it starts in the quiet part");
-        assert!(started > "2026-01-01T00:10:00Z".parse().unwrap(), "{outcome:?}");
-        assert_eq!(outcome.ended_at.unwrap().duration_since(started).as_secs(), 60);
+        assert!(
+            started > "2026-01-01T00:10:00Z".parse().unwrap(),
+            "{outcome:?}"
+        );
+        assert_eq!(
+            outcome.ended_at.unwrap().duration_since(started).as_secs(),
+            60
+        );
         assert_eq!(run()[0].started_at, Some(started));
     }
 
@@ -218,7 +229,12 @@ mod tests {
     fn a_machine_that_stays_busy_starts_nothing_and_says_why() {
         let jobs = r#"{"addon_id":"a","job_type":"t","cost_units":20,"created_at":"2026-01-01T00:00:30Z"}"#;
         let samples = samples_in(&load(0..20, 0.99)).unwrap();
-        let outcome = simulate(Arc::new(Policy::default()), &samples, &jobs_in(jobs).unwrap()).remove(0);
+        let outcome = simulate(
+            Arc::new(Policy::default()),
+            &samples,
+            &jobs_in(jobs).unwrap(),
+        )
+        .remove(0);
         assert_eq!(outcome.started_at, None);
         assert!(outcome.denied.is_some(), "{outcome:?}");
     }
