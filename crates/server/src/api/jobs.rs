@@ -81,6 +81,7 @@ fn read_query(uri: &Uri) -> Answered<JobQuery> {
         addon_id: params.one("addon_id")?,
         job_type: params.one("job_type")?,
         tag: params.text("tag")?.map(Into::into),
+        text: params.text("text")?.map(Into::into),
         quarantined: params.flag("quarantined")?,
         after: params.one("after")?,
         limit: Some(params.number("limit", 1, MOST_ROWS)?.unwrap_or(ROWS)),
