@@ -198,7 +198,9 @@ impl Settings {
     pub fn shown(&self) -> Vec<Shown> {
         let shown = KNOWN.iter().map(|Known { key, secret, .. }| {
             let set = self.set.get(key);
-            let hide = |value: &str| match secret && value.len() > 6 {
+            // `memory` is no secret, a URL may be.
+            let hides = *secret && (*key == "token" || value_has_url(set));
+            let hide = |value: &str| match hides {
                 true => "(hidden)".to_owned(),
                 false => value.to_owned(),
             };
@@ -210,6 +212,10 @@ impl Settings {
         });
         shown.collect()
     }
+}
+
+fn value_has_url(set: Option<&Setting>) -> bool {
+    set.is_some_and(|set| set.value.contains("://"))
 }
 
 /// A folder of ours below one that the XDG rules name.

@@ -203,7 +203,7 @@ fn show(view: &ScheduleView, context: &Context) -> Result<(), CliError> {
         last_at,
         last_job,
     } = view;
-    let mut line = |name: &str, value: Option<String>| match value {
+    let line = |name: &str, value: Option<String>| match value {
         Some(value) => context.out.print(&format!("{name:<12} {value}")),
         None => Ok(()),
     };

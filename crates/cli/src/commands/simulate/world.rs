@@ -32,7 +32,7 @@ pub struct Outcome {
 /// What is to come.
 enum Next {
     Event(Event),
-    Ends(JobId, LeaseId),
+    Ends(LeaseId),
 }
 
 struct World<'a> {
@@ -134,7 +134,7 @@ impl World<'_> {
             };
             match next {
                 Next::Event(event) => self.step(event, after),
-                Next::Ends(_, lease) => self.step(Event::Freed(Holder::Lease(lease)), after),
+                Next::Ends(lease) => self.step(Event::Freed(Holder::Lease(lease)), after),
             }
         }
     }
@@ -186,7 +186,7 @@ impl World<'_> {
             outcome.waited_sec = Some(offset(outcome.submitted_at, at).as_secs_f64());
             outcome.denied = None;
         }
-        self.put(after + takes, Next::Ends(job, lease));
+        self.put(after + takes, Next::Ends(lease));
     }
 }
 
