@@ -95,6 +95,11 @@ impl<T: From<Uuid> + Send> FromRequestParts<Arc<Daemon>> for Id<T> {
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Answered<T> {
+    // The fields of an object could be read from a list, too, in their order: nobody means that.
+    let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
+    if first.is_some_and(|first| *first != b'{') {
+        return Err(Refusal::malformed("the body must be a JSON object"));
+    }
     serde_json::from_slice(body)
         .map_err(|error| jobtree_protocol::ApiError::malformed(&error).into())
 }

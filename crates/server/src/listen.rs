@@ -10,6 +10,7 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use jobtree_protocol::{ApiError, ErrorCode, Problem};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -23,12 +24,6 @@ use crate::error::ServeError;
 use crate::front::Front;
 use crate::options::{HttpLimits, TlsFiles};
 use crate::stall::Unstalled;
-
-/// Said to who comes when all places are taken.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
-    content-type: application/problem+json\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 186\r\n\r\n\
-    {\"type\":\"urn:jobtree:problem:too_many\",\"title\":\"Service Unavailable\",\"status\":503,\
-    \"code\":\"too_many\",\"detail\":\"too many connections: close some, or come back in a moment            \"}";
 
 /// How long to wait when the system has no place for another connection.
 const BREATH: Duration = Duration::from_millis(50);
@@ -99,7 +94,7 @@ impl Door {
             // Never waited for: whoever fills all places must not keep us here.
             if self.tls.is_none() {
                 tokio::spawn(async move {
-                    let _ = tokio::time::timeout(BREATH, stream.write_all(FULL)).await;
+                    let _ = tokio::time::timeout(BREATH, stream.write_all(&full())).await;
                 });
             }
             return;
@@ -140,6 +135,20 @@ impl Door {
             tracing::debug!(%error, "a connection broke");
         }
     }
+}
+
+/// Said to who comes when all places are taken.
+fn full() -> Vec<u8> {
+    let message = "too many connections: close some, or come back in a moment";
+    let error = ApiError::new(ErrorCode::TooMany, message);
+    let problem = Problem::with_status(503, error);
+    let body = serde_json::to_string(&problem).expect("a problem is JSON");
+    let (kind, length) = (Problem::MEDIA_TYPE, body.len());
+    format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: {kind}\r\nretry-after: 1\r\n\
+         connection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
 }
 
 /// The one who came went away again; others can still come.

@@ -117,7 +117,11 @@ fn what_happens_is_told_as_it_happens_and_again_from_where_one_was() {
     let mut follower = Follower::open(&house, &token, "", None);
     let id = admin.submit("photos", "index");
     let submitted = follower.next_of("SUBMITTED");
-    assert_eq!(submitted.data["job_id"], json!(id), "not {before}, which was before");
+    assert_eq!(
+        submitted.data["job_id"],
+        json!(id),
+        "not {before}, which was before"
+    );
     assert_eq!(submitted.data["addon_id"], "photos");
     assert_eq!(submitted.data["job_type"], "index");
     assert_eq!(submitted.data["cursor"], json!(submitted.id));
@@ -130,7 +134,10 @@ fn what_happens_is_told_as_it_happens_and_again_from_where_one_was() {
     let meanwhile = admin.submit("mail", "send");
     let mut again = Follower::open(&house, &token, "", submitted.id);
     let first = again.next().unwrap();
-    assert_eq!(first.id, canceled.id, "the first after the one that was named");
+    assert_eq!(
+        first.id, canceled.id,
+        "the first after the one that was named"
+    );
     let second = again.next().unwrap();
     assert_eq!(second.data["job_id"], json!(meanwhile));
     // And from now on.
@@ -154,7 +161,10 @@ fn only_what_was_asked_for_is_told() {
         cancel(&mut admin, &id);
     }
     let first = follower.next().unwrap();
-    assert_eq!((first.kind.as_str(), &first.data["addon_id"]), ("CANCELED", &json!("photos")));
+    assert_eq!(
+        (first.kind.as_str(), &first.data["addon_id"]),
+        ("CANCELED", &json!("photos"))
+    );
 
     let one = admin.submit("photos", "work");
     let other = admin.submit("photos", "work");
@@ -200,7 +210,9 @@ fn the_load_is_told_and_kept() {
     let mut admin = house.admin();
     let kept = admin.get(paths::LOAD).expect(200);
     assert!(!kept["samples"].as_array().unwrap().is_empty());
-    admin.get(&format!("{}?by=minute&limit=10", paths::LOAD)).expect(200);
+    admin
+        .get(&format!("{}?by=minute&limit=10", paths::LOAD))
+        .expect(200);
     admin
         .get(&format!("{}?by=hour", paths::LOAD))
         .problem(400, "malformed");
@@ -223,7 +235,11 @@ fn what_cannot_be_followed_is_refused() {
     assert!(refused.header("retry-after").is_some());
     drop(open);
     // The place is free as soon as the server has noticed.
-    while admin.get(paths::METRICS).text().contains("jobtree_event_streams 1") {
+    while admin
+        .get(paths::METRICS)
+        .text()
+        .contains("jobtree_event_streams 1")
+    {
         std::thread::yield_now();
         admin.submit("photos", "something to be told");
     }
@@ -281,13 +297,24 @@ fn a_webhook_is_told_of_ends_signed_and_again_until_it_takes_them() {
     let (head, taken) = receive(&listener, "204 No Content");
     assert_eq!(refused, taken, "the same again");
     let event: Value = serde_json::from_str(&taken).unwrap();
-    assert_eq!((&event["event"], &event["addon_id"]), (&json!("CANCELED"), &json!("photos")));
+    assert_eq!(
+        (&event["event"], &event["addon_id"]),
+        (&json!("CANCELED"), &json!("photos"))
+    );
     let signed = head
         .lines()
         .find_map(|line| line.strip_prefix("jobtree-signature: "))
         .expect("a signature");
-    let at = signed.strip_prefix("t=").unwrap().split(',').next().unwrap();
-    assert_eq!(signed, signature(secret, at.parse().unwrap(), taken.as_bytes()));
+    let at = signed
+        .strip_prefix("t=")
+        .unwrap()
+        .split(',')
+        .next()
+        .unwrap();
+    assert_eq!(
+        signed,
+        signature(secret, at.parse().unwrap(), taken.as_bytes())
+    );
 
     let seen = |admin: &mut Client| admin.get(paths::WEBHOOKS).expect(200)["webhooks"][0].clone();
     while seen(&mut admin)["delivered"] != 1 {
@@ -324,7 +351,7 @@ fn a_webhook_hears_after_a_restart_what_happened_meanwhile() {
         "secret": "a secret between us two",
     });
     admin.post(paths::WEBHOOKS, &body).expect(201);
-    first.stop();
+    drop(first);
 
     let second = jobtree_server::Server::start(on_disk()).unwrap();
     let mut admin = Client::new(second.addr(), token());
@@ -337,9 +364,14 @@ fn a_webhook_hears_after_a_restart_what_happened_meanwhile() {
 #[test]
 fn webhooks_are_for_admins_and_checked() {
     let house = House::new();
-    let mut photos = house.addon("photos", &[Scope::Submit, Scope::Read, Scope::Cancel, Scope::Lease]);
+    let mut photos = house.addon(
+        "photos",
+        &[Scope::Submit, Scope::Read, Scope::Cancel, Scope::Lease],
+    );
     let sound = json!({"url": "http://127.0.0.1:1/", "secret": "sixteen letters!"});
-    photos.post(paths::WEBHOOKS, &sound).problem(403, "forbidden");
+    photos
+        .post(paths::WEBHOOKS, &sound)
+        .problem(403, "forbidden");
     photos.get(paths::WEBHOOKS).problem(403, "forbidden");
     let mut admin = house.admin();
     let wrong = json!({"url": "file:///etc/passwd", "secret": "short", "events": ["PROGRESS"]});

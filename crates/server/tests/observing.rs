@@ -26,7 +26,9 @@ fn a_worker_tells_of_itself_with_its_heartbeats() {
     let house = House::new();
     let mut admin = house.admin();
     let job = admin.submit("photos", "index");
-    admin.get(&paths::at(paths::TREE, &job)).problem(404, "not_found");
+    admin
+        .get(&paths::at(paths::TREE, &job))
+        .problem(404, "not_found");
     let (lease, claimed) = admin.claim("photos");
     assert_eq!(claimed, job);
     let beat = json!({"leases": [{"lease_id": lease}], "worker": report("photos", &job)});
@@ -38,14 +40,18 @@ fn a_worker_tells_of_itself_with_its_heartbeats() {
     assert_eq!(worker["instance_id"], INSTANCE);
     assert_eq!(worker["pool"]["tasks"], 7);
     assert_eq!(worker["jobs"], json!([job]));
-    assert!(worker.get("trees").is_none(), "they are asked for one by one");
+    assert!(
+        worker.get("trees").is_none(),
+        "they are asked for one by one"
+    );
     let tree = admin.get(&paths::at(paths::TREE, &job)).expect(200);
     assert_eq!(tree["instance_id"], INSTANCE);
     assert_eq!(tree["tree"]["nodes"][1]["label"], "nursery");
 
     let mut mail = house.addon("mail", &[Scope::Read]);
     assert_eq!(mail.get(paths::WORKERS).expect(200)["workers"], json!([]));
-    mail.get(&paths::at(paths::TREE, &job)).problem(404, "not_found");
+    mail.get(&paths::at(paths::TREE, &job))
+        .problem(404, "not_found");
 }
 
 #[test]
@@ -57,12 +63,15 @@ fn a_report_that_is_too_large_is_refused_and_one_of_another_addon_too() {
     let node = large["trees"][0]["nodes"][0].clone();
     large["trees"][0]["nodes"] = vec![node; 201].into();
     let beat = json!({"leases": [], "worker": large});
-    let problem = admin.post(paths::HEARTBEAT_MANY, &beat).problem(422, "invalid");
+    let problem = admin
+        .post(paths::HEARTBEAT_MANY, &beat)
+        .problem(422, "invalid");
     assert_eq!(problem["fields"][0]["field"], "worker.trees[0].nodes");
 
     let mut mail = house.addon("mail", &[Scope::Lease]);
     let beat = json!({"leases": [], "worker": report("photos", &job)});
-    mail.post(paths::HEARTBEAT_MANY, &beat).problem(403, "forbidden");
+    mail.post(paths::HEARTBEAT_MANY, &beat)
+        .problem(403, "forbidden");
 }
 
 #[test]
@@ -72,7 +81,8 @@ fn what_a_job_printed_is_kept_and_followed() {
     admin.submit("photos", "index");
     let (lease, job) = admin.claim("photos");
     let path = paths::at(paths::LOG, &job);
-    let append = |offset: u64, text: &str| json!({"lease_id": lease, "offset": offset, "text": text});
+    let append =
+        |offset: u64, text: &str| json!({"lease_id": lease, "offset": offset, "text": text});
     let first = admin.post(&path, &append(0, "one\n")).expect(200);
     assert_eq!(first["next_offset"], 4);
     // Repeated after a lost answer, and with more.
@@ -92,12 +102,23 @@ fn what_a_job_printed_is_kept_and_followed() {
     assert_eq!(waiting.join().unwrap()["text"], "three\n");
 
     let done = json!({"lease_id": lease, "status": "DONE"});
-    admin.post(&paths::at(paths::COMPLETE, &job), &done).expect(200);
+    admin
+        .post(&paths::at(paths::COMPLETE, &job), &done)
+        .expect(200);
     let page = admin.get(&path).expect(200);
-    assert_eq!((&page["text"], &page["ended"]), (&json!("one\ntwo\nthree\n"), &json!(true)));
-    admin.post(&path, &append(14, "late")).problem(409, "lease_lost");
-    admin.get(&paths::at(paths::LOG, NO_ID)).problem(404, "not_found");
-    admin.get(&format!("{path}?after=-1")).problem(400, "malformed");
+    assert_eq!(
+        (&page["text"], &page["ended"]),
+        (&json!("one\ntwo\nthree\n"), &json!(true))
+    );
+    admin
+        .post(&path, &append(14, "late"))
+        .problem(409, "lease_lost");
+    admin
+        .get(&paths::at(paths::LOG, NO_ID))
+        .problem(404, "not_found");
+    admin
+        .get(&format!("{path}?after=-1"))
+        .problem(400, "malformed");
     let mut mail = house.addon("mail", &[Scope::Read, Scope::Lease]);
     mail.get(&path).problem(404, "not_found");
     mail.post(&path, &append(0, "x")).problem(404, "not_found");
@@ -110,11 +131,17 @@ fn the_numbers_are_for_prometheus() {
     admin.submit("photos", "index");
     let (lease, job) = admin.claim("photos");
     let done = json!({"lease_id": lease, "status": "DONE"});
-    admin.post(&paths::at(paths::COMPLETE, &job), &done).expect(200);
+    admin
+        .post(&paths::at(paths::COMPLETE, &job), &done)
+        .expect(200);
     admin.submit("photos", "index");
     let page = admin.get(paths::METRICS);
     assert_eq!(page.status, 200);
-    assert!(page.header("content-type").unwrap().starts_with("text/plain; version=0.0.4"));
+    assert!(
+        page.header("content-type")
+            .unwrap()
+            .starts_with("text/plain; version=0.0.4")
+    );
     let text = page.text();
     for line in [
         "jobtree_jobs{state=\"QUEUED\"} 1",
@@ -125,7 +152,10 @@ fn the_numbers_are_for_prometheus() {
         "jobtree_wait_seconds_count 1",
         "jobtree_event_streams 0",
     ] {
-        assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+        assert!(
+            text.lines().any(|it| it == line),
+            "{line} is not in\n{text}"
+        );
     }
     // Every series has its help and its type.
     for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -134,7 +164,10 @@ fn the_numbers_are_for_prometheus() {
             .iter()
             .find_map(|end| name.strip_suffix(end))
             .unwrap_or(name);
-        assert!(text.contains(&format!("# TYPE {base} ")) || text.contains(&format!("# TYPE {name} ")), "{name}");
+        assert!(
+            text.contains(&format!("# TYPE {base} ")) || text.contains(&format!("# TYPE {name} ")),
+            "{name}"
+        );
     }
     let mut photos = house.addon("photos", &[Scope::Read]);
     photos.get(paths::METRICS).problem(403, "forbidden");

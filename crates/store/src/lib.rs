@@ -33,6 +33,7 @@ mod execute;
 mod ids;
 mod logs;
 mod memory;
+mod moving;
 pub mod outbox;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -49,6 +50,7 @@ pub use error::{OpenError, StoreError};
 pub use execute::{Firing, Stamp, Submission};
 pub use logs::{LogChunk, LogEnd, ReadLogs, WriteLogs, read_log};
 pub use memory::{Memory, MemoryImage};
+pub use moving::{Fired, MoveError, Moved, ReadAll, TakeIn, move_store};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresOptions;
 pub use sqlite::SqliteOptions;

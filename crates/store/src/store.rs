@@ -21,7 +21,7 @@ use crate::logs;
 use crate::memory::Memory;
 use crate::sqlite::{Sqlite, SqliteOptions};
 use crate::tables::{
-    Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord,
+    Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
 };
 
 /// A job, with the lease that it runs under.
@@ -112,6 +112,22 @@ impl Store {
 
     pub(crate) fn backend(&self) -> Arc<dyn Backend> {
         Arc::clone(&self.backend)
+    }
+
+    /// How many handles there are of it.
+    pub(crate) fn handles(&self) -> usize {
+        Arc::strong_count(&self.backend)
+    }
+
+    /// Runs something that is no command of the rules.
+    pub(crate) fn transact<T, F>(&self, run: F) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut dyn Tables) -> Result<T> + Send + 'static,
+    {
+        let (work, answer) = work(run);
+        self.backend.transact(work);
+        answer
     }
 
     fn command<T, F>(&self, stamp: Stamp, run: F) -> Answer<T>

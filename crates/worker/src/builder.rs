@@ -24,6 +24,7 @@ pub struct WorkerBuilder {
     handlers: HashMap<String, Handler>,
     concurrency: usize,
     batch: u32,
+    program: String,
     runtime: Option<Runtime>,
     on_start: Option<OnStart>,
 }
@@ -40,6 +41,7 @@ impl WorkerBuilder {
             handlers: HashMap::new(),
             concurrency: std::thread::available_parallelism().map_or(1, usize::from),
             batch: 1,
+            program: own_name(),
             runtime: None,
             on_start: None,
         }
@@ -110,6 +112,12 @@ impl WorkerBuilder {
         self
     }
 
+    /// What this program is, in words, for those who look at who works; its file's name if nothing is said.
+    pub fn program(mut self, program: impl Into<String>) -> Self {
+        self.program = program.into();
+        self
+    }
+
     /// The runtime in whose tree the jobs run; the global one if nothing is said.
     pub fn on(mut self, runtime: &Runtime) -> Self {
         self.runtime = Some(runtime.clone());
@@ -134,6 +142,7 @@ impl WorkerBuilder {
             handlers: self.handlers,
             concurrency: self.concurrency,
             batch: self.batch,
+            program: self.program,
             live: self.live,
         };
         let runtime = self.runtime.as_ref().unwrap_or_else(|| Runtime::global());
@@ -152,6 +161,12 @@ impl WorkerBuilder {
         self.start()?.join();
         Ok(())
     }
+}
+
+fn own_name() -> String {
+    let path = std::env::current_exe().ok();
+    let name = path.as_ref().and_then(|path| path.file_name());
+    name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
 impl fmt::Debug for WorkerBuilder {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use jobtree_protocol::{AddonId, ApiError, InstanceId, JobId, JobType};
@@ -16,6 +17,7 @@ use crate::beat::Board;
 use crate::claiming::claim;
 use crate::grantor::Grantor;
 use crate::handler::Handler;
+use crate::held::Held;
 use crate::lease;
 use crate::live::LiveJobs;
 use crate::stragglers::Stragglers;
@@ -31,6 +33,8 @@ pub(crate) struct Setup {
     pub(crate) handlers: HashMap<String, Handler>,
     pub(crate) concurrency: usize,
     pub(crate) batch: u32,
+    /// What it is, in words.
+    pub(crate) program: String,
     /// Of all workers of the queue.
     pub(crate) live: Arc<LiveJobs>,
 }
@@ -41,7 +45,7 @@ pub(crate) struct Shared {
     pub(crate) instance: InstanceId,
     pub(crate) board: Arc<Board>,
     /// Of this one.
-    own: LiveJobs,
+    pub(crate) own: LiveJobs,
     stopping: AtomicBool,
     last_error: Mutex<Option<ApiError>>,
 }
@@ -49,6 +53,21 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn grantor(&self) -> &dyn Grantor {
         &*self.setup.grantor
+    }
+
+    /// Sends what the lease's outbox has, if it is time.
+    pub(crate) fn move_on(&self, held: &Arc<Held>) {
+        let waker = Waker::from(Arc::clone(held));
+        let note = |error: &ApiError| self.note(error);
+        held.outbox.move_on(self.grantor(), &waker, &note);
+    }
+
+    /// Ready when the lease's outbox is empty.
+    pub(crate) fn poll_settled(&self, held: &Arc<Held>, context: &mut Context<'_>) -> Poll<()> {
+        let waker = Waker::from(Arc::clone(held));
+        let note = |error: &ApiError| self.note(error);
+        let outbox = &held.outbox;
+        outbox.poll_settled(context, self.grantor(), &waker, &note)
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -425,6 +425,18 @@ impl Policy {
         Ok(policy)
     }
 
+    /// The policy as a file, with every value in it: [`Policy::from_toml`] reads the same policy from it.
+    ///
+    /// ```
+    /// use jobtree_queue::policy::Policy;
+    ///
+    /// let policy = Policy::from_toml("[caps]\nleases = 3").unwrap();
+    /// assert_eq!(Policy::from_toml(&policy.to_toml()).unwrap(), policy);
+    /// ```
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("a policy is tables of plain values")
+    }
+
     /// Says of every value that cannot be what is allowed; for a policy that was not read from a file.
     pub fn validate(&self) -> Result<(), PolicyError> {
         validate::validate(self)

@@ -12,8 +12,8 @@ use jobtree_queue::Now;
 use jobtree_queue::cron::Schedule;
 use jobtree_store::{Firing, ScheduleRecord, Submission};
 
-use super::Core;
 use super::io::Op;
+use super::{Bug, Core};
 
 #[derive(Debug)]
 struct Scheduled {
@@ -123,9 +123,15 @@ impl Core {
             let job = fires.then(|| record.spec.job.clone());
             let overlap = record.spec.overlap == Overlap::Forbid;
             let unless = record.last_job.filter(|_| overlap);
-            ops.push((record.id, at, job, next_at, unless));
+            // The mistake: each scheduler has a name of its own for the same firing.
+            let at = if self.has(Bug::FireByClock) {
+                now.wall
+            } else {
+                at
+            };
+            ops.push((record.id, record.revision, at, job, next_at, unless));
         }
-        for (schedule_id, at, job, next_at, unless) in ops {
+        for (schedule_id, revision, at, job, next_at, unless) in ops {
             self.schedules.firing.insert(schedule_id);
             // What cannot be submitted any more, since the policy has changed, is left out.
             let intent = job.and_then(|job| job.validate(&self.options.limits).ok());
@@ -139,11 +145,13 @@ impl Core {
             });
             let firing = Firing {
                 schedule_id,
+                revision,
                 at,
                 job,
+                unless,
                 next_at,
             };
-            self.op(Op::Fire(Box::new(firing), unless), None, now);
+            self.op(Op::Fire(Box::new(firing)), None, now);
         }
     }
 }

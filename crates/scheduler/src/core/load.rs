@@ -257,6 +257,9 @@ impl Core {
     }
 
     fn set_pauses(&mut self, pauses: &[Pause]) {
+        if self.has(Bug::IgnorePauses) {
+            return;
+        }
         let new: BTreeSet<_> = pauses
             .iter()
             .map(|pause| (pause.addon_id.clone(), pause.job_type.clone()))
@@ -293,10 +296,16 @@ impl Core {
                 holders.entry((addon, key.key)).or_default().insert(held);
             }
         }
-        let new: HashMap<_, u32> = holders
+        let mut new: HashMap<_, u32> = holders
             .into_iter()
             .map(|(key, held)| (key, held.len() as u32))
             .collect();
+        if self.has(Bug::LeakedKeys) {
+            for (key, running) in &self.elsewhere {
+                let counted = new.entry(key.clone()).or_default();
+                *counted = (*counted).max(*running);
+            }
+        }
         let mut changed: Vec<((AddonId, Arc<str>), u32)> = Vec::new();
         for (key, running) in &new {
             if self.elsewhere.get(key) != Some(running) {

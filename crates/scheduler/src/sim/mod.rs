@@ -24,13 +24,17 @@
 
 mod actors;
 mod blind;
+mod calendar;
 mod check;
 mod disk;
 mod flood;
 mod happening;
 mod node;
+mod operators;
+mod submitting;
 mod tables;
 mod watching;
+mod wires;
 mod worker;
 mod world;
 
@@ -53,6 +57,16 @@ pub enum Mistake {
     NoHeartbeats,
     /// The store answers before what it wrote is on disk.
     AnswersEarly,
+    /// Commands go by the clocks of the machines that send them, and not by the database's.
+    MachineTime,
+    /// The store does not look up idempotency keys.
+    ForgottenKeys,
+    /// The store does not look up who holds a unique key.
+    ForgottenUnique,
+    /// The store does not count who holds a concurrency key.
+    ForgottenHolders,
+    /// The store does not look up who waits for a job that ends.
+    ForgottenDependents,
 }
 
 /// What goes wrong how often, in 1000.
@@ -201,6 +215,18 @@ pub struct Report {
     pub restarts: u64,
     /// Calls that were refused, as they had to be.
     pub refusals: u64,
+    /// Jobs that schedules submitted.
+    pub firings: u64,
+    /// Times that an addon was paused.
+    pub pauses: u64,
+    /// Ended jobs that were queued again.
+    pub redrives: u64,
+    /// Failed runs that were put off and tried again.
+    pub retries: u64,
+    /// Dispatches that were taken up under a lease that was there before.
+    pub joined: u64,
+    /// Keys that came with another body, and were refused.
+    pub conflicts: u64,
     /// Virtual time.
     pub time: Duration,
     /// A number that two runs have in common only if they went the same way.

@@ -1,12 +1,12 @@
 //! A scheduler in the simulation: the real core, what the engine does around it, and the clocks of its machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use jobtree_protocol::NodeId;
+use jobtree_protocol::{AddonId, JobId, NodeId};
 use jobtree_queue::Now;
 use jobtree_queue::policy::{AddonPolicy, Mode, Policy};
 use jobtree_store::{Store, StoreError, Written};
@@ -56,6 +56,10 @@ pub(super) struct Node {
     pub(super) idle: f64,
     /// It is not measured until then.
     pub(super) blind_until: Duration,
+    /// Addons of which it knows that they are paused.
+    pub(super) paused: BTreeSet<AddonId>,
+    /// Waiting jobs that it has not heard of, and since when.
+    pub(super) unheard: BTreeMap<JobId, Duration>,
     boot: Duration,
 }
 
@@ -127,6 +131,8 @@ impl Node {
             wall_off: SignedDuration::ZERO,
             idle: 1.0,
             blind_until: Duration::ZERO,
+            paused: BTreeSet::new(),
+            unheard: BTreeMap::new(),
             boot: Duration::from_secs(1000 + 77 * index as u64),
         }
     }
@@ -175,6 +181,7 @@ impl Node {
         self.ops.clear();
         self.asked.clear();
         self.slots.clear();
+        self.unheard.clear();
         self.news();
     }
 

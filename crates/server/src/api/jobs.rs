@@ -1,4 +1,4 @@
-//! Jobs: submitted, looked at, stopped.
+//! Jobs: submitted and looked at.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,22 +8,24 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::routing::{get, post};
 use jobtree_protocol::{
-    CancelRequest, JobId, JobList, JobQuery, JobState, JobView, Scope, StateAnswer, SubmitAnswer,
-    SubmitRequest, paths,
+    Each, EventEntry, EventPage, Explain, FieldError, JobId, JobList, JobQuery, JobState, JobView,
+    Scope, SubmitAnswer, SubmitManyAnswer, SubmitManyRequest, SubmitRequest, paths,
 };
 
-use super::{MOST_ROWS, MOST_WAIT, ROWS, may_touch, own_job};
+use super::{MOST_ROWS, MOST_WAIT, ROWS, check_count, own};
 use crate::auth::Caller;
 use crate::daemon::Daemon;
-use crate::extract::{Id, Json, MaybeJson, Params, Told};
+use crate::extract::{Id, Json, Params, Told};
 use crate::problem::{Answered, Refusal};
 
 pub(super) fn routes() -> Router<Arc<Daemon>> {
     Router::new()
         .route(paths::SUBMIT, post(submit))
+        .route(paths::SUBMIT_MANY, post(submit_many))
         .route(paths::JOBS, get(list))
         .route(paths::JOB, get(job))
-        .route(paths::CANCEL, post(cancel))
+        .route(paths::EXPLAIN, get(explain))
+        .route(paths::JOB_EVENTS, get(events))
 }
 
 async fn submit(
@@ -32,7 +34,58 @@ async fn submit(
     Json(request): Json<SubmitRequest>,
 ) -> Answered<Told<SubmitAnswer>> {
     caller.may(Scope::Submit, &request.addon_id)?;
+    check_dependencies(&daemon, &caller, std::slice::from_ref(&request)).await?;
     Ok(Told(daemon.scheduler.submit(request).await?))
+}
+
+async fn submit_many(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    Json(request): Json<SubmitManyRequest>,
+) -> Answered<Told<SubmitManyAnswer>> {
+    caller.needs(Scope::Submit)?;
+    check_count("jobs", request.jobs.len())?;
+    for job in &request.jobs {
+        caller.may(Scope::Submit, &job.addon_id)?;
+    }
+    check_dependencies(&daemon, &caller, &request.jobs).await?;
+    let answer = daemon.scheduler.submit_many(request).await?;
+    debug_assert!(answer.jobs.iter().all(|each| match each {
+        Each::Done(_) => true,
+        Each::Refused { error } => !error.message.is_empty(),
+    }));
+    Ok(Told(answer))
+}
+
+/// What a job waits for must exist for whoever submits it: else one could learn how others' jobs end. Jobs of the same
+/// request do not exist yet, and are let through.
+async fn check_dependencies(
+    daemon: &Daemon,
+    caller: &Caller,
+    jobs: &[SubmitRequest],
+) -> Answered<()> {
+    if caller.addon().is_none() || jobs.iter().all(|job| job.depends_on.is_empty()) {
+        return Ok(());
+    }
+    let all = jobs.iter().flat_map(|job| job.depends_on.iter().copied());
+    let mut hidden = own::hidden_jobs(daemon, caller, all.collect()).await?;
+    for submitted in jobs.iter().filter_map(|job| job.job_id) {
+        hidden.remove(&submitted);
+    }
+    let each = jobs
+        .iter()
+        .flat_map(|job| job.depends_on.iter().enumerate());
+    let wrong = each
+        .filter(|(_, id)| hidden.contains(id))
+        .map(|(place, id)| {
+            let message = format!("{id} does not exist: submit it before, or leave it out");
+            FieldError::new(format!("depends_on[{place}]"), message)
+        });
+    let wrong: Vec<_> = wrong.collect();
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    Err(jobtree_protocol::ApiError::invalid(wrong).into())
 }
 
 async fn job(
@@ -44,7 +97,7 @@ async fn job(
     let mut params = Params::of(uri.query())?;
     let wait = params.number("wait_sec", 0, MOST_WAIT)?.unwrap_or(0);
     params.end()?;
-    let job = own_job(&daemon, &caller, Scope::Read, id).await?;
+    let job = own::job(&daemon, &caller, Scope::Read, id).await?;
     if wait == 0 || job.state.is_ended() {
         return Ok(Told(job));
     }
@@ -71,9 +124,8 @@ fn read_query(uri: &Uri) -> Answered<JobQuery> {
     let mut state: Vec<JobState> = Vec::new();
     for given in params.all("state") {
         for one in given.split(',') {
-            state.push(one.parse().map_err(|wrong: jobtree_protocol::FieldError| {
-                Refusal::malformed(wrong.to_string())
-            })?);
+            let read = one.parse();
+            state.push(read.map_err(|wrong: FieldError| Refusal::malformed(wrong.to_string()))?);
         }
     }
     let query = JobQuery {
@@ -90,13 +142,38 @@ fn read_query(uri: &Uri) -> Answered<JobQuery> {
     Ok(query)
 }
 
-async fn cancel(
+async fn explain(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    Id(job_id): Id<JobId>,
-    MaybeJson(request): MaybeJson<CancelRequest>,
-) -> Answered<Told<StateAnswer>> {
-    may_touch(&daemon, &caller, Scope::Cancel, job_id).await?;
-    let state = daemon.scheduler.cancel(job_id, request).await?;
-    Ok(Told(StateAnswer { job_id, state }))
+    Id(id): Id<JobId>,
+) -> Answered<Told<Explain>> {
+    own::may_touch_job(&daemon, &caller, Scope::Read, id).await?;
+    Ok(Told(daemon.scheduler.explain(id).await?))
+}
+
+async fn events(
+    State(daemon): State<Arc<Daemon>>,
+    caller: Caller,
+    Id(id): Id<JobId>,
+    uri: Uri,
+) -> Answered<Told<EventPage>> {
+    let mut params = Params::of(uri.query())?;
+    let after: u64 = params.one("after")?.unwrap_or(0);
+    let limit = params.number("limit", 1, MOST_ROWS)?.unwrap_or(ROWS) as usize;
+    params.end()?;
+    // Also for an admin: a job that does not exist has no empty trail.
+    own::job(&daemon, &caller, Scope::Read, id).await?;
+    let trail = daemon.scheduler.job_events(id).await?;
+    let rest = trail.into_iter().filter(|entry| entry.cursor > after);
+    let mut events: Vec<EventEntry> = rest
+        .take(limit + 1)
+        .map(|entry| EventEntry {
+            cursor: entry.cursor,
+            event: entry.event,
+        })
+        .collect();
+    let more = events.len() > limit;
+    events.truncate(limit);
+    let next = events.last().filter(|_| more).map(|last| last.cursor);
+    Ok(Told(EventPage { events, next }))
 }

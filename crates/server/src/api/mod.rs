@@ -1,19 +1,26 @@
 //! What can be asked: one file for each kind of thing, each with its routes.
 //!
-//! A handler reads its request, asks its caller's rights, and awaits the scheduler. It checks rights before it says
-//! whether something exists.
+//! A handler reads its request, asks its caller's rights, and awaits the scheduler. Rights come before existence: a
+//! caller without the scope is told so, and one with the scope cannot tell another addon's thing from none.
 
+mod commands;
 mod events;
 mod jobs;
+mod leases;
 mod observe;
+mod operating;
+mod own;
+mod questions;
+mod schedules;
 mod status;
+mod tokens;
+mod work;
 
 use std::sync::Arc;
 
 use axum::Router;
-use jobtree_protocol::{ErrorCode, JobId, JobView, Scope};
+use jobtree_protocol::{ApiError, ErrorCode, FieldError};
 
-use crate::auth::Caller;
 use crate::daemon::Daemon;
 use crate::problem::{Answered, Refusal};
 
@@ -22,14 +29,25 @@ pub(crate) const MOST_ROWS: u32 = 500;
 pub(crate) const ROWS: u32 = 50;
 /// The longest wait that may be asked for.
 pub(crate) const MOST_WAIT: u32 = 600;
+/// Things of one request.
+pub(crate) const MOST_AT_ONCE: usize = 1000;
+/// Bytes of a reason.
+const REASON_BYTES: usize = 1024;
 
 /// All routes.
 pub(crate) fn router(daemon: Arc<Daemon>) -> Router {
     Router::new()
         .merge(status::routes())
+        .merge(questions::routes())
         .merge(jobs::routes())
         .merge(events::routes())
         .merge(observe::routes())
+        .merge(commands::routes())
+        .merge(work::routes())
+        .merge(leases::routes())
+        .merge(schedules::routes())
+        .merge(operating::routes())
+        .merge(tokens::routes())
         .fallback(nothing_here)
         .method_not_allowed_fallback(other_method)
         .with_state(daemon)
@@ -44,36 +62,31 @@ async fn other_method() -> Refusal {
     Refusal::with_status(405, ErrorCode::Malformed, message)
 }
 
-/// A job that the caller may do this to. Somebody else's does not exist.
-pub(crate) async fn own_job(
-    daemon: &Daemon,
-    caller: &Caller,
-    scope: Scope,
-    id: JobId,
-) -> Answered<JobView> {
-    caller.needs(scope)?;
-    let job = daemon.scheduler.job(id).await?;
-    if caller.sees(&job.addon_id) {
-        return Ok(job);
-    }
-    Err(no_job(id))
+/// A reason that is kept with the trail, and shown.
+pub(crate) fn check_reason(reason: Option<&str>) -> Answered<()> {
+    let Some(reason) = reason else { return Ok(()) };
+    let message = if reason.len() > REASON_BYTES {
+        format!(
+            "has {} bytes: shorten it to {REASON_BYTES} at most",
+            reason.len()
+        )
+    } else if let Some(c) = reason.chars().find(|c| c.is_control()) {
+        format!("holds the control character {c:?}: leave it out")
+    } else {
+        return Ok(());
+    };
+    Err(invalid("reason", message))
 }
 
-/// Like [`own_job`], for whoever does not need the job itself: an admin's calls are not looked up twice.
-pub(crate) async fn may_touch(
-    daemon: &Daemon,
-    caller: &Caller,
-    scope: Scope,
-    id: JobId,
-) -> Answered<()> {
-    caller.needs(scope)?;
-    if caller.addon().is_some() {
-        own_job(daemon, caller, scope, id).await?;
+/// Not too many at once.
+pub(crate) fn check_count(field: &str, count: usize) -> Answered<()> {
+    if count <= MOST_AT_ONCE {
+        return Ok(());
     }
-    Ok(())
+    let message = format!("has {count} entries: send {MOST_AT_ONCE} at most at once");
+    Err(invalid(field, message))
 }
 
-/// As the store says it, so that a job that is somebody else's cannot be told from one that is not there.
-fn no_job(id: JobId) -> Refusal {
-    Refusal::not_found(jobtree_store::StoreError::NoJob(id).to_string())
+pub(crate) fn invalid(field: &str, message: impl Into<String>) -> Refusal {
+    ApiError::invalid(vec![FieldError::new(field, message)]).into()
 }

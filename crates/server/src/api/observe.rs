@@ -15,7 +15,7 @@ use jobtree_protocol::{
     JobId, LoadList, LogAppend, LogAppendAnswer, LogPage, Scope, TreeView, WorkerList, paths,
 };
 
-use super::{MOST_WAIT, may_touch};
+use super::{MOST_WAIT, own};
 use crate::auth::Caller;
 use crate::daemon::Daemon;
 use crate::extract::{Id, Json, Params, Told};
@@ -55,7 +55,7 @@ async fn tree(
     uri: Uri,
 ) -> Answered<Told<TreeView>> {
     Params::of(uri.query())?.end()?;
-    super::own_job(&daemon, &caller, Scope::Read, id).await?;
+    own::job(&daemon, &caller, Scope::Read, id).await?;
     let tree = daemon.observing.live.tree(id);
     tree.map(Told).ok_or_else(|| {
         Refusal::not_found(
@@ -74,7 +74,7 @@ async fn log(
     let after = params.one::<u64>("after")?.unwrap_or(0);
     let wait = params.number("wait_sec", 0, MOST_WAIT)?.unwrap_or(0);
     params.end()?;
-    may_touch(&daemon, &caller, Scope::Read, id).await?;
+    own::may_touch_job(&daemon, &caller, Scope::Read, id).await?;
     let wait = Duration::from_secs(wait.into());
     Ok(Told(daemon.scheduler.log(id, after, wait).await?))
 }
@@ -85,7 +85,7 @@ async fn append_log(
     Id(id): Id<JobId>,
     Json(append): Json<LogAppend>,
 ) -> Answered<Told<LogAppendAnswer>> {
-    may_touch(&daemon, &caller, Scope::Lease, id).await?;
+    own::may_touch_job(&daemon, &caller, Scope::Lease, id).await?;
     Ok(Told(daemon.scheduler.append_log(id, append).await?))
 }
 

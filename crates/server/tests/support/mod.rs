@@ -228,7 +228,23 @@ impl Client {
         self.request("POST", path, None, b"")
     }
 
+    /// The answer, if there is one.
+    pub fn try_post(&mut self, path: &str, body: &Value) -> Option<Reply> {
+        self.try_request("POST", path, JSON, body.to_string().as_bytes())
+    }
+
     pub fn request(&mut self, method: &str, path: &str, kind: Option<&str>, body: &[u8]) -> Reply {
+        self.try_request(method, path, kind, body)
+            .unwrap_or_else(|| panic!("no answer to {method} {path}"))
+    }
+
+    fn try_request(
+        &mut self,
+        method: &str,
+        path: &str,
+        kind: Option<&str>,
+        body: &[u8],
+    ) -> Option<Reply> {
         let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\n", self.host);
         if let Some(token) = &self.token {
             head += &format!("authorization: Bearer {token}\r\n");
@@ -244,9 +260,7 @@ impl Client {
         }
         let mut bytes = (head + "\r\n").into_bytes();
         bytes.extend_from_slice(body);
-        self.raw(&bytes, method == "HEAD").unwrap_or_else(|| {
-            panic!("no answer to {method} {path}");
-        })
+        self.raw(&bytes, method == "HEAD")
     }
 
     /// Sends these bytes and reads an answer; none if the connection ends without one.

@@ -5,6 +5,7 @@
 //! cannot fail, so there is nothing to undo.
 
 mod logs;
+mod moving;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -47,7 +48,7 @@ struct Data {
     /// Those in each state that is not an end, so that nothing else is looked at.
     by_state: BTreeMap<JobState, BTreeSet<JobId>>,
     leases: BTreeMap<LeaseId, LeaseRecord>,
-    keys: HashMap<(AddonId, String), KeyRecord>,
+    keys: BTreeMap<(AddonId, String), KeyRecord>,
     unique: HashMap<(AddonId, JobType, String), JobId>,
     waits: HashMap<JobId, BTreeSet<JobId>>,
     events: BTreeMap<u64, Recorded>,
@@ -57,7 +58,7 @@ struct Data {
     firings: BTreeMap<(ScheduleId, Timestamp), Option<JobId>>,
     pauses: BTreeMap<(AddonId, Option<JobType>), Pause>,
     notes: BTreeMap<String, Json>,
-    logs: HashMap<JobId, logs::Log>,
+    logs: BTreeMap<JobId, logs::Log>,
     written: Vec<Written>,
 }
 

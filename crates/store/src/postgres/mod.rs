@@ -16,6 +16,7 @@
 mod connection;
 mod hints;
 mod logs;
+mod moving;
 mod reading;
 mod tables;
 
@@ -30,6 +31,7 @@ use tables::PgTables;
 
 use crate::backend::{Backend, HintListener, Listener, Listeners, Query, Work};
 use crate::error::{OpenError, StoreError};
+use crate::moving::MOVING;
 use crate::writer::{Bounds, Ledger, Writer};
 
 /// How a store on PostgreSQL is opened.
@@ -142,6 +144,12 @@ fn prepare(connection: &mut Connection) -> Result<String, OpenError> {
                 found: found.into(),
                 known: VERSION.into(),
             });
+        }
+        let half = connection
+            .query("SELECT 1 FROM scheduler_notes WHERE name = $1", &[&MOVING])
+            .map_err(failed)?;
+        if !half.is_empty() {
+            return Err(OpenError::HalfMoved);
         }
     } else {
         connection.execute(SCHEMA).map_err(failed)?;

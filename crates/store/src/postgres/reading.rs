@@ -240,10 +240,18 @@ impl Reading for PgTables {
     }
 
     fn schedules(&mut self) -> Result<Vec<ScheduleRecord>> {
-        let rows = self.query(
-            "SELECT record FROM scheduler_schedules ORDER BY name COLLATE \"C\"",
-            &[],
-        )?;
+        let rows = if self.writing {
+            // In the order of ids: two that lock all of them do not wait for each other.
+            self.query(
+                "SELECT record FROM scheduler_schedules ORDER BY id FOR UPDATE",
+                &[],
+            )?
+        } else {
+            self.query(
+                "SELECT record FROM scheduler_schedules ORDER BY name COLLATE \"C\"",
+                &[],
+            )?
+        };
         records(&rows)
     }
 

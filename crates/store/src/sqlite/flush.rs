@@ -103,6 +103,11 @@ impl Pending {
         Ok(())
     }
 
+    /// The file has a job with this id.
+    pub(crate) fn took_in(&mut self, id: JobId) {
+        self.newest = self.newest.max(id);
+    }
+
     pub(crate) fn push(&mut self, written: Written, before: Vec<Before>) {
         self.written.push(written);
         self.before.push_back(before);

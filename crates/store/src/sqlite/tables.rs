@@ -85,6 +85,19 @@ impl SqliteTables {
         Ok(())
     }
 
+    /// Jobs up to this id were written past everything that is remembered.
+    pub(super) fn took_in(&mut self, newest: JobId) {
+        self.pending.took_in(newest);
+        self.forget_records();
+    }
+
+    /// The next event gets this place. All before were written.
+    pub(super) fn write_events_from(&mut self, next: i64) {
+        if next > self.pending.scroll.next() {
+            self.pending.scroll = trail::Scroll::new(next);
+        }
+    }
+
     fn forget_records(&mut self) {
         self.jobs.clear();
         self.leases.clear();

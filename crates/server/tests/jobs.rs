@@ -1,0 +1,436 @@
+//! Jobs over HTTP: submitted, looked at, listed, stopped, brought back; with good input and bad.
+
+mod support;
+
+use jobtree_protocol::paths;
+use serde_json::{Value, json};
+use support::{Client, House, JSON, NO_ID};
+
+/// The example of the queue's specification, to the letter but for the time, which lies behind us.
+const EXAMPLE: &str = r#"{
+  "addon_id": "visuals",
+  "job_type": "indexing",
+  "cost_units": 30,
+  "priority": "NORMAL",
+  "constraints": {"cpu_heavy": true, "disk_write_heavy": false, "network_heavy": false},
+  "expected_duration_sec": 120,
+
+  "payload": {"path": "/some/dir"},
+  "time_sensitive": false,
+  "earliest_start_at": "2025-12-28T23:00:00Z"
+}"#;
+
+fn cancel(client: &mut Client, id: &str) -> Value {
+    client.poke(&paths::at(paths::CANCEL, id)).expect(200)
+}
+
+/// A job that failed.
+fn dead_letter(client: &mut Client) -> String {
+    client.submit("a", "t");
+    let (lease, job) = client.claim("a");
+    let body = json!({"lease_id": lease, "status": "FAILED", "error": "no"});
+    let ended = client.post(&paths::at(paths::COMPLETE, &job), &body);
+    assert_eq!(ended.expect(200)["state"], "FAILED");
+    job
+}
+
+#[test]
+fn the_example_is_answered_as_written_down() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let reply = admin.request("POST", paths::SUBMIT, JSON, EXAMPLE.as_bytes());
+    let answer = reply.expect(200);
+    assert_eq!(reply.header("content-type"), Some("application/json"));
+    let id = answer["job_id"].as_str().unwrap();
+    assert_eq!(answer, json!({"job_id": id, "state": "QUEUED"}));
+
+    let job = admin.get(&paths::at(paths::JOB, id)).expect(200);
+    let shown = [
+        ("job_id", json!(id)),
+        ("addon_id", json!("visuals")),
+        ("job_type", json!("indexing")),
+        ("cost_units", json!(30)),
+        ("priority", json!("NORMAL")),
+        ("expected_duration_sec", json!(120)),
+        ("state", json!("QUEUED")),
+        ("attempts", json!(0)),
+        ("next_earliest_start_at", json!("2025-12-28T23:00:00Z")),
+        ("lease_id", json!(null)),
+        ("payload", json!({"path": "/some/dir"})),
+        ("time_sensitive", json!(false)),
+        ("deadline_at", json!(null)),
+        ("max_runtime_sec", json!(null)),
+        ("tags", json!([])),
+    ];
+    for (field, value) in shown {
+        assert_eq!(job[field], value, "{field}");
+    }
+    assert_eq!(job["constraints"]["cpu_heavy"], true);
+
+    let list = admin.get(&format!("{}?state=QUEUED&limit=50", paths::JOBS));
+    assert_eq!(list.expect(200)["jobs"][0]["job_id"], json!(id));
+    let canceled = cancel(&mut admin, id);
+    assert_eq!(canceled, json!({"job_id": id, "state": "CANCELED"}));
+}
+
+#[test]
+fn a_submission_that_is_wrong_is_refused_with_what_to_do() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let good = json!({"addon_id": "a", "job_type": "t", "cost_units": 1});
+    let with = |field: &str, value: Value| {
+        let mut body = good.clone();
+        body[field] = value;
+        body
+    };
+    let cases: &[(Value, u16, &str, &str)] = &[
+        (json!({}), 422, "invalid", "addon_id"),
+        (json!([]), 400, "malformed", ""),
+        (json!(null), 400, "malformed", ""),
+        (with("addon_id", json!("a/b")), 422, "invalid", "addon_id"),
+        (with("addon_id", json!(7)), 400, "malformed", ""),
+        (with("job_type", json!("")), 422, "invalid", "job_type"),
+        (with("cost_units", json!(0)), 422, "invalid", "cost_units"),
+        (with("cost_units", json!(101)), 422, "invalid", "cost_units"),
+        (with("cost_units", json!(1.5)), 400, "malformed", ""),
+        (with("priority", json!("URGENT")), 400, "malformed", ""),
+        (with("unknown", json!(1)), 400, "malformed", ""),
+        (
+            with("max_attempts", json!(0)),
+            422,
+            "invalid",
+            "max_attempts",
+        ),
+        (with("deadline_at", json!("soon")), 400, "malformed", ""),
+        (with("late", json!("fail")), 422, "invalid", "late"),
+        (with("tags", json!(["\u{7}"])), 422, "invalid", "tags[0]"),
+        (
+            with("depends_on", json!([NO_ID])),
+            422,
+            "invalid",
+            "depends_on[0]",
+        ),
+        (
+            with("job_id", json!("00000000-0000-4000-8000-000000000001")),
+            422,
+            "invalid",
+            "job_id",
+        ),
+    ];
+    for (body, status, code, field) in cases {
+        let problem = admin.post(paths::SUBMIT, body).problem(*status, code);
+        if !field.is_empty() {
+            assert_eq!(problem["fields"][0]["field"], *field, "{body}: {problem}");
+        }
+    }
+    let texts: &[&[u8]] = &[
+        b"",
+        b"{",
+        b"{\"addon_id\":\"\xff\"}",
+        b"{}{}",
+        b"{\"a\":1,\"a\":1}",
+    ];
+    for text in texts {
+        let refused = admin.request("POST", paths::SUBMIT, JSON, text);
+        refused.problem(400, "malformed");
+    }
+    for kind in [
+        None,
+        Some("text/plain"),
+        Some("application/x-www-form-urlencoded"),
+    ] {
+        let refused = admin.request("POST", paths::SUBMIT, kind, EXAMPLE.as_bytes());
+        refused.problem(415, "malformed");
+    }
+    let spelled = Some("Application/JSON ; charset=utf-8");
+    admin
+        .request("POST", paths::SUBMIT, spelled, EXAMPLE.as_bytes())
+        .expect(200);
+    assert_eq!(
+        admin.get(paths::JOBS).expect(200)["jobs"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn repeating_is_safe_with_a_key() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let body = json!({"addon_id": "a", "job_type": "t", "cost_units": 1, "idempotency_key": "k"});
+    let first = admin.post(paths::SUBMIT, &body).expect(200);
+    let second = admin.post(paths::SUBMIT, &body).expect(200);
+    assert_eq!(second["job_id"], first["job_id"]);
+    assert_eq!(second["duplicate"], true);
+    let mut other = body;
+    other["cost_units"] = json!(2);
+    admin.post(paths::SUBMIT, &other).problem(409, "conflict");
+}
+
+#[test]
+fn many_are_submitted_at_once_each_answered_for_itself() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let jobs = json!([
+        {"addon_id": "a", "job_type": "t", "cost_units": 1},
+        {"addon_id": "a", "job_type": "t", "cost_units": 1000},
+        {"addon_id": "b", "job_type": "t", "cost_units": 2},
+    ]);
+    let answer = admin
+        .post(paths::SUBMIT_MANY, &json!({"jobs": jobs}))
+        .expect(200);
+    assert_eq!(answer["jobs"][0]["state"], "QUEUED");
+    assert_eq!(answer["jobs"][1]["error"]["code"], "invalid");
+    assert_eq!(answer["jobs"][2]["state"], "QUEUED");
+    assert_eq!(
+        admin
+            .post(paths::SUBMIT_MANY, &json!({"jobs": []}))
+            .expect(200)["jobs"],
+        json!([])
+    );
+    let one = json!({"addon_id": "a", "job_type": "t", "cost_units": 1});
+    let too_many = json!({"jobs": vec![one; 1001]});
+    let problem = admin
+        .post(paths::SUBMIT_MANY, &too_many)
+        .problem(422, "invalid");
+    assert_eq!(problem["fields"][0]["field"], "jobs");
+    admin
+        .post(paths::SUBMIT_MANY, &json!({}))
+        .problem(400, "malformed");
+}
+
+#[test]
+fn a_list_is_filtered_and_paged() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let mut ids = Vec::new();
+    for number in 0..5 {
+        let body = json!({"addon_id": "a", "job_type": "t", "cost_units": 1, "tags": [format!("n{}", number % 2)]});
+        ids.push(admin.post(paths::SUBMIT, &body).expect(200)["job_id"].clone());
+    }
+    admin.submit("b", "u");
+    cancel(&mut admin, ids[0].as_str().unwrap());
+    let mut count = |query: &str| {
+        let list = admin.get(&format!("{}?{query}", paths::JOBS)).expect(200);
+        list["jobs"].as_array().unwrap().len()
+    };
+    let counts = [
+        ("", 6),
+        ("state=QUEUED", 5),
+        ("state=queued&state=CANCELED", 6),
+        ("state=QUEUED,CANCELED", 6),
+        ("addon_id=a", 5),
+        ("addon_id=nobody", 0),
+        ("job_type=u", 1),
+        ("tag=n0", 3),
+        ("tag=n%30", 3),
+        ("quarantined=true", 0),
+        ("quarantined=false&addon_id=b", 1),
+    ];
+    for (query, expected) in counts {
+        assert_eq!(count(query), expected, "{query}");
+    }
+    let mut seen = Vec::new();
+    let mut next = String::new();
+    loop {
+        let page = admin
+            .get(&format!("{}?addon_id=a&limit=2{next}", paths::JOBS))
+            .expect(200);
+        let jobs = page["jobs"].as_array().unwrap();
+        assert!(jobs.len() <= 2);
+        seen.extend(jobs.iter().map(|job| job["job_id"].clone()));
+        match page["next"].as_str() {
+            Some(after) => next = format!("&after={after}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, ids);
+    for wrong in [
+        "state=SLEEPING",
+        "limit=0",
+        "limit=501",
+        "limit=many",
+        "limit=1&limit=2",
+        "after=x",
+        "addon_id=a/b",
+        "addon_id=",
+        "quarantined=maybe",
+        "colour=red",
+        "tag=%ff",
+    ] {
+        let refused = admin.get(&format!("{}?{wrong}", paths::JOBS));
+        refused.problem(400, "malformed");
+    }
+}
+
+#[test]
+fn what_does_not_exist_is_not_found_and_what_is_no_id_is_said_to_be_none() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let gets = [paths::JOB, paths::EXPLAIN, paths::JOB_EVENTS];
+    let posts = [paths::CANCEL, paths::RETRY, paths::ACK];
+    for pattern in gets {
+        admin
+            .get(&paths::at(pattern, NO_ID))
+            .problem(404, "not_found");
+        admin
+            .get(&paths::at(pattern, "x"))
+            .problem(400, "malformed");
+    }
+    for pattern in posts {
+        admin
+            .poke(&paths::at(pattern, NO_ID))
+            .problem(404, "not_found");
+        admin
+            .poke(&paths::at(pattern, "x"))
+            .problem(400, "malformed");
+    }
+    // One thing has one name.
+    let simple = NO_ID.replace('-', "");
+    admin
+        .get(&paths::at(paths::JOB, simple))
+        .problem(400, "malformed");
+    let id = admin.submit("a", "t");
+    admin.get(&paths::at(paths::JOB, &id)).expect(200);
+    for wrong in ["?wait_sec=601", "?wait_sec=x", "?other=1"] {
+        let refused = admin.get(&(paths::at(paths::JOB, &id) + wrong));
+        refused.problem(400, "malformed");
+    }
+}
+
+#[test]
+fn somebody_waits_for_a_jobs_end() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let id = admin.submit("a", "t");
+    let path = paths::at(paths::JOB, &id) + "?wait_sec=600";
+    let mut waiting = house.admin();
+    let waited = std::thread::spawn(move || waiting.get(&path).expect(200));
+    cancel(&mut admin, &id);
+    assert_eq!(waited.join().unwrap()["state"], "CANCELED");
+    // One that has ended is not waited for.
+    let path = paths::at(paths::JOB, &id) + "?wait_sec=600";
+    assert_eq!(admin.get(&path).expect(200)["state"], "CANCELED");
+}
+
+#[test]
+fn cancelling_says_what_became_of_it() {
+    let house = House::new();
+    let mut admin = house.admin();
+    admin.submit("a", "t");
+    let (_, running) = admin.claim("a");
+    let path = paths::at(paths::CANCEL, &running);
+    let asked = admin
+        .post(&path, &json!({"reason": "no longer needed"}))
+        .expect(200);
+    assert_eq!(asked["state"], "RUNNING");
+    let job = admin.get(&paths::at(paths::JOB, &running)).expect(200);
+    assert_eq!(job["cancel_requested"], true);
+    for wrong in [json!({"why": "x"}), json!({"reason": 7}), json!([])] {
+        admin.post(&path, &wrong).problem(400, "malformed");
+    }
+    for wrong in ["a\u{0}b".to_owned(), "x".repeat(1025)] {
+        let problem = admin
+            .post(&path, &json!({"reason": wrong}))
+            .problem(422, "invalid");
+        assert_eq!(problem["fields"][0]["field"], "reason");
+    }
+    let ended = dead_letter(&mut admin);
+    let refused = admin.poke(&paths::at(paths::CANCEL, &ended));
+    assert_eq!(refused.problem(409, "wrong_state")["state"], "FAILED");
+}
+
+#[test]
+fn many_are_cancelled_by_a_query() {
+    let house = House::new();
+    let mut admin = house.admin();
+    for addon in ["a", "a", "b"] {
+        admin.submit(addon, "t");
+    }
+    let body = json!({"query": {"addon_id": "a"}, "reason": "enough"});
+    let answer = admin.post(paths::CANCEL_MANY, &body).expect(200);
+    assert_eq!(answer["done"].as_array().unwrap().len(), 2);
+    assert_eq!(answer["failed"], json!([]));
+    let left = admin
+        .get(&format!("{}?state=QUEUED", paths::JOBS))
+        .expect(200);
+    assert_eq!(left["jobs"].as_array().unwrap().len(), 1);
+    admin
+        .post(paths::CANCEL_MANY, &json!({}))
+        .problem(400, "malformed");
+    let unknown = json!({"query": {"colour": "red"}});
+    admin
+        .post(paths::CANCEL_MANY, &unknown)
+        .problem(400, "malformed");
+}
+
+#[test]
+fn dead_letters_come_back() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let first = dead_letter(&mut admin);
+    let back = admin.poke(&paths::at(paths::RETRY, &first)).expect(200);
+    assert_eq!(back, json!({"job_id": first, "state": "QUEUED"}));
+    cancel(&mut admin, &first);
+
+    let second = dead_letter(&mut admin);
+    let body = json!({"job_ids": [second, NO_ID], "reason": "mended"});
+    let answer = admin.post(paths::REDRIVE, &body).expect(200);
+    assert_eq!(answer["done"], json!([second]));
+    assert_eq!(answer["failed"][0]["error"]["code"], "not_found");
+    cancel(&mut admin, &second);
+
+    let third = dead_letter(&mut admin);
+    let answer = admin.post(
+        paths::REDRIVE,
+        &json!({"query": {"addon_id": "a", "state": ["FAILED"]}}),
+    );
+    assert_eq!(answer.expect(200)["done"], json!([third]));
+    for wrong in [json!({}), json!({"job_ids": [NO_ID], "query": {}})] {
+        admin.post(paths::REDRIVE, &wrong).problem(422, "invalid");
+    }
+    admin
+        .post(paths::REDRIVE, &json!({"job_ids": ["x"]}))
+        .problem(400, "malformed");
+}
+
+#[test]
+fn a_job_says_why_it_waits_and_what_happened() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let later = json!({"addon_id": "a", "job_type": "t", "cost_units": 1, "earliest_start_at": "2999-01-01T00:00:00Z"});
+    let id = admin.post(paths::SUBMIT, &later).expect(200)["job_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let why = admin.get(&paths::at(paths::EXPLAIN, &id)).expect(200);
+    assert_eq!(why["job_id"], json!(id));
+    assert!(!why["reasons"].as_array().unwrap().is_empty(), "{why}");
+    // Its wait is ended by hand.
+    assert_eq!(
+        admin.poke(&paths::at(paths::RETRY, &id)).expect(200)["state"],
+        "QUEUED"
+    );
+    cancel(&mut admin, &id);
+    let path = paths::at(paths::JOB_EVENTS, &id);
+    let trail = admin.get(&path).expect(200);
+    let kinds: Vec<_> = trail["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["event"].clone())
+        .collect();
+    assert_eq!(kinds.first(), Some(&json!("SUBMITTED")));
+    assert_eq!(kinds.last(), Some(&json!("CANCELED")));
+    let first = admin.get(&format!("{path}?limit=1")).expect(200);
+    let next = first["next"].as_u64().unwrap();
+    assert_eq!(first["events"][0]["cursor"], next);
+    let rest = admin.get(&format!("{path}?after={next}")).expect(200);
+    assert_eq!(rest["events"].as_array().unwrap().len(), kinds.len() - 1);
+    assert_eq!(rest.get("next"), None);
+    admin
+        .get(&format!("{path}?after=-1"))
+        .problem(400, "malformed");
+}
