@@ -15,6 +15,7 @@ mod out;
 mod programs;
 mod settings;
 mod signals;
+mod stores;
 mod when;
 
 use std::process::ExitCode;

@@ -1,15 +1,19 @@
 //! The subcommands. A new one needs a module here and a line in [`ALL`].
 
+mod audit;
+mod backup;
 mod bench;
 mod cancel;
 mod completions;
 mod config;
+mod doctor;
 mod explain;
 mod kick;
 mod lease;
 mod logs;
 mod ls;
 mod man;
+mod move_store;
 mod pause;
 mod policy;
 mod redrive;
@@ -17,12 +21,15 @@ mod resume;
 mod retry;
 mod run;
 mod schedule;
+mod serve;
 mod show;
 mod simulate;
 mod submit;
 mod token;
+mod top;
 mod wait;
 mod watch;
+mod work;
 
 use clap::{ArgMatches, Command};
 
@@ -52,6 +59,7 @@ macro_rules! all {
 }
 
 all! {
+    "serve" => serve,
     "run" => run,
     "submit" => submit,
     "ls" => ls,
@@ -66,12 +74,18 @@ all! {
     "pause" => pause,
     "resume" => resume,
     "kick" => kick,
+    "top" => top,
     "schedule" => schedule,
     "lease" => lease,
+    "work" => work,
     "token" => token,
     "policy" => policy,
     "simulate" => simulate,
+    "backup" => backup,
+    "move-store" => move_store,
+    "audit" => audit,
     "config" => config,
+    "doctor" => doctor,
     "bench" => bench,
     "completions" => completions,
     "man" => man,
