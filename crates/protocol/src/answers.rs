@@ -223,6 +223,45 @@ pub struct EventPage {
     pub next: Option<u64>,
 }
 
+/// `GET …/stats`: counts and histograms since the start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StatsView {
+    /// Events by kind.
+    pub events: BTreeMap<String, u64>,
+    /// Denials by code, each as often as it was written.
+    pub denials: BTreeMap<String, u64>,
+    /// How long jobs waited from the moment they could start until they ran.
+    pub waited: DurationStats,
+    /// How long runs took that ended.
+    pub ran: DurationStats,
+    /// Proposals that lost against another scheduler or a caller.
+    pub lost_proposals: u64,
+    /// Operations of the store that failed, and were repeated or dropped.
+    pub store_failures: u64,
+    /// Times that the store was read again.
+    pub reads: u64,
+}
+
+/// How long things took.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DurationStats {
+    /// How many there were.
+    pub count: u64,
+    /// All of them together.
+    pub sum_sec: f64,
+    /// How many did not take longer than this, for some bounds that grow.
+    pub up_to: Vec<DurationBucket>,
+}
+
+/// How many things did not take longer than a bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DurationBucket {
+    /// The bound.
+    pub sec: f64,
+    /// How many.
+    pub count: u64,
+}
+
 /// Who works here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerList {
@@ -242,36 +281,4 @@ pub struct LoadList {
 pub struct WebhookList {
     /// The oldest first.
     pub webhooks: Vec<WebhookView>,
-}
-
-/// `GET …/stats`: counts and quantiles since the start.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct StatsView {
-    /// Events by kind.
-    pub events: BTreeMap<String, u64>,
-    /// Denials by code, each as often as it was written.
-    pub denials: BTreeMap<String, u64>,
-    /// How long jobs waited from the moment they could start until they ran.
-    pub waited: DurationStats,
-    /// How long runs took that ended.
-    pub ran: DurationStats,
-    /// Proposals that lost against another scheduler or a caller.
-    pub lost_proposals: u64,
-    /// Operations of the store that failed, and were repeated or dropped.
-    pub store_failures: u64,
-    /// Times that the store was read again.
-    pub reads: u64,
-}
-
-/// Quantiles of durations since the start, to the width of a histogram's bucket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct DurationStats {
-    /// How many there are.
-    pub count: u64,
-    /// What half of them do not exceed.
-    pub p50_sec: Option<f64>,
-    /// What 95 % do not exceed.
-    pub p95_sec: Option<f64>,
-    /// What 99 % do not exceed.
-    pub p99_sec: Option<f64>,
 }

@@ -48,10 +48,10 @@ mod webhook;
 mod worker;
 
 pub use answers::{
-    CancelManyRequest, ClaimedLeases, DecisionList, DispatchableJobs, DrainRequest, DurationStats,
-    EventEntry, EventPage, HeartbeatBody, HistoryList, LeaseList, LoadList, PauseList, PauseView,
-    PidsRequest, PolicyVerdict, ReportBody, ResumeAnswer, RetryRequest, ScheduleList, StateAnswer,
-    StatsView, TokenList, WebhookList, WorkerList,
+    CancelManyRequest, ClaimedLeases, DecisionList, DispatchableJobs, DrainRequest, DurationBucket,
+    DurationStats, EventEntry, EventPage, HeartbeatBody, HistoryList, LeaseList, LoadList,
+    PauseList, PauseView, PidsRequest, PolicyVerdict, ReportBody, ResumeAnswer, RetryRequest,
+    ScheduleList, StateAnswer, StatsView, TokenList, WebhookList, WorkerList,
 };
 pub use bulk::{
     CompleteManyAnswer, CompleteManyRequest, CompleteOne, Each, SubmitManyAnswer, SubmitManyRequest,

@@ -5,10 +5,10 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use jobtree_pool::{Pool, PoolStats};
 use jobtree_pool::raw::PoolRef;
 use jobtree_pool::raw::sim::undisturbed;
 use jobtree_pool::raw::task::RawContext;
+use jobtree_pool::{Pool, PoolStats};
 use jobtree_tree::{
     BoxError, Cause, Counters, Hooks, Job, JobOptions, Outcome, Recorded, Tree, TreeDump, Watcher,
     raw,

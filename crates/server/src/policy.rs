@@ -105,8 +105,9 @@ impl PolicyKeeper {
             }
             *seen = now;
         }
+        let text = std::fs::read_to_string(path);
         let path = path.display();
-        match std::fs::read_to_string(path.to_string()) {
+        match text {
             Err(error) => {
                 tracing::warn!(%path, %error, "the policy cannot be read; the old one holds")
             }
@@ -179,5 +180,31 @@ pub(crate) fn following(daemon: Arc<crate::daemon::Daemon>) -> impl Future<Outpu
             () = daemon.policy.follow(&daemon.scheduler) => {}
             () = daemon.stopped() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_wrong_leaves_the_old_policy_in_force() {
+        let name = format!("jobtree-policy-{}.toml", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let scheduler = Scheduler::start(Store::in_memory(), jobtree_scheduler::Options::default());
+        std::fs::write(&path, "[caps]\nleases = 5\n").unwrap();
+        let opened = PolicyKeeper::open(Some(path.clone()), scheduler.store(), Policy::default());
+        let (keeper, policy) = opened.unwrap();
+        scheduler.set_policy(policy).unwrap();
+        let seen = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            keeper.look_again(&path, &scheduler);
+            scheduler.policy().caps.leases
+        };
+        assert_eq!(seen("[caps]\nleases = \"many\"\n"), 5);
+        assert_eq!(seen("[caps]\nleases = 60\n"), 60);
+        std::fs::remove_file(&path).unwrap();
+        keeper.look_again(&path, &scheduler);
+        assert_eq!(scheduler.policy().caps.leases, 60);
     }
 }

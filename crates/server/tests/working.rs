@@ -310,10 +310,16 @@ fn many_leases_are_renewed_at_once() {
     let house = House::new();
     let mut admin = house.admin();
     admin.submit("a", "t");
-    let (lease, _) = admin.claim("a");
+    let (lease, job) = admin.claim("a");
     let body = json!({
         "leases": [{"lease_id": lease}, {"lease_id": NO_ID}],
-        "worker": {"instance_id": INSTANCE, "addon_id": "a", "program": "a test"},
+        "worker": {
+            "instance_id": INSTANCE, "addon_id": "a", "program": "a test",
+            "trees": [
+                {"job_id": job, "nodes": [{"depth": 0, "label": "run", "state": "Active", "age_ms": 7}]},
+                {"job_id": NO_ID, "nodes": []},
+            ],
+        },
     });
     let answer = admin.post(paths::HEARTBEAT_MANY, &body).expect(200);
     assert_eq!(answer["leases"][0]["advice"], "continue");

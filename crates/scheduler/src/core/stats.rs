@@ -38,23 +38,6 @@ impl Histogram {
         self.sum_sec
     }
 
-    /// The duration that this part of all does not exceed, 0..=1, to the width of its bucket; none without any. What is
-    /// beyond the last bound is told as that.
-    pub fn quantile(&self, part: f64) -> Option<Duration> {
-        let wanted = part.clamp(0.0, 1.0) * self.count() as f64;
-        let mut below = 0.0;
-        let mut from = 0.0;
-        for (bound, count) in Self::BOUNDS_SEC.iter().zip(&self.counts) {
-            let within = *count as f64;
-            if within > 0.0 && below + within >= wanted {
-                let share = (wanted - below) / within;
-                return Some(Duration::from_secs_f64(from + (bound - from) * share));
-            }
-            (below, from) = (below + within, *bound);
-        }
-        (self.count() > 0).then(|| Duration::from_secs_f64(from))
-    }
-
     /// For each bound in [`BOUNDS_SEC`](Self::BOUNDS_SEC), how many were not above it.
     ///
     /// ```
@@ -114,25 +97,5 @@ impl Stats {
             }
             _ => {}
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_are_found_within_their_bucket() {
-        let mut durations = Histogram::default();
-        assert_eq!(durations.quantile(0.5), None);
-        for _ in 0..90 {
-            durations.add(Duration::from_millis(700));
-        }
-        for _ in 0..10 {
-            durations.add(Duration::from_secs(1_000_000));
-        }
-        let median = durations.quantile(0.5).unwrap().as_secs_f64();
-        assert!((0.5..=1.0).contains(&median), "{median}");
-        assert_eq!(durations.quantile(0.99), Some(Duration::from_secs(86_400)));
     }
 }

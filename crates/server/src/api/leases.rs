@@ -1,6 +1,6 @@
 //! Leases: asked for, renewed, reported under, given back, taken away.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Router;
@@ -10,7 +10,7 @@ use axum::routing::{get, post};
 use jiff::Timestamp;
 use jobtree_protocol::{
     ApiError, Each, HeartbeatAnswer, HeartbeatBody, HeartbeatManyAnswer, HeartbeatManyRequest,
-    LeaseAnswer, LeaseId, LeaseList, LeaseRequest, LeaseView, PidsRequest, ReleaseRequest,
+    JobId, LeaseAnswer, LeaseId, LeaseList, LeaseRequest, LeaseView, PidsRequest, ReleaseRequest,
     ReportBody, RevokeRequest, Scope, paths,
 };
 
@@ -99,27 +99,34 @@ async fn heartbeat_many(
 ) -> Answered<Told<HeartbeatManyAnswer>> {
     caller.needs(Scope::Lease)?;
     check_count("leases", request.leases.len())?;
-    if let Some(worker) = request.worker {
+    let HeartbeatManyRequest { leases, worker } = request;
+    if let Some(worker) = &worker {
         caller.may(Scope::Lease, worker.addon_id.as_str())?;
-        let wrong = Live::check(&worker);
+        let wrong = Live::check(worker);
         if !wrong.is_empty() {
             return Err(ApiError::invalid(wrong).into());
         }
-        let beats = request.leases.iter().filter_map(|beat| beat.job_id);
-        let jobs = beats.chain(worker.trees.iter().map(|tree| tree.job_id));
-        let jobs: BTreeSet<_> = jobs.collect();
+    }
+    let ids = leases.iter().map(|beat| beat.lease_id).collect();
+    // An admin's worker that tells nothing of itself is not looked up.
+    let known = match caller.addon().is_some() || worker.is_some() {
+        true => Some(own::leases(&daemon, &caller, ids).await?),
+        false => None,
+    };
+    if let (Some(mut worker), Some(known)) = (worker, &known) {
+        // Of its own jobs alone: what is told of a job is shown to that job's owner.
+        let jobs: HashSet<JobId> = known.values().flatten().copied().collect();
+        worker.trees.retain(|tree| jobs.contains(&tree.job_id));
         let live = &daemon.observing.live;
         live.see(worker, jobs.into_iter().collect(), Timestamp::now());
     }
-    let ids = request.leases.iter().map(|beat| beat.lease_id).collect();
-    let hidden = own::hidden_leases(&daemon, &caller, ids).await?;
     // All begin before any is awaited: they share a commit.
-    let begun: Vec<_> = request
-        .leases
+    let begun: Vec<_> = leases
         .into_iter()
         .map(|beat| {
             let id = beat.lease_id;
-            if hidden.contains(&id) {
+            let hidden = known.as_ref().is_some_and(|known| !known.contains_key(&id));
+            if caller.addon().is_some() && hidden {
                 return Err(own::no_lease(id));
             }
             Ok(daemon.scheduler.heartbeat(beat))

@@ -3,7 +3,7 @@
 //!
 //! A thing's addon never changes, so looking first and acting then leaves no gap. An admin's calls are not looked up.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use jobtree_protocol::{ApiError, ErrorCode, JobId, JobView, LeaseId, LeaseView, Scope};
 use jobtree_store::StoreError;
@@ -89,25 +89,24 @@ pub(crate) async fn hidden_jobs(
     Ok(hidden)
 }
 
-/// Those of the leases that do not exist for the caller; none for an admin.
-pub(crate) async fn hidden_leases(
+/// The leases that exist for the caller, each with its jobs.
+pub(crate) async fn leases(
     daemon: &Daemon,
     caller: &Caller,
     ids: Vec<LeaseId>,
-) -> Answered<HashSet<LeaseId>> {
-    let Some(own) = caller.addon().cloned() else {
-        return Ok(HashSet::new());
-    };
-    let hidden = daemon.store().read(move |tables| {
-        let mut hidden = HashSet::new();
+) -> Answered<HashMap<LeaseId, Vec<JobId>>> {
+    let caller = caller.clone();
+    let found = daemon.store().read(move |tables| {
+        let mut found = HashMap::with_capacity(ids.len());
         for id in ids {
-            if tables.lease(id)?.is_none_or(|lease| lease.addon_id != own) {
-                hidden.insert(id);
+            let lease = tables.lease(id)?.map(|lease| lease.view());
+            if let Some(lease) = lease.filter(|lease| caller.sees(&lease.addon_id)) {
+                found.insert(id, lease.jobs);
             }
         }
-        Ok(hidden)
+        Ok(found)
     });
-    hidden.await.map_err(unreadable)
+    found.await.map_err(unreadable)
 }
 
 pub(crate) fn no_job(id: JobId) -> ApiError {

@@ -6,7 +6,9 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::routing::get;
-use jobtree_protocol::{DecisionList, DurationStats, HistoryList, Scope, StatsView, paths};
+use jobtree_protocol::{
+    DecisionList, DurationBucket, DurationStats, HistoryList, Scope, StatsView, paths,
+};
 use jobtree_scheduler::core::Histogram;
 
 use super::{MOST_ROWS, ROWS};
@@ -65,11 +67,12 @@ async fn stats(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<To
 }
 
 fn told(durations: &Histogram) -> DurationStats {
-    let quantile = |part| durations.quantile(part).map(|it| it.as_secs_f64());
+    let up_to = durations.up_to();
     DurationStats {
         count: durations.count(),
-        p50_sec: quantile(0.50),
-        p95_sec: quantile(0.95),
-        p99_sec: quantile(0.99),
+        sum_sec: durations.sum_sec(),
+        up_to: up_to
+            .map(|(sec, count)| DurationBucket { sec, count })
+            .collect(),
     }
 }
