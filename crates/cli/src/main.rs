@@ -12,7 +12,6 @@ mod error;
 mod exit;
 mod filter;
 mod out;
-mod programs;
 mod settings;
 mod signals;
 mod stores;

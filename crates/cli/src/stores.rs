@@ -24,7 +24,10 @@ pub fn open(place: &str, make: bool) -> Result<Store, CliError> {
         path.push("jobs.db");
     }
     if !make && !path.exists() {
-        return Err(CliError::usage(format!("there is no store in {}", path.display())));
+        return Err(CliError::usage(format!(
+            "there is no store in {}",
+            path.display()
+        )));
     }
     let opened = Store::open(&SqliteOptions::new(&path));
     opened.map_err(|error| {

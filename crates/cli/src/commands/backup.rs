@@ -18,8 +18,8 @@ pub fn define(command: Command) -> Command {
 
 pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
     let file: String = args::needed(arguments, "file")?;
-    let path = std::path::absolute(&file)
-        .map_err(|error| CliError::usage(format!("{file}: {error}")))?;
+    let path =
+        std::path::absolute(&file).map_err(|error| CliError::usage(format!("{file}: {error}")))?;
     let bar = spinner(context);
     bar.set_message("copying");
     let done = context.client()?.backup(&json!({ "path": path }))?;

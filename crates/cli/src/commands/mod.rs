@@ -1,6 +1,5 @@
 //! The subcommands. A new one needs a module here and a line in [`ALL`].
 
-mod audit;
 mod backup;
 mod bench;
 mod cancel;
@@ -21,7 +20,6 @@ mod resume;
 mod retry;
 mod run;
 mod schedule;
-mod serve;
 mod show;
 mod simulate;
 mod submit;
@@ -29,7 +27,6 @@ mod token;
 mod top;
 mod wait;
 mod watch;
-mod work;
 
 use clap::{ArgMatches, Command};
 
@@ -59,7 +56,6 @@ macro_rules! all {
 }
 
 all! {
-    "serve" => serve,
     "run" => run,
     "submit" => submit,
     "ls" => ls,
@@ -77,13 +73,11 @@ all! {
     "top" => top,
     "schedule" => schedule,
     "lease" => lease,
-    "work" => work,
     "token" => token,
     "policy" => policy,
     "simulate" => simulate,
     "backup" => backup,
     "move-store" => move_store,
-    "audit" => audit,
     "config" => config,
     "doctor" => doctor,
     "bench" => bench,

@@ -46,7 +46,10 @@ fn settings(context: &Context) -> Check {
     let file = context.settings.file.display();
     match context.settings.file.exists() {
         true => Check::well("settings", format!("{file} is read")),
-        false => Check::well("settings", format!("there is no {file}; variables and defaults hold")),
+        false => Check::well(
+            "settings",
+            format!("there is no {file}; variables and defaults hold"),
+        ),
     }
 }
 
@@ -59,7 +62,10 @@ fn folder(data: &Path) -> Check {
                 0 => Check::well(name, format!("{} is there", data.display())),
                 _ => Check::broken(
                     name,
-                    format!("{} can be written by others (mode {mode:o})", data.display()),
+                    format!(
+                        "{} can be written by others (mode {mode:o})",
+                        data.display()
+                    ),
                     format!("chmod 700 {}", data.display()),
                 ),
             }
@@ -69,7 +75,10 @@ fn folder(data: &Path) -> Check {
             format!("{} is no folder", data.display()),
             "name another with --data-dir or JOBTREE_DATA_DIR",
         ),
-        Err(_) => Check::well(name, format!("{} is made at the first start", data.display())),
+        Err(_) => Check::well(
+            name,
+            format!("{} is made at the first start", data.display()),
+        ),
     }
 }
 
@@ -82,7 +91,10 @@ fn token_file(path: &Path) -> Check {
             mode => Check::broken(
                 name,
                 format!("{} has mode {mode:o}", path.display()),
-                format!("others may have read it: chmod 600 {}, and make a new token", path.display()),
+                format!(
+                    "others may have read it: chmod 600 {}, and make a new token",
+                    path.display()
+                ),
             ),
         },
     }
@@ -121,8 +133,15 @@ fn sqlite(scratch: &Scratch) -> Check {
         return Check::broken(name, NO_PLACE, WRITABLE);
     };
     match Store::open(&SqliteOptions::new(path)) {
-        Ok(_) => Check::well(name, "is new enough, and its write-ahead log works on this disk"),
-        Err(error) => Check::broken(name, error.to_string(), "use another disk, or --store postgres://…"),
+        Ok(_) => Check::well(
+            name,
+            "is new enough, and its write-ahead log works on this disk",
+        ),
+        Err(error) => Check::broken(
+            name,
+            error.to_string(),
+            "use another disk, or --store postgres://…",
+        ),
     }
 }
 
@@ -147,7 +166,11 @@ fn sync(scratch: &Scratch) -> Check {
             let told = format!("{:.2} ms", took.as_secs_f64() * 1000.0);
             match took <= SLOW_SYNC {
                 true => Check::well(name, told),
-                false => Check::warning(name, told, "every submission waits for one: use a faster disk"),
+                false => Check::warning(
+                    name,
+                    told,
+                    "every submission waits for one: use a faster disk",
+                ),
             }
         }
     }
@@ -169,12 +192,24 @@ fn sampler(data: &Path) -> Check {
     let mut sampler = Sampler::new(data);
     let begun = Instant::now();
     if let Err(error) = sampler.sample(Duration::from_secs(1)) {
-        return Check::broken(name, error.to_string(), "nothing is admitted without measurements");
+        return Check::broken(
+            name,
+            error.to_string(),
+            "nothing is admitted without measurements",
+        );
     }
-    let missing: Vec<String> = sampler.missing().iter().map(|what| format!("{what:?}")).collect();
+    let missing: Vec<String> = sampler
+        .missing()
+        .iter()
+        .map(|what| format!("{what:?}"))
+        .collect();
     match missing.is_empty() {
         true => Check::well(name, format!("all signals, in {}", length(begun.elapsed()))),
-        false => Check::warning(name, format!("not to be had: {}", missing.join(", ")), "the others are used"),
+        false => Check::warning(
+            name,
+            format!("not to be had: {}", missing.join(", ")),
+            "the others are used",
+        ),
     }
 }
 
@@ -190,11 +225,16 @@ fn groups() -> Check {
 }
 
 fn ionice() -> Check {
-    let found = std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join("ionice").exists()));
+    let found = std::env::var_os("PATH").is_some_and(|path| {
+        std::env::split_paths(&path).any(|folder| folder.join("ionice").exists())
+    });
     match found {
         true => Check::well("ionice", "is here"),
-        false => Check::warning("ionice", "is not here", "`run --io-idle` has no effect; install util-linux"),
+        false => Check::warning(
+            "ionice",
+            "is not here",
+            "`run --io-idle` has no effect; install util-linux",
+        ),
     }
 }
 
@@ -204,7 +244,11 @@ fn clock() -> Check {
     let now = Timestamp::now();
     match now > earliest {
         true => Check::well("clock", format!("it is {}", crate::when::shown(now))),
-        false => Check::broken("clock", format!("it is said to be {now}"), "set the clock: schedules and deadlines go by it"),
+        false => Check::broken(
+            "clock",
+            format!("it is said to be {now}"),
+            "set the clock: schedules and deadlines go by it",
+        ),
     }
 }
 
@@ -212,17 +256,33 @@ fn daemon(context: &Context) -> Vec<Check> {
     let name = "daemon";
     let client = match context.client() {
         Ok(client) => client,
-        Err(error) => return vec![Check::broken(name, error.to_string(), "see `jobtree config show --origin`")],
+        Err(error) => {
+            return vec![Check::broken(
+                name,
+                error.to_string(),
+                "see `jobtree config show --origin`",
+            )];
+        }
     };
     let url = client.url();
     match client.ready() {
         Err(ClientError::Unreachable { .. }) => {
             return vec![
-                Check::warning(name, format!("none answers at {url}"), "start one with `jobtree serve`"),
+                Check::warning(
+                    name,
+                    format!("none answers at {url}"),
+                    "start one with `jobtree serve`",
+                ),
                 port(context),
             ];
         }
-        Err(error) => return vec![Check::broken(name, error.to_string(), "is it a jobtree daemon?")],
+        Err(error) => {
+            return vec![Check::broken(
+                name,
+                error.to_string(),
+                "is it a jobtree daemon?",
+            )];
+        }
         Ok(Probe::Unwell(why)) => return vec![Check::broken(name, why, "see its standard error")],
         Ok(Probe::Well) => {}
     }
@@ -233,11 +293,19 @@ fn daemon(context: &Context) -> Vec<Check> {
             let skew = Timestamp::now().duration_since(status.at).unsigned_abs();
             checks.push(match skew <= SKEW {
                 true => Check::well("clocks", "this one and the daemon's agree"),
-                false => Check::warning("clocks", format!("the daemon's differs by {}", length(skew)), "let both follow a time server"),
+                false => Check::warning(
+                    "clocks",
+                    format!("the daemon's differs by {}", length(skew)),
+                    "let both follow a time server",
+                ),
             });
             for node in status.nodes.iter().filter(|node| node.stale) {
                 let told = format!("{} has no fresh measurements", node.node_id);
-                checks.push(Check::broken("load", told, "nothing is admitted there until it has"));
+                checks.push(Check::broken(
+                    "load",
+                    told,
+                    "nothing is admitted there until it has",
+                ));
             }
         }
         Err(error) if error.code() == Some(ErrorCode::Unauthorized) => checks.push(Check::broken(
@@ -246,7 +314,11 @@ fn daemon(context: &Context) -> Vec<Check> {
             "set JOBTREE_TOKEN, or --token-file to the daemon's admin.token",
         )),
         // One that may not read is a token all the same.
-        Err(error) => checks.push(Check::warning("token", error.to_string(), "it may do other things")),
+        Err(error) => checks.push(Check::warning(
+            "token",
+            error.to_string(),
+            "it may do other things",
+        )),
     }
     checks
 }
@@ -256,7 +328,15 @@ fn port(context: &Context) -> Check {
     let bound = listen.parse::<SocketAddr>().map(TcpListener::bind);
     match bound {
         Ok(Ok(_)) => Check::well("address", format!("{listen} is free")),
-        Ok(Err(error)) => Check::broken("address", format!("{listen}: {error}"), "name another with --listen"),
-        Err(_) => Check::broken("address", format!("{listen:?} is none"), "write it like 127.0.0.1:7717"),
+        Ok(Err(error)) => Check::broken(
+            "address",
+            format!("{listen}: {error}"),
+            "name another with --listen",
+        ),
+        Err(_) => Check::broken(
+            "address",
+            format!("{listen:?} is none"),
+            "write it like 127.0.0.1:7717",
+        ),
     }
 }

@@ -71,7 +71,11 @@ pub fn run(_: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
     if context.out.json {
         context.out.document(&Document { checks: &checks })?;
     } else {
-        let columns = [("", Align::Left), ("WHAT", Align::Left), ("HOW", Align::Left)];
+        let columns = [
+            ("", Align::Left),
+            ("WHAT", Align::Left),
+            ("HOW", Align::Left),
+        ];
         let rows: Vec<_> = checks
             .iter()
             .map(|check| {
@@ -81,8 +85,14 @@ pub fn run(_: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
                     Finding::Broken => "FAIL",
                 };
                 let advice = check.advice.as_ref();
-                let advice = advice.map(|advice| format!(": {advice}")).unwrap_or_default();
-                vec![sign.to_owned(), check.name.to_owned(), format!("{}{advice}", check.told)]
+                let advice = advice
+                    .map(|advice| format!(": {advice}"))
+                    .unwrap_or_default();
+                vec![
+                    sign.to_owned(),
+                    check.name.to_owned(),
+                    format!("{}{advice}", check.told),
+                ]
             })
             .collect();
         context.out.table(&columns, &rows)?;

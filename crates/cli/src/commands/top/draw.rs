@@ -43,7 +43,9 @@ impl Cursor {
 }
 
 pub fn draw(frame: &mut Frame<'_>, view: &View, cursor: &mut Cursor) {
-    let nodes = u16::try_from(view.status.nodes.len()).unwrap_or(u16::MAX).clamp(1, 4);
+    let nodes = u16::try_from(view.status.nodes.len())
+        .unwrap_or(u16::MAX)
+        .clamp(1, 4);
     let [head, bars, graph, running, waiting, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(nodes),
@@ -58,8 +60,22 @@ pub fn draw(frame: &mut Frame<'_>, view: &View, cursor: &mut Cursor) {
         capacity(frame, node, area);
     }
     load(frame, view, graph);
-    table(frame, "Running", &view.running, view, running, cursor.state(false));
-    table(frame, "Waiting", &view.waiting, view, waiting, cursor.state(true));
+    table(
+        frame,
+        "Running",
+        &view.running,
+        view,
+        running,
+        cursor.state(false),
+    );
+    table(
+        frame,
+        "Waiting",
+        &view.waiting,
+        view,
+        waiting,
+        cursor.state(true),
+    );
     let told = match &view.error {
         Some(error) => Line::styled(cell(error, 200), Style::new().fg(Color::Red)),
         None => Line::styled("q ends, arrows move, Tab changes the table", Modifier::DIM),
@@ -117,7 +133,10 @@ fn load(frame: &mut Frame<'_>, view: &View, area: Rect) {
         .iter()
         .map(|sample| (sample.busy.clamp(0.0, 10.0) * 10.0) as u64)
         .collect();
-    let state = view.load.last().map_or(QuietState::Normal, |sample| sample.state);
+    let state = view
+        .load
+        .last()
+        .map_or(QuietState::Normal, |sample| sample.state);
     let graph = Sparkline::default()
         .block(Block::bordered().title("Busy, 0 to 10"))
         .data(&data)
@@ -168,7 +187,9 @@ fn what(job: &JobView) -> String {
     }
     match &job.progress {
         Some(progress) => {
-            let percent = progress.fraction.map(|share| format!("{:.0} %", share * 100.0));
+            let percent = progress
+                .fraction
+                .map(|share| format!("{:.0} %", share * 100.0));
             let parts = percent.into_iter().chain(progress.message.clone());
             parts.collect::<Vec<_>>().join(" ")
         }

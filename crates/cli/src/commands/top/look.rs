@@ -64,10 +64,14 @@ pub fn example() -> View {
     let status = r#"{"at":"2026-01-01T00:01:00Z","nodes":[{"node_id":"local","busy":3.5,"state":"NORMAL",
         "since":"2026-01-01T00:00:00Z","capacity":80,"used":20,"active_leases":1}],
         "jobs":{"QUEUED":2,"RUNNING":1},"oldest_queued_sec":12.0,"addons":{}}"#;
-    let load = r#"{"at":"2026-01-01T00:01:00Z","busy":3.5,"state":"NORMAL","capacity":80,"used":20}"#;
+    let load =
+        r#"{"at":"2026-01-01T00:01:00Z","busy":3.5,"state":"NORMAL","capacity":80,"used":20}"#;
     View {
         status: serde_json::from_str(status).expect("a status"),
-        running: vec![job("RUNNING", r#","progress":{"fraction":0.42,"message":"album 3"}"#)],
+        running: vec![job(
+            "RUNNING",
+            r#","progress":{"fraction":0.42,"message":"album 3"}"#,
+        )],
         waiting: vec![job("QUEUED", ""), job("QUEUED", "")],
         load: vec![serde_json::from_str(load).expect("a sample"); 20],
         at: "2026-01-01T00:01:00Z".parse().expect("a time"),

@@ -131,7 +131,10 @@ mod tests {
     #[test]
     fn a_frame_shows_what_runs_and_what_waits() {
         let text = frame(&look::example(), 100, 24).unwrap();
-        for part in ["local", "NORMAL", "busy 3.5", "80 units", "Running", "Waiting", "photos", "index", "42 %", "2 QUEUED"] {
+        for part in [
+            "local", "NORMAL", "busy 3.5", "80 units", "Running", "Waiting", "photos", "index",
+            "42 %", "2 QUEUED",
+        ] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
         }
         // Whatever the size, nothing panics.
