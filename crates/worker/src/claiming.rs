@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobtree_protocol::{ClaimAnswer, ClaimRequest};
+use jobtree_protocol::{ClaimAnswer, ClaimRequest, ErrorCode, LeaseId};
 use jobtree_runtime::channel::{self, Receiver, Sender};
 use jobtree_runtime::{BoxError, select};
 
@@ -34,6 +34,7 @@ pub(crate) fn claim(
         give.send(())?;
     }
     let mut spare = 0;
+    let mut lost = None;
     let mut pause = Duration::from_millis(50);
     loop {
         if spare == 0 {
@@ -45,13 +46,20 @@ pub(crate) fn claim(
         while free.try_recv().is_ok() {
             spare += 1;
         }
-        let asked = shared.grantor().mono();
+        // A claim that may have been granted in an answer that got lost is made again, as it was.
+        let (lease_id, asked) = match lost.take() {
+            Some((lease_id, asked)) => (Some(lease_id), asked),
+            None => {
+                let alone = (spare == 1).then(LeaseId::generate);
+                (alone, shared.grantor().mono())
+            }
+        };
         let reply = shared.grantor().claim(ClaimRequest {
-            lease_id: None,
+            lease_id,
             addon_id: setup.addon.clone(),
             job_types: setup.types.clone(),
             max_jobs: setup.batch,
-            max_leases: spare,
+            max_leases: if lease_id.is_some() { 1 } else { spare },
             wait_sec: CLAIM_WAIT_SEC,
             instance_id: shared.instance,
             node_id: None,
@@ -71,6 +79,9 @@ pub(crate) fn claim(
             }
             Err(error) => {
                 shared.note(&error);
+                if error.code == ErrorCode::Unavailable {
+                    lost = lease_id.map(|lease_id| (lease_id, asked));
+                }
                 select! {
                     recv(stopped) -> _ => return Ok(()),
                     after(pause) => pause = (pause * 2).min(Duration::from_secs(5)),

@@ -152,8 +152,7 @@ impl Worker {
 
     /// Waits until it has ended: it was stopped, or its runtime was shut down.
     pub fn join(&self) {
-        // Cancelled with whoever waits.
-        let _ = block_on(self.0.0.root.job().ended());
+        self.0.join();
     }
 
     /// The tree of a durable job that runs here: what it is doing now.
@@ -200,6 +199,12 @@ impl WorkerHandle {
     /// Whether nothing of it runs any more.
     pub fn has_ended(&self) -> bool {
         self.0.root.is_finished()
+    }
+
+    /// As [`Worker::join`].
+    pub fn join(&self) {
+        // Cancelled with whoever waits.
+        let _ = block_on(self.0.root.job().ended());
     }
 
     /// As [`Worker::drain`].
