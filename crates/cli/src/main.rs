@@ -12,6 +12,7 @@ mod error;
 mod exit;
 mod filter;
 mod out;
+mod programs;
 mod settings;
 mod signals;
 mod stores;

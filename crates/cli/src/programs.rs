@@ -74,7 +74,10 @@ impl Runner {
         let mut lines = log.lock().unwrap_or_else(PoisonError::into_inner);
         lines.finish(|line| run.log(line));
         if ending.left_out > 0 {
-            run.log(format!("… {} bytes of output were left out", ending.left_out));
+            run.log(format!(
+                "… {} bytes of output were left out",
+                ending.left_out
+            ));
         }
         Ok(ending)
     }

@@ -20,6 +20,7 @@ mod resume;
 mod retry;
 mod run;
 mod schedule;
+mod serve;
 mod show;
 mod simulate;
 mod submit;
@@ -27,6 +28,7 @@ mod token;
 mod top;
 mod wait;
 mod watch;
+mod work;
 
 use clap::{ArgMatches, Command};
 
@@ -56,6 +58,7 @@ macro_rules! all {
 }
 
 all! {
+    "serve" => serve,
     "run" => run,
     "submit" => submit,
     "ls" => ls,
@@ -73,6 +76,7 @@ all! {
     "top" => top,
     "schedule" => schedule,
     "lease" => lease,
+    "work" => work,
     "token" => token,
     "policy" => policy,
     "simulate" => simulate,

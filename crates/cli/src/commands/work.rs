@@ -69,8 +69,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     let client = context.client()?;
     // A daemon that goes away later is waited for; one that was never there is a mistake.
     client.health()?;
-    let mut supervisor = Supervisor::this_executable()
-        .map_err(|error| CliError::failed(format!("this executable is not to be found: {error}")))?;
+    let mut supervisor = Supervisor::this_executable().map_err(|error| {
+        CliError::failed(format!("this executable is not to be found: {error}"))
+    })?;
     if let Some(most) = args::read(arguments, "log-bytes")? {
         supervisor = supervisor.log_bytes(most);
     }
@@ -78,7 +79,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     if let Some(grace) = args::duration(arguments, "grace")? {
         program.grace = grace;
     }
-    program.env.insert("JOBTREE_URL".into(), client.url().into());
+    program
+        .env
+        .insert("JOBTREE_URL".into(), client.url().into());
     let runner = Runner {
         supervisor,
         client: client.clone(),
@@ -88,11 +91,18 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     let slots = args::read(arguments, "slots")?.unwrap_or(1);
     let types = args::all(arguments, "type");
     let worker = worker(client, addon, &types, slots, &runner, &program);
-    let worker = worker.start().map_err(|error| CliError::failed(error.to_string()))?;
-    context.out.note(&format!("working for {addon}: {}", types.join(", ")));
+    let worker = worker
+        .start()
+        .map_err(|error| CliError::failed(error.to_string()))?;
+    context
+        .out
+        .note(&format!("working for {addon}: {}", types.join(", ")));
 
     let signal = asked.wait();
-    context.out.note(&format!("{signal}: no new jobs; those that run may take {}", crate::when::length(drain)));
+    context.out.note(&format!(
+        "{signal}: no new jobs; those that run may take {}",
+        crate::when::length(drain)
+    ));
     match worker.drain(drain) {
         Ok(()) => Ok(Exit::OK),
         Err(stragglers) => Err(CliError::failed(stragglers.to_string())),

@@ -81,11 +81,16 @@ fn steps(work: Work, run: &Run) -> Result<u32, BoxError> {
 fn album(work: Work, run: &Run) -> Result<u32, BoxError> {
     let rounds = work.steps.div_ceil(4);
     for round in 0..rounds {
-        run.progress(f64::from(round) / f64::from(rounds), format!("album {round}"));
+        run.progress(
+            f64::from(round) / f64::from(rounds),
+            format!("album {round}"),
+        );
         nursery(|n| -> Result<(), BoxError> {
             for picture in 0..4 {
                 let millis = work.step_ms * (picture + 1) / 2;
-                n.spawn(move || -> Result<(), BoxError> { Ok(sleep(Duration::from_millis(millis))?) });
+                n.launch(move || -> Result<(), BoxError> {
+                    Ok(sleep(Duration::from_millis(millis))?)
+                });
             }
             Ok(())
         })?;

@@ -61,7 +61,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         options.scheduler.policy = demo::policy();
     }
     if options.auth == Auth::Open {
-        context.out.note("warning: without tokens, every program on this machine may submit and stop jobs");
+        context.out.note(
+            "warning: without tokens, every program on this machine may submit and stop jobs",
+        );
     }
     let (data_dir, tls) = (options.data_dir.clone(), options.tls.clone());
     let server = Server::start(options).map_err(|error| CliError::failed(error.to_string()))?;
@@ -81,7 +83,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     }
     context.out.note(&format!("data in {}", data_dir.display()));
     if demo {
-        context.out.note("the demo runs: see `jobtree top`, `jobtree ls`, `jobtree watch`");
+        context
+            .out
+            .note("the demo runs: see `jobtree top`, `jobtree ls`, `jobtree watch`");
     }
     match context.out.json {
         true => context.out.line(&Ready {
@@ -134,7 +138,10 @@ fn options(arguments: &ArgMatches, settings: &Settings) -> Result<ServerOptions,
                 .hint("write file, memory or postgres://…"));
         }
     };
-    let tls = match (args::get(arguments, "tls-cert"), args::get(arguments, "tls-key")) {
+    let tls = match (
+        args::get(arguments, "tls-cert"),
+        args::get(arguments, "tls-key"),
+    ) {
         (Some(certificate), Some(key)) => Some(TlsFiles {
             certificate: certificate.into(),
             key: key.into(),

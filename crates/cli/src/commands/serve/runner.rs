@@ -27,8 +27,9 @@ const GRACE: Duration = Duration::from_secs(10);
 /// # Errors
 /// If its worker does not start.
 pub fn start(client: Client, slots: usize, context: &Context) -> Result<workers::Worker, CliError> {
-    let supervisor = Supervisor::this_executable()
-        .map_err(|error| CliError::failed(format!("this executable is not to be found: {error}")))?;
+    let supervisor = Supervisor::this_executable().map_err(|error| {
+        CliError::failed(format!("this executable is not to be found: {error}"))
+    })?;
     let groups = match Cgroup::create(&group_name(0), WEIGHT) {
         Ok(group) => {
             let _ = std::fs::remove_dir(group.folder());
@@ -77,7 +78,9 @@ fn command(
             Err(why) => run.log(format!("jobtree: {why}")),
         }
     }
-    program.env.insert("JOBTREE_JOB_ID".into(), run.id().to_string());
+    program
+        .env
+        .insert("JOBTREE_JOB_ID".into(), run.id().to_string());
     let ending = runner.run(run, &program)?;
     match ending.exit_code {
         Some(0) => Ok(CommandResult {
