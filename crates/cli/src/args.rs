@@ -32,14 +32,21 @@ pub fn places(name: &'static str, value_name: &'static str, help: &'static str) 
     place(name, value_name, help).num_args(1..).required(true)
 }
 
-/// What was given.
+/// What was given. A command need not have the argument: some leave out a part of those that others have.
 pub fn get<'a>(arguments: &'a ArgMatches, name: &str) -> Option<&'a str> {
-    arguments.get_one::<String>(name).map(String::as_str)
+    let given = arguments.try_get_one::<String>(name).ok().flatten();
+    given.map(String::as_str)
+}
+
+/// Whether a flag was given.
+pub fn has(arguments: &ArgMatches, name: &str) -> bool {
+    let given = arguments.try_get_one::<bool>(name).ok().flatten();
+    given.copied().unwrap_or(false)
 }
 
 /// All that was given.
 pub fn all(arguments: &ArgMatches, name: &str) -> Vec<String> {
-    let given = arguments.get_many::<String>(name);
+    let given = arguments.try_get_many::<String>(name).ok().flatten();
     given.unwrap_or_default().cloned().collect()
 }
 
@@ -204,7 +211,7 @@ pub fn described(
     let mut job = SubmitRequest {
         payload,
         priority,
-        time_sensitive: arguments.get_flag("now"),
+        time_sensitive: has(arguments, "now"),
         earliest_start_at: time("after")?,
         deadline_at: time("deadline")?,
         expected_duration_sec: seconds("expect")?,
@@ -223,7 +230,7 @@ pub fn described(
     if let Some(cost) = read(arguments, "cost")? {
         job.cost_units = cost;
     }
-    if arguments.get_flag("drop-late") {
+    if has(arguments, "drop-late") {
         job.late = jobtree_protocol::Late::Fail;
     }
     if let Some(what) = get(arguments, "on-dependency-failure") {

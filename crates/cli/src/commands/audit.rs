@@ -16,11 +16,17 @@ pub fn define(command: Command) -> Command {
         .about("Check a store")
         .subcommand_required(true)
         .subcommand(
-            Command::new("check")
-                .about("Check every invariant over the whole event log; exits with 1 if one is broken")
-                .after_help("A store has one user: stop the daemon, or check a copy made by `jobtree backup`.")
-                .arg(place("store", "WHERE", "A file, a data directory, or postgres://… [the data directory]")),
-        )
+        Command::new("check")
+            .about("Check every invariant over the whole event log; exits with 1 if one is broken")
+            .after_help(
+                "A store has one user: stop the daemon, or check a copy made by `jobtree backup`.",
+            )
+            .arg(place(
+                "store",
+                "WHERE",
+                "A file, a data directory, or postgres://… [the data directory]",
+            )),
+    )
 }
 
 #[derive(Serialize)]

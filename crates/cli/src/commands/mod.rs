@@ -1,5 +1,6 @@
 //! The subcommands. A new one needs a module here and a line in [`ALL`].
 
+mod audit;
 mod backup;
 mod bench;
 mod cancel;
@@ -82,6 +83,7 @@ all! {
     "simulate" => simulate,
     "backup" => backup,
     "move-store" => move_store,
+    "audit" => audit,
     "config" => config,
     "doctor" => doctor,
     "bench" => bench,
