@@ -128,14 +128,14 @@ fn jobs_go_over_the_wire() {
     assert!(call.body.is_empty());
 
     let query: JobQuery = serde_json::from_value(json!({
-        "state": ["QUEUED", "FAILED"], "addon_id": "photos", "job_type": "thumbnail", "tag": "a b",
+        "state": ["QUEUED", "FAILED"], "addon_id": "photos", "job_type": "thumbnail", "tag": "a b", "text": "ü",
         "quarantined": true, "after": JOB, "limit": 7,
     }))
     .unwrap();
     let (answer, call) = asked(json!({"jobs": [job("DONE")]}), |client| client.jobs(&query));
     assert_eq!(answer.jobs.len(), 1);
     let expected = format!(
-        "GET {}?state=QUEUED&state=FAILED&addon_id=photos&job_type=thumbnail&tag=a%20b&quarantined=true&after={JOB}&limit=7",
+        "GET {}?state=QUEUED&state=FAILED&addon_id=photos&job_type=thumbnail&tag=a%20b&text=%C3%BC&quarantined=true&after={JOB}&limit=7",
         paths::JOBS
     );
     assert_eq!(call.line(), expected);

@@ -40,8 +40,12 @@ impl Owned {
         deque.owner.bottom.set(entries);
         deque.owner.public_end.set(entries);
         deque.owner.known_top.set(entries);
-        deque.shared.top.store(entries, Ordering::Relaxed);
-        deque.shared.public_end.store(entries, Ordering::Relaxed);
+        deque.ring().unwrap().top.store(entries, Ordering::Relaxed);
+        deque
+            .ring()
+            .unwrap()
+            .public_end
+            .store(entries, Ordering::Relaxed);
         Owned(deque)
     }
 
@@ -96,7 +100,7 @@ impl Owned {
 
     fn retired(&self) -> usize {
         // SAFETY: the owner's thread.
-        unsafe { (*self.0.owner.retired.get()).len() }
+        unsafe { (*self.0.ring().unwrap().retired.get()).len() }
     }
 }
 

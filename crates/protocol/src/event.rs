@@ -11,6 +11,7 @@ macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident => $text:literal,)*) => {
         /// What happened.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
         pub enum EventKind {
             $($(#[$doc])* #[serde(rename = $text)] $name,)*
         }
@@ -99,6 +100,7 @@ impl fmt::Display for EventKind {
 
 /// One entry of the audit trail.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Event {
     /// The job it is about; none for those of a lease as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]

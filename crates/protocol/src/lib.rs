@@ -23,6 +23,7 @@
 mod answers;
 mod bulk;
 mod check;
+mod draw;
 mod error;
 mod event;
 mod explain;

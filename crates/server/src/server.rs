@@ -137,7 +137,11 @@ impl Server {
     /// Stops: no new connections, long polls are told so, requests under way may finish for
     /// [`HttpLimits::stop_timeout`](crate::HttpLimits::stop_timeout); then the scheduler stops. What runs at workers goes
     /// on, under leases that hold when the server is back. Returns when nothing of it is left.
-    pub fn stop(&self) {
+    pub fn stop(self) {
+        drop(self);
+    }
+
+    fn halt(&self) {
         let running = self
             .running
             .lock()
@@ -158,7 +162,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.stop();
+        self.halt();
     }
 }
 

@@ -10,7 +10,9 @@ use jobtree_queue::transitions::Changes;
 
 use crate::answer::{Answer, Promise, promise};
 use crate::backup::BackupDone;
+use crate::bell::Bell;
 use crate::error::StoreError;
+use crate::numbers::StoreNumbers;
 use crate::tables::{Reading, Result, Tables};
 
 /// A database that keeps the queue.
@@ -34,6 +36,11 @@ pub trait Backend: Send + Sync {
     /// Why the store has stopped, if it has.
     fn stopped(&self) -> Option<StoreError>;
 
+    /// What the writer has done since the store was opened.
+    fn numbers(&self) -> StoreNumbers {
+        StoreNumbers::default()
+    }
+
     /// Copies everything into a new file, from the calling thread, while the store is in use.
     ///
     /// # Errors
@@ -51,6 +58,11 @@ pub trait Backend: Send + Sync {
 pub trait Work: Send {
     /// Runs it. The answer stays inside until [`finish`](Work::finish).
     fn run(&mut self, tables: &mut dyn Tables) -> Result<()>;
+
+    /// It will be finished together with others, and then this rings. Whoever does not care is woken alone.
+    fn gather(&mut self, bell: &Arc<Bell>) {
+        let _ = bell;
+    }
 
     /// Answers: with what `run` gave if it was committed. Without a `run` before, the outcome must be an error.
     fn finish(self: Box<Self>, committed: Result<()>);
@@ -183,6 +195,10 @@ where
         };
         self.result = Some(result);
         outcome
+    }
+
+    fn gather(&mut self, bell: &Arc<Bell>) {
+        self.promise.gather(bell);
     }
 
     fn finish(self: Box<Self>, committed: Result<()>) {

@@ -19,6 +19,7 @@ use crate::error::{OpenError, StoreError};
 use crate::execute::{Firing, Stamp, Submission, Unit};
 use crate::logs;
 use crate::memory::Memory;
+use crate::numbers::StoreNumbers;
 use crate::sqlite::{Sqlite, SqliteOptions};
 use crate::tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
@@ -108,6 +109,11 @@ impl Store {
     /// Why the store has stopped, if it has.
     pub fn stopped(&self) -> Option<StoreError> {
         self.backend.stopped()
+    }
+
+    /// What its writer has done since it was opened: how many calls shared a commit, and how long commits took.
+    pub fn numbers(&self) -> StoreNumbers {
+        self.backend.numbers()
     }
 
     pub(crate) fn backend(&self) -> Arc<dyn Backend> {

@@ -8,6 +8,7 @@
 //!   had written.
 //! - A commit that fails takes the whole group with it. If the database says that it cannot be trusted any more
 //!   ([`StoreError::Stopped`]), the store stops: every later call fails until it is opened again.
+//! - Callers that block are woken all at once, when all of their answers are there (`bell.rs`).
 //! - The queue is bounded: one call too many is refused at once instead of waiting without end.
 //! - After a commit, the callers of its group tend to come back together. If the thread took the first of them at
 //!   once, each second group would be small. So it waits a little, at most a part of the time that a commit takes, for
@@ -19,7 +20,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::backend::{Listeners, Work, Written};
+use crate::bell::Ringer;
 use crate::error::StoreError;
+use crate::numbers::{Counting, StoreNumbers};
 use crate::tables::Tables;
 
 /// Tables inside of transactions that the writer begins and ends.
@@ -59,6 +62,8 @@ pub(crate) struct Bounds {
 
 struct Waiting {
     operations: VecDeque<Box<dyn Work>>,
+    /// Rings for those that wait now.
+    ringer: Ringer,
     /// Set when no more calls are taken: the writer finishes what waits and ends.
     closing: bool,
     /// Set when the disk failed.
@@ -85,7 +90,7 @@ impl Queue {
         }
     }
 
-    fn try_push(&self, work: Box<dyn Work>) -> Result<(), (Box<dyn Work>, StoreError)> {
+    fn try_push(&self, mut work: Box<dyn Work>) -> Result<(), (Box<dyn Work>, StoreError)> {
         let mut waiting = self.waiting();
         let count = waiting.operations.len();
         if let Some(error) = &waiting.stopped {
@@ -97,6 +102,7 @@ impl Queue {
         if count >= self.max_waiting {
             return Err((work, StoreError::Overloaded { waiting: count }));
         }
+        work.gather(waiting.ringer.bell());
         waiting.operations.push_back(work);
         if count + 1 >= waiting.awaited {
             self.arrived.notify_one();
@@ -105,12 +111,7 @@ impl Queue {
     }
 
     /// Waits for a group; `None` when the store closes and nothing is left.
-    fn next_group(
-        &self,
-        hoped: usize,
-        patience: Duration,
-        most: usize,
-    ) -> Option<Vec<Box<dyn Work>>> {
+    fn next_group(&self, hoped: usize, patience: Duration, most: usize) -> Option<Group> {
         let mut waiting = self.waiting();
         waiting.awaited = 1;
         while waiting.operations.is_empty() {
@@ -138,24 +139,39 @@ impl Queue {
             }
         }
         let count = waiting.operations.len().min(most);
-        Some(waiting.operations.drain(..count).collect())
+        Some(Group {
+            operations: waiting.operations.drain(..count).collect(),
+            ringer: std::mem::take(&mut waiting.ringer),
+        })
     }
 
     fn stop(&self, error: &StoreError) {
         let left = {
             let mut waiting = self.waiting();
             waiting.stopped = Some(error.clone());
-            std::mem::take(&mut waiting.operations)
+            Group {
+                operations: std::mem::take(&mut waiting.operations),
+                ringer: std::mem::take(&mut waiting.ringer),
+            }
         };
-        for operation in left {
+        for operation in left.operations {
             operation.finish(Err(error.clone()));
         }
+        drop(left.ringer);
     }
+}
+
+/// Calls that share a commit.
+struct Group {
+    operations: VecDeque<Box<dyn Work>>,
+    /// To be dropped when all of them are finished.
+    ringer: Ringer,
 }
 
 /// The writer's end for callers. Dropping it finishes what waits, and closes the file.
 pub(crate) struct Writer {
     queue: Arc<Queue>,
+    counting: Arc<Counting>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -169,6 +185,7 @@ impl Writer {
         let queue = Arc::new(Queue {
             waiting: Mutex::new(Waiting {
                 operations: VecDeque::new(),
+                ringer: Ringer::default(),
                 closing: false,
                 stopped: None,
                 awaited: 1,
@@ -177,12 +194,15 @@ impl Writer {
             max_waiting: bounds.max_waiting,
         });
         let shared = Arc::clone(&queue);
+        let counting = Arc::new(Counting::default());
+        let counted = Arc::clone(&counting);
         let work = move || {
             let desk = Desk {
                 tables: make(),
                 queue: shared,
                 max_group: bounds.max_group,
                 listeners,
+                counting: counted,
             };
             desk.work();
         };
@@ -191,6 +211,7 @@ impl Writer {
             .spawn(work)?;
         Ok(Self {
             queue,
+            counting,
             thread: Some(thread),
         })
     }
@@ -198,6 +219,12 @@ impl Writer {
     /// Runs the work in a savepoint of the next commit.
     pub(crate) fn transact(&self, work: Box<dyn Work>) {
         self.queue.push(work);
+    }
+
+    /// What the thread has done.
+    pub(crate) fn numbers(&self) -> StoreNumbers {
+        let waiting = self.queue.waiting().operations.len();
+        self.counting.read(waiting)
     }
 
     /// Why the store has stopped, if it has.
@@ -223,6 +250,7 @@ struct Desk<L> {
     queue: Arc<Queue>,
     max_group: usize,
     listeners: Arc<Listeners>,
+    counting: Arc<Counting>,
 }
 
 impl<L: Ledger> Desk<L> {
@@ -238,7 +266,7 @@ impl<L: Ledger> Desk<L> {
 
         let (mut hoped, mut patience) = (1, Duration::ZERO);
         while let Some(group) = self.queue.next_group(hoped, patience, self.max_group) {
-            hoped = group.len();
+            hoped = group.operations.len();
             let begun = Instant::now();
             if let Err(error) = self.run_group(group) {
                 self.queue.stop(&error);
@@ -251,11 +279,19 @@ impl<L: Ledger> Desk<L> {
     }
 
     /// Runs and answers a group. An error is one after which the store must stop.
-    fn run_group(&mut self, group: Vec<Box<dyn Work>>) -> Result<(), StoreError> {
-        let mut group = VecDeque::from(group);
+    fn run_group(&mut self, group: Group) -> Result<(), StoreError> {
+        let Group {
+            operations: mut group,
+            ringer,
+        } = group;
+        let mut ringer = Some(ringer);
         while !group.is_empty() {
             let mut ran = Vec::with_capacity(group.len());
             let outcome = self.run_in_transaction(&mut group, &mut ran);
+            self.counting.ran(ran.len());
+            if outcome.is_err() {
+                self.counting.failed();
+            }
             let fatal = outcome
                 .as_ref()
                 .err()
@@ -272,6 +308,10 @@ impl<L: Ledger> Desk<L> {
             }
             for operation in ran {
                 operation.finish(outcome.as_ref().map(drop).map_err(Clone::clone));
+            }
+            if group.is_empty() {
+                // Before the tidying up, which nobody has to wait for.
+                drop(ringer.take());
             }
             if let Some(error) = fatal {
                 return Err(error);
@@ -307,12 +347,18 @@ impl<L: Ledger> Desk<L> {
                 return Err(error);
             }
         }
+        let begun = Instant::now();
         let committed = self
             .tables
             .flush()
             .and_then(|flushed| self.tables.execute("COMMIT").map(|()| flushed));
         match committed {
-            Ok(flushed) => Ok(changed | flushed),
+            Ok(flushed) => {
+                if changed | flushed {
+                    self.counting.committed(ran.len(), Some(begun.elapsed()));
+                }
+                Ok(changed | flushed)
+            }
             Err(error) => {
                 let _ = self.tables.execute("ROLLBACK");
                 Err(as_commit_failure(error))

@@ -23,6 +23,8 @@ use crate::report::report;
 use crate::worker::Shared;
 
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// Leases that are renewed in one request.
+const MOST_AT_ONCE: usize = 500;
 
 /// The leases that are to be renewed.
 #[derive(Default)]
@@ -100,7 +102,12 @@ impl Board {
                 return;
             }
             let reported = report_at.is_some_and(|at| grantor.mono() >= at);
-            sent.extend(send_due(shared, &leases, reported));
+            for some in leases.chunks(MOST_AT_ONCE) {
+                sent.extend(send_due(shared, some, reported));
+            }
+            if reported && leases.is_empty() {
+                sent.extend(send_due(shared, &[], true));
+            }
             if reported {
                 let every = grantor.report_every();
                 report_at = every.map(|every| grantor.mono() + every);
@@ -138,7 +145,8 @@ fn send_due(shared: &Shared, leases: &[Arc<Held>], reported: bool) -> Option<Sen
     let mut beats = Vec::new();
     for held in leases {
         held.watch(at);
-        if let Some(beat) = held.due(at) {
+        // With a report goes a heartbeat for each: trees are only taken of jobs whose leases are renewed with them.
+        if let Some(beat) = held.due(at, reported) {
             beats.push(beat);
             due.push(Arc::clone(held));
         }

@@ -61,8 +61,6 @@ impl Run {
     /// Adds a line to the job's log, which whoever may look at the job can read. It is passed on a few times a second,
     /// and before the run counts as ended. A quarter of a megabyte may wait for that; what is more is left out, and a
     /// line says so.
-    ///
-    /// A daemon keeps the log; a queue in the same process keeps none.
     pub fn log(&self, line: impl AsRef<str>) {
         if self.0.log.add(line.as_ref()) {
             self.0.held.ring();
@@ -138,11 +136,11 @@ pub struct GiveBack {
 }
 
 impl GiveBack {
-    /// With a reason, which the job's trail tells.
+    /// With a reason, which the job's trail tells: one line, of which the first kilobyte counts.
     pub fn because(reason: impl Into<String>) -> Self {
-        GiveBack {
-            reason: reason.into(),
-        }
+        let mut reason = reason.into().replace(char::is_control, " ");
+        reason.truncate(reason.floor_char_boundary(1024));
+        GiveBack { reason }
     }
 
     pub(crate) fn reason(&self) -> &str {

@@ -175,11 +175,11 @@ impl Held {
         }
     }
 
-    /// The heartbeat to send now, if one is due; it is then in flight.
-    pub(crate) fn due(&self, now: Duration) -> Option<Heartbeat> {
+    /// The heartbeat to send now, if one is due, or may go early; it is then in flight.
+    pub(crate) fn due(&self, now: Duration, early: bool) -> Option<Heartbeat> {
         let mut state = self.lock();
         let told = state.progress.is_some() && now >= state.asked + PROGRESS_EVERY;
-        let due = told || state.hurried || now >= state.beat_at;
+        let due = early || told || state.hurried || now >= state.beat_at;
         let held_off = state.in_flight || now < state.not_before;
         if held_off || state.lost.is_some() || !due {
             return None;

@@ -20,6 +20,7 @@ pub const PROBES: &[&[Probe]] = &[
     tasks::TICK_PROBES,
     lanes::PROBES,
     queue::PROBES,
+    queue::DISPATCH_PROBES,
 ];
 
 /// What the command line asked for.

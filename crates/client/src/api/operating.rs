@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use jobtree_protocol::{
     DrainRequest, NewToken, PauseList, PauseRequest, PauseView, PolicyVerdict, ResumeAnswer,
-    SignalsRequest, TokenList, TokenRequest, TokenView, WebhookRequest, WebhookView, paths,
+    SignalsRequest, TokenList, TokenRequest, TokenView, WebhookList, WebhookRequest, WebhookView,
+    paths,
 };
-use serde::Deserialize;
 
 use crate::call::Result;
 use crate::client::Client;
@@ -108,11 +108,7 @@ impl Client {
     /// # Errors
     /// If the daemon does not answer.
     pub fn webhooks(&self) -> Result<Vec<WebhookView>> {
-        #[derive(Deserialize)]
-        struct Webhooks {
-            webhooks: Vec<WebhookView>,
-        }
-        let all: Webhooks = self.get(paths::WEBHOOKS).read()?;
+        let all: WebhookList = self.get(paths::WEBHOOKS).read()?;
         Ok(all.webhooks)
     }
 

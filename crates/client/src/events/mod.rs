@@ -187,7 +187,7 @@ impl Events {
             .with_some("addon_id", filter.addon_id.as_ref())
             .with_some("job_type", filter.job_type.as_ref())
             .with_some("job_id", filter.job_id)
-            .with_each("kind", &filter.kinds);
+            .with_each("event", &filter.kinds);
         let mut call = self.client.get(paths::EVENTS).query(query);
         call = call.header("Accept", "text/event-stream");
         if let Some(last) = self.last {

@@ -16,13 +16,12 @@ use super::{Mistake, Scenario};
 use crate::core::{Answered, Core, Op, OpId, Performing, Slot};
 use crate::options::Options;
 
-/// Leases hold so long in simulations.
-pub(super) const TTL: Duration = Duration::from_secs(10);
 /// With its so manieth rescue a job is quarantined.
 pub(super) const QUARANTINE: u32 = 4;
 
+/// The first moment of 2026, at which simulations begin.
 pub(super) fn base() -> Timestamp {
-    "2026-01-01T00:00:00Z".parse().expect("a time")
+    Timestamp::constant(1_767_225_600, 0)
 }
 
 /// What waits to be told to the core.
@@ -63,7 +62,7 @@ pub(super) struct Node {
     boot: Duration,
 }
 
-/// The policy of simulations: everything happens in seconds, not in hours.
+/// The policy of simulations, if nothing else is said: everything happens in seconds, not in hours.
 pub(super) fn policy() -> Policy {
     let mut policy = Policy::default();
     let seconds = Duration::from_secs;
@@ -80,7 +79,7 @@ pub(super) fn policy() -> Policy {
     policy.deadline.waive_quiet = seconds(40);
     policy.dispatch.take_up = seconds(8);
     policy.dispatch.tick = seconds(5);
-    policy.dispatch.lease_ttl = TTL;
+    policy.dispatch.lease_ttl = seconds(10);
     policy.dispatch.mode = Mode::Claim;
     policy.caps.leases = 8;
     // One addon takes dispatches up, and one is not allowed much.
@@ -99,7 +98,7 @@ pub(super) fn policy() -> Policy {
 
 impl Node {
     pub(super) fn new(index: usize, scenario: &Scenario, disk: &Arc<Disk>) -> Self {
-        let policy = policy();
+        let policy = scenario.policy.clone();
         let options = Options {
             node: NodeId::new(format!("n{index}")).expect("a name"),
             policy: policy.clone(),

@@ -48,6 +48,7 @@ pub(crate) fn router(daemon: Arc<Daemon>) -> Router {
         .merge(tokens::routes())
         .merge(events::routes())
         .merge(observe::routes())
+        .merge(crate::openapi::routes())
         .fallback(nothing_here)
         .method_not_allowed_fallback(other_method)
         .with_state(daemon)

@@ -20,6 +20,7 @@ use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
 
 use crate::backend::{Backend, Listener, Listeners, Query, Work, Written};
 use crate::error::StoreError;
+use crate::numbers::{Counting, StoreNumbers};
 use crate::search::{Searched, Text};
 use crate::tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
@@ -31,6 +32,7 @@ use crate::tables::{
 pub struct Memory {
     data: Mutex<Data>,
     listeners: Listeners,
+    counting: Counting,
 }
 
 /// What a [`Memory`] held at one moment.
@@ -89,6 +91,10 @@ impl Backend for Memory {
         let mut data = self.data();
         let outcome = work.run(&mut *data);
         let written = std::mem::take(&mut data.written);
+        self.counting.ran(1);
+        if !written.is_empty() {
+            self.counting.committed(1, None);
+        }
         // Under the lock, so that listeners hear of commits in their order.
         self.listeners.tell(&written);
         drop(data);
@@ -105,6 +111,10 @@ impl Backend for Memory {
 
     fn stopped(&self) -> Option<StoreError> {
         None
+    }
+
+    fn numbers(&self) -> StoreNumbers {
+        self.counting.read(0)
     }
 }
 

@@ -257,6 +257,10 @@ impl Backend for Postgres {
         self.writer.stopped()
     }
 
+    fn numbers(&self) -> crate::StoreNumbers {
+        self.writer.numbers()
+    }
+
     fn backup(&self, _: &std::path::Path) -> Result<crate::BackupDone, StoreError> {
         Err(StoreError::NoBackup {
             why: "this store is in PostgreSQL; use pg_dump, which copies it while it is in use"

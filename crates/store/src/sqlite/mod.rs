@@ -95,6 +95,10 @@ impl Backend for Sqlite {
         self.writer.stopped()
     }
 
+    fn numbers(&self) -> crate::StoreNumbers {
+        self.writer.numbers()
+    }
+
     fn backup(&self, path: &std::path::Path) -> Result<crate::BackupDone, StoreError> {
         match self.stopped() {
             Some(error) => Err(error),
