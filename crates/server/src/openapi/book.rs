@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use jobtree_protocol::{Problem, Scope};
 use serde_json::{Map, Value, json};
-use utoipa::openapi::{RefOr, schema::Schema};
 use utoipa::ToSchema;
+use utoipa::openapi::{RefOr, schema::Schema};
 
 /// What was said so far.
 #[derive(Default)]
