@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::ArgMatches;
 use jobtree_client::Client;
@@ -38,22 +39,32 @@ impl Context {
         Ok(Context { settings, out })
     }
 
-    /// A client of the daemon. It connects with its first call.
+    /// A client of the daemon. It connects with its first call, and gives up soon: somebody waits in front of it.
     ///
     /// # Errors
     /// If the address or the token cannot be.
     pub fn client(&self) -> Result<Client, CliError> {
-        let mut builder = Client::builder(self.settings.value("url"));
+        self.client_with(Duration::from_millis(300))
+    }
+
+    /// A client for what takes long: a daemon that is there now may go away for a while, and come back.
+    ///
+    /// # Errors
+    /// If the address or the token cannot be, or nobody answers.
+    pub fn patient_client(&self) -> Result<Client, CliError> {
+        self.client()?.health()?;
+        self.client_with(Duration::from_secs(60))
+    }
+
+    fn client_with(&self, patience: Duration) -> Result<Client, CliError> {
+        let mut builder = Client::builder(self.settings.value("url")).patience(patience);
         if let Some(token) = self.settings.token()? {
             builder = builder.token(token);
         }
         if let Some(file) = self.settings.get("ca_file") {
             builder = builder.ca_file(file);
         }
-        // Somebody waits in front of it.
-        Ok(builder
-            .patience(std::time::Duration::from_millis(300))
-            .build()?)
+        Ok(builder.build()?)
     }
 }
 

@@ -4,8 +4,6 @@
 mod support;
 
 use std::process::Command;
-use std::thread;
-use std::time::Duration;
 
 use support::{Beside, Daemon, lives, pid_in, signal, until, watch};
 
@@ -177,16 +175,25 @@ fn a_worker_that_may_not_wait_gives_its_job_back() {
 }
 
 #[test]
-fn a_worker_waits_for_a_daemon_that_restarts() {
+fn a_worker_and_its_job_outlast_a_daemon_that_crashes() {
     let _watchdog = watch();
-    // It stops for longer than a call may take to be repeated, and its worker stays.
-    let daemon = Daemon::start();
-    let _worker = Beside::start(&mut worker(&daemon, &[], "echo fine"));
+    let mut daemon = Daemon::with(&["--policy", support::ALWAYS]);
+    let script = "echo $$ >> runs; echo $$ > zero; until [ -e go ]; do sleep 0.01; done; echo done";
+    let _worker = Beside::start(&mut worker(&daemon, &[], script));
     let id = submit(&daemon, &[]);
+    pid_in(&daemon.folder.join("zero"));
+    daemon.crash_and_return();
+    daemon.folder.write("go", "");
     daemon.run(&["wait", &id]).exits(0);
-    signal("STOP", daemon.pid());
-    thread::sleep(Duration::from_millis(300));
-    signal("CONT", daemon.pid());
+    let job = daemon.job(&id);
+    assert_eq!(
+        (&job["rescues"], &job["attempts"]),
+        (&0.into(), &1.into()),
+        "{job}"
+    );
+    let runs = std::fs::read_to_string(daemon.folder.join("runs")).unwrap();
+    assert_eq!(runs.lines().count(), 1, "{runs}");
+    // It takes the next one, too.
     let id = submit(&daemon, &[]);
     daemon.run(&["wait", &id]).exits(0);
 }

@@ -24,7 +24,7 @@ pub fn define(command: Command) -> Command {
 pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
     let id = args::job_id(&args::needed::<String>(arguments, "job")?)?;
     let follow = arguments.get_flag("follow");
-    let client = context.client()?;
+    let client = context.patient_client()?;
     let mut from = Follower::new(id);
     loop {
         let wait = if follow { PATIENCE } else { Duration::ZERO };

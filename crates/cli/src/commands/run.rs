@@ -57,7 +57,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         // To be found again by; a name, not a path.
         job.tags.extend(tag(&spec.argv[0]));
     }
-    let client = context.client()?;
+    let client = context.patient_client()?;
     let asked = Asked::listen()?;
     let answer = client.submit(job)?;
     let id = answer.job_id;

@@ -32,7 +32,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     let ids = args::job_ids(arguments, "job")?;
     let limit = args::duration(arguments, "timeout")?;
     let until = limit.map(|limit| Instant::now() + limit);
-    let client = context.client()?;
+    let client = context.patient_client()?;
     let mut worst = Exit::OK;
     for id in ids {
         let job = ended(&client, id, until, context)?;

@@ -66,9 +66,8 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     let Some(addon) = context.settings.get("addon") else {
         return Err(CliError::usage("--addon is missing").hint("or set JOBTREE_ADDON"));
     };
-    let client = context.client()?;
     // A daemon that goes away later is waited for; one that was never there is a mistake.
-    client.health()?;
+    let client = context.patient_client()?;
     let mut supervisor = Supervisor::this_executable().map_err(|error| {
         CliError::failed(format!("this executable is not to be found: {error}"))
     })?;

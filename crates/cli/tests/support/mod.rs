@@ -123,6 +123,7 @@ impl Ran {
 pub struct Daemon {
     pub folder: Folder,
     pub url: String,
+    arguments: Vec<String>,
     process: Child,
 }
 
@@ -134,12 +135,25 @@ impl Daemon {
 
     pub fn with(arguments: &[&str]) -> Self {
         let folder = Folder::new();
-        let (process, url) = serve(&folder, arguments);
+        let (process, url) = serve(&folder, "127.0.0.1:0", arguments);
+        let arguments = arguments.iter().map(|&argument| argument.to_owned());
         Daemon {
             folder,
             url,
+            arguments: arguments.collect(),
             process,
         }
+    }
+
+    /// Kills it, and starts it again at the same address with the same data.
+    pub fn crash_and_return(&mut self) {
+        self.process.kill().expect("it runs");
+        self.process.wait().expect("it ends");
+        let address = self.url.strip_prefix("http://").expect("an address");
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        let (process, url) = serve(&self.folder, address, &arguments);
+        assert_eq!(url, self.url);
+        self.process = process;
     }
 
     /// The command, told where this daemon is.
@@ -186,10 +200,10 @@ impl Drop for Daemon {
     }
 }
 
-fn serve(folder: &Folder, arguments: &[&str]) -> (Child, String) {
+fn serve(folder: &Folder, listen: &str, arguments: &[&str]) -> (Child, String) {
     let mut process = folder
         .command()
-        .args(["serve", "--listen", "127.0.0.1:0"])
+        .args(["serve", "--listen", listen])
         .args(arguments)
         .stdout(Stdio::piped())
         .stderr(Stdio::from(
