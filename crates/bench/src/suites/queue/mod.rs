@@ -23,7 +23,7 @@ mod workers;
 
 pub use self::dispatching::PROBES as DISPATCH_PROBES;
 use self::effectum::Effectum;
-use self::files::Folder;
+pub use self::files::Folder;
 use self::ours::Ours;
 pub use self::ours::PROBES;
 use self::raw::Raw;
