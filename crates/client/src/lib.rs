@@ -25,10 +25,13 @@ mod error;
 pub mod events;
 mod pages;
 mod query;
+pub mod worker;
 
 pub use api::{LoadQuery, Probe};
 pub use builder::ClientBuilder;
 pub use client::Client;
 pub use error::ClientError;
 pub use jobtree_protocol as protocol;
+pub use jobtree_worker::{GiveBack, Permanent, Run, Stragglers, WorkerHandle};
 pub use pages::Jobs;
+pub use worker::{WorkError, Worker};

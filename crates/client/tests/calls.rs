@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use fake::{Answer, Asked, Fake};
 use jobtree_client::protocol::{
-    AckRequest, AddonId, ClaimRequest, CompleteManyRequest, CompleteOne, CompleteRequest,
-    CompleteStatus, ErrorCode, Heartbeat, HeartbeatManyRequest, InstanceId, JobId, JobQuery,
-    JobState, JobType, LeaseId, LeaseRequest, LogAppend, PauseRequest, Progress, RedriveRequest,
-    ReleaseRequest, ReportRequest, ScheduleId, ScheduleSpec, Scope, SignalsRequest,
+    AckRequest, AddonId, BackupRequest, ClaimRequest, CompleteManyRequest, CompleteOne,
+    CompleteRequest, CompleteStatus, ErrorCode, Heartbeat, HeartbeatManyRequest, InstanceId, JobId,
+    JobQuery, JobState, JobType, LeaseId, LeaseRequest, LogAppend, PauseRequest, Progress,
+    RedriveRequest, ReleaseRequest, ReportRequest, ScheduleId, ScheduleSpec, Scope, SignalsRequest,
     SubmitManyRequest, SubmitRequest, TokenRequest, WebhookRequest, paths,
 };
 use jobtree_client::{Client, ClientError, LoadQuery, Probe};
@@ -128,14 +128,14 @@ fn jobs_go_over_the_wire() {
     assert!(call.body.is_empty());
 
     let query: JobQuery = serde_json::from_value(json!({
-        "state": ["QUEUED", "FAILED"], "addon_id": "photos", "job_type": "thumbnail", "tag": "a b",
+        "state": ["QUEUED", "FAILED"], "addon_id": "photos", "job_type": "thumbnail", "tag": "a b", "text": "ü",
         "quarantined": true, "after": JOB, "limit": 7,
     }))
     .unwrap();
     let (answer, call) = asked(json!({"jobs": [job("DONE")]}), |client| client.jobs(&query));
     assert_eq!(answer.jobs.len(), 1);
     let expected = format!(
-        "GET {}?state=QUEUED&state=FAILED&addon_id=photos&job_type=thumbnail&tag=a%20b&quarantined=true&after={JOB}&limit=7",
+        "GET {}?state=QUEUED&state=FAILED&addon_id=photos&job_type=thumbnail&tag=a%20b&text=%C3%BC&quarantined=true&after={JOB}&limit=7",
         paths::JOBS
     );
     assert_eq!(call.line(), expected);
@@ -420,8 +420,10 @@ fn what_operators_do_goes_over_the_wire() {
     let ((), call) = asked(json!({"draining": true}), |client| client.drain(true));
     assert_eq!(call.line(), line("POST", paths::DRAIN, ""));
     assert_eq!(call.json(), json!({"draining": true}));
-    let (answer, call) = asked(json!({"bytes": 4096}), |client| client.backup(&json!({})));
-    assert_eq!(answer["bytes"], 4096);
+    let copy = json!({"path": "/x/backups/a.db", "bytes": 4096, "last_event": 7, "at": "2026-01-01T00:00:00Z"});
+    let request = BackupRequest::default();
+    let (answer, call) = asked(copy, |client| client.backup(&request));
+    assert_eq!(answer.bytes, 4096);
     assert_eq!(call.line(), line("POST", paths::BACKUP, ""));
     let ((), call) = asked(json!({}), Client::kick);
     assert_eq!(call.line(), line("POST", paths::KICK, ""));

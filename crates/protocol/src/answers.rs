@@ -308,3 +308,27 @@ pub struct WebhookList {
     /// The oldest first.
     pub webhooks: Vec<WebhookView>,
 }
+
+/// `POST …/backup`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct BackupRequest {
+    /// What the file in the daemon's folder `backups` is called; the time, if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// The answer to that: the copy is whole, and on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BackupAnswer {
+    /// Where it is, on the daemon's machine.
+    pub path: String,
+    /// How large it is.
+    pub bytes: u64,
+    /// The place of the last event in it: what was acknowledged before the call is in it.
+    pub last_event: u64,
+    /// When it was asked for.
+    pub at: Timestamp,
+}

@@ -62,6 +62,9 @@ pub struct Explain {
     /// When it will probably start.
     #[serde(default)]
     pub estimate: Option<Estimate>,
+    /// By the policy the load does not matter, so it is never among the reasons.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub load_ignored: bool,
 }
 
 /// An entry of the decisions log.

@@ -75,9 +75,9 @@ drawn! {
 }
 
 impl JobId {
-    /// A new id, of this machine's clock and randomness.
+    /// A new id, of this machine's clock and randomness. It is greater than all that this process has drawn before.
     pub fn generate() -> Self {
-        Self(Uuid::now_v7())
+        Self(crate::draw::version_7())
     }
 
     /// The id that a given time and given random bytes make.

@@ -60,6 +60,9 @@ pub struct NodeStatus {
     /// The measurements are too old to be trusted, and nothing is admitted by them.
     #[serde(default)]
     pub stale: bool,
+    /// By its policy the load does not matter: `busy` and `state` are those of an idle machine.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub load_ignored: bool,
     /// Its stretches of quiet in the last 24 hours.
     #[serde(default)]
     pub streaks: Vec<Streak>,

@@ -70,6 +70,7 @@ pub use deadline::{shield, sleep, with_timeout};
 pub use dispatcher::{DispatchedSpawner, Dispatcher, DispatcherError, DrainError};
 pub use handle::{CancelOnDrop, JobHandle};
 pub use inline::with_local;
+pub use jobtree_pool::{PoolStats, WorkerStats};
 pub use jobtree_tree::{
     BoxError, CancelCallback, CancelReason, CancelToken, Cancelled, Cause, Counters, DropGuard,
     Ended, Event, EventKind, Failure, Job, JobError, JobId, JobInfo, JobLocal, JobState, Outcome,
@@ -77,5 +78,5 @@ pub use jobtree_tree::{
 };
 pub use nursery::{Nursery, NurseryState, nursery, supervisor};
 pub use produce::Producer;
-pub use runtime::{Runtime, ShutdownError};
+pub use runtime::{Runtime, ShutdownError, pool_stats};
 pub use spawner::Spawner;

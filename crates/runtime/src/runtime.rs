@@ -5,10 +5,10 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use jobtree_pool::Pool;
 use jobtree_pool::raw::PoolRef;
 use jobtree_pool::raw::sim::undisturbed;
 use jobtree_pool::raw::task::RawContext;
+use jobtree_pool::{Pool, PoolStats};
 use jobtree_tree::{
     BoxError, Cause, Counters, Hooks, Job, JobOptions, Outcome, Recorded, Tree, TreeDump, Watcher,
     raw,
@@ -129,6 +129,20 @@ fn interrupt(own: &PoolRef) {
     if let Some(global) = PoolRef::global_if_made().filter(|global| global != own) {
         global.interrupt_forks();
     }
+}
+
+/// What the workers have done on which the current job's children run; those of the global runtime outside of any job.
+///
+/// ```
+/// use jobtree_runtime::{Runtime, pool_stats};
+///
+/// let runtime = Runtime::builder().workers(2).build()?;
+/// let stats = runtime.spawn(|| Ok(pool_stats())).join()?;
+/// assert_eq!(stats.workers.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn pool_stats() -> PoolStats {
+    current().runtime.pool.stats()
 }
 
 impl Inner {

@@ -101,6 +101,7 @@ impl Server {
             keeper,
             observing,
             options.limits,
+            options.data_dir,
         ));
         let with_tls = tls.is_some();
         let door = Arc::new(Door::new(Arc::clone(&daemon), tls));
@@ -179,7 +180,7 @@ fn guard_exposure(options: &ServerOptions) -> Result<(), ServeError> {
     })
 }
 
-fn make_folder(path: &Path) -> Result<(), ServeError> {
+pub(crate) fn make_folder(path: &Path) -> Result<(), ServeError> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

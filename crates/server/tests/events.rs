@@ -351,7 +351,7 @@ fn a_webhook_hears_after_a_restart_what_happened_meanwhile() {
         "secret": "a secret between us two",
     });
     admin.post(paths::WEBHOOKS, &body).expect(201);
-    first.stop();
+    drop(first);
 
     let second = jobtree_server::Server::start(on_disk()).unwrap();
     let mut admin = Client::new(second.addr(), token());

@@ -138,6 +138,8 @@ pub enum OpenError {
         /// The newest version that this program knows.
         known: i64,
     },
+    /// Another store was being moved here, and that did not come to its end.
+    HalfMoved,
     /// The file is a database of something else.
     Foreign {
         /// The mark of the program that it belongs to.
@@ -170,6 +172,10 @@ impl fmt::Display for OpenError {
             Self::Newer { found, known } => write!(
                 f,
                 "the file has version {found}, and this program knows versions up to {known}; use a newer jobtree"
+            ),
+            Self::HalfMoved => f.write_str(
+                "another store was being moved here and that did not come to its end; delete this one (the file, or the \
+                 tables whose names begin with scheduler_) and move again",
             ),
             Self::Foreign { application_id } => write!(
                 f,

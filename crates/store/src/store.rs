@@ -14,14 +14,15 @@ use jobtree_queue::transitions::{
 use jobtree_queue::{JobRecord, LeaseRecord, Reservation};
 
 use crate::answer::Answer;
-use crate::backend::{Backend, HintListener, Listener, question, work};
+use crate::backend::{Backend, HintListener, Listener, Listening, question, work};
 use crate::error::{OpenError, StoreError};
 use crate::execute::{Firing, Stamp, Submission, Unit};
 use crate::logs;
 use crate::memory::Memory;
+use crate::numbers::StoreNumbers;
 use crate::sqlite::{Sqlite, SqliteOptions};
 use crate::tables::{
-    Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord,
+    Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
 };
 
 /// A job, with the lease that it runs under.
@@ -93,9 +94,10 @@ impl Store {
     }
 
     /// Calls the listener with what each commit of this process wrote, in the order of commits, before anybody is
-    /// answered. It must neither block, nor call the store and wait, nor hold the store.
-    pub fn listen(&self, listener: Listener) {
-        self.backend.listen(listener);
+    /// answered, until what is returned is dropped. It must neither block, nor call the store and wait, nor hold the
+    /// store.
+    pub fn listen(&self, listener: Listener) -> Listening {
+        Listening::to(&*self.backend, listener)
     }
 
     /// Calls the listener when other processes that share the database tell that they wrote something; never for what
@@ -110,8 +112,29 @@ impl Store {
         self.backend.stopped()
     }
 
+    /// What its writer has done since it was opened: how many calls shared a commit, and how long commits took.
+    pub fn numbers(&self) -> StoreNumbers {
+        self.backend.numbers()
+    }
+
     pub(crate) fn backend(&self) -> Arc<dyn Backend> {
         Arc::clone(&self.backend)
+    }
+
+    /// How many handles there are of it.
+    pub(crate) fn handles(&self) -> usize {
+        Arc::strong_count(&self.backend)
+    }
+
+    /// Runs something that is no command of the rules.
+    pub(crate) fn transact<T, F>(&self, run: F) -> Answer<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut dyn Tables) -> Result<T> + Send + 'static,
+    {
+        let (work, answer) = work(run);
+        self.backend.transact(work);
+        answer
     }
 
     fn command<T, F>(&self, stamp: Stamp, run: F) -> Answer<T>

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
 use crate::logs::{ReadLogs, WriteLogs};
+use crate::moving::{ReadAll, TakeIn};
 
 /// What every method answers.
 pub type Result<T> = std::result::Result<T, StoreError>;
@@ -128,7 +129,7 @@ pub struct Pruned {
 }
 
 /// What can be asked of a snapshot.
-pub trait Reading: ReadLogs {
+pub trait Reading: ReadLogs + ReadAll {
     /// The time that all who share the database agree on, if it has one of its own.
     fn wall(&mut self) -> Result<Option<Timestamp>> {
         Ok(None)
@@ -203,7 +204,7 @@ pub trait Reading: ReadLogs {
 }
 
 /// What can be done in a transaction.
-pub trait Tables: Reading + WriteLogs {
+pub trait Tables: Reading + WriteLogs + TakeIn {
     /// As [`jobs`](Reading::jobs), for somebody who wants any of them: those that another transaction has at the moment
     /// may be left out, so nobody waits for them.
     fn free_jobs(&mut self, ids: &[JobId]) -> Result<Vec<JobRecord>> {

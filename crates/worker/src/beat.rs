@@ -1,7 +1,7 @@
 //! Heartbeats, from a thread of their own: a handler that computes for an hour keeps no lease from being renewed.
 //!
-//! The thread never waits for an answer: it sends what is due, looks at what was answered, stops jobs whose fence has
-//! come, and sleeps until the next of these or until the bell is rung. It looks at its clock at least each second, since
+//! The same thread sends logs, tells how the worker does, and moves completions on when nobody else does. It
+//! never waits for an answer: it sends what is due, looks at what was answered, stops jobs whose fence has come, and sleeps until the next of these or until the bell is rung. It looks at its clock at least each second, since
 //! a machine that slept wakes to timers that know nothing of it.
 
 use std::collections::HashMap;
@@ -12,15 +12,19 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use jobtree_protocol::{
-    ApiError, Each, ErrorCode, HeartbeatManyAnswer, HeartbeatManyRequest, LeaseId,
+    ApiError, Each, ErrorCode, HeartbeatManyAnswer, HeartbeatManyRequest, LeaseId, LogAppendAnswer,
 };
 
 use crate::grantor::Grantor;
+use crate::handler::Run;
 use crate::held::Held;
 use crate::reply::Reply;
+use crate::report::report;
 use crate::worker::Shared;
 
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// Leases that are renewed in one request.
+const MOST_AT_ONCE: usize = 500;
 
 /// The leases that are to be renewed.
 #[derive(Default)]
@@ -85,6 +89,8 @@ impl Board {
         let grantor = shared.grantor();
         let waker = Waker::from(Arc::new(Rung(Arc::clone(self))));
         let mut sent: Vec<Sent> = Vec::new();
+        let mut logs: Vec<SentLog> = Vec::new();
+        let mut report_at = grantor.report_every().map(|_| grantor.mono());
         loop {
             let (leases, closed) = {
                 let mut state = self.lock();
@@ -95,9 +101,31 @@ impl Board {
             if closed && leases.is_empty() {
                 return;
             }
-            sent.extend(send_due(grantor, &leases));
+            let reported = report_at.is_some_and(|at| grantor.mono() >= at);
+            for some in leases.chunks(MOST_AT_ONCE) {
+                sent.extend(send_due(shared, some, reported));
+            }
+            if reported && leases.is_empty() {
+                sent.extend(send_due(shared, &[], true));
+            }
+            if reported {
+                let every = grantor.report_every();
+                report_at = every.map(|every| grantor.mono() + every);
+            }
             sent.retain_mut(|sent| sent.is_pending(&waker, grantor));
-            let next = leases.iter().filter_map(|held| held.next()).min();
+            logs.extend(leases.iter().filter_map(|held| send_log(grantor, held)));
+            logs.retain_mut(|sent| sent.is_pending(&waker, grantor));
+            for held in &leases {
+                let due = held.outbox.next().is_some_and(|at| at <= grantor.mono());
+                if due {
+                    shared.move_on(held);
+                }
+            }
+            let each = leases.iter().flat_map(|held| {
+                let log = held.run().and_then(|run| run.run_log().next());
+                [held.next(), log, held.outbox.next()]
+            });
+            let next = each.chain([report_at]).flatten().min();
             let sleep = next.map_or(LONGEST_SLEEP, |next| {
                 next.saturating_sub(grantor.mono()).min(LONGEST_SLEEP)
             });
@@ -110,23 +138,25 @@ impl Board {
 }
 
 /// Stops what may not go on, and renews what is due, in one request.
-fn send_due(grantor: &dyn Grantor, leases: &[Arc<Held>]) -> Option<Sent> {
+fn send_due(shared: &Shared, leases: &[Arc<Held>], reported: bool) -> Option<Sent> {
+    let grantor = shared.grantor();
     let at = grantor.mono();
     let mut due = Vec::new();
     let mut beats = Vec::new();
     for held in leases {
         held.watch(at);
-        if let Some(beat) = held.due(at) {
+        // With a report goes a heartbeat for each: trees are only taken of jobs whose leases are renewed with them.
+        if let Some(beat) = held.due(at, reported) {
             beats.push(beat);
             due.push(Arc::clone(held));
         }
     }
-    if due.is_empty() {
+    if due.is_empty() && !reported {
         return None;
     }
     let reply = grantor.heartbeat_many(HeartbeatManyRequest {
         leases: beats,
-        worker: None,
+        worker: reported.then(|| report(shared)),
     });
     Some(Sent {
         leases: due,
@@ -166,6 +196,31 @@ fn refused(held: &Held, error: &ApiError, grantor: &dyn Grantor) {
             held.lose(&error.message);
         }
         _ => held.unanswered(grantor.mono()),
+    }
+}
+
+/// A piece of a log on its way.
+struct SentLog {
+    run: Run,
+    reply: Reply<LogAppendAnswer>,
+}
+
+fn send_log(grantor: &dyn Grantor, held: &Held) -> Option<SentLog> {
+    let run = held.run()?;
+    let piece = run.run_log().due(held.lease, grantor.mono())?;
+    let reply = grantor.append_log(run.id(), piece);
+    Some(SentLog { run, reply })
+}
+
+impl SentLog {
+    fn is_pending(&mut self, waker: &Waker, grantor: &dyn Grantor) -> bool {
+        let log = self.run.run_log();
+        match Pin::new(&mut self.reply).poll(&mut Context::from_waker(waker)) {
+            Poll::Pending => return true,
+            Poll::Ready(Ok(answer)) => log.answered(answer),
+            Poll::Ready(Err(error)) => log.refused(&error, grantor.mono()),
+        }
+        false
     }
 }
 

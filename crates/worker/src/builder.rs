@@ -24,6 +24,7 @@ pub struct WorkerBuilder {
     handlers: HashMap<String, Handler>,
     concurrency: usize,
     batch: u32,
+    program: String,
     runtime: Option<Runtime>,
     on_start: Option<OnStart>,
 }
@@ -39,7 +40,8 @@ impl WorkerBuilder {
             live: Arc::default(),
             handlers: HashMap::new(),
             concurrency: std::thread::available_parallelism().map_or(1, usize::from),
-            batch: 1,
+            batch: 500,
+            program: own_name(),
             runtime: None,
             on_start: None,
         }
@@ -96,17 +98,23 @@ impl WorkerBuilder {
         self
     }
 
-    /// How many leases it holds at once, each for jobs that run one after the other; one for each processor if nothing
-    /// is said.
+    /// How many jobs run at once; one for each processor if nothing is said.
     pub fn concurrency(mut self, leases: usize) -> Self {
         self.concurrency = leases.max(1);
         self
     }
 
-    /// How many jobs one lease may be for; 1 if nothing is said. Many short jobs go faster so, but those of one lease
-    /// wait for each other.
+    /// How many jobs one lease may be for, at most; 500 if nothing is said. It is for so many that they are worth a tenth
+    /// of a second, by how long jobs took here so far: many short ones share commits, and long ones come one by
+    /// one. Those of one lease wait for each other.
     pub fn batch(mut self, jobs: u32) -> Self {
         self.batch = jobs.max(1);
+        self
+    }
+
+    /// What this program is, in words, for those who look at who works; its file's name if nothing is said.
+    pub fn program(mut self, program: impl Into<String>) -> Self {
+        self.program = program.into();
         self
     }
 
@@ -134,6 +142,7 @@ impl WorkerBuilder {
             handlers: self.handlers,
             concurrency: self.concurrency,
             batch: self.batch,
+            program: self.program,
             live: self.live,
         };
         let runtime = self.runtime.as_ref().unwrap_or_else(|| Runtime::global());
@@ -152,6 +161,12 @@ impl WorkerBuilder {
         self.start()?.join();
         Ok(())
     }
+}
+
+fn own_name() -> String {
+    let path = std::env::current_exe().ok();
+    let name = path.as_ref().and_then(|path| path.file_name());
+    name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
 impl fmt::Debug for WorkerBuilder {

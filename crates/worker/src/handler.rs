@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::held::Held;
+use crate::log::RunLog;
 
 /// One run of a job, as its handler sees it. Clones are the same run.
 ///
@@ -18,29 +19,33 @@ use crate::held::Held;
 ///
 /// [`checkpoint`]: jobtree_runtime::checkpoint
 #[derive(Clone)]
-pub struct Run {
-    job: Arc<JobView>,
+pub struct Run(Arc<Inner>);
+
+struct Inner {
+    job: JobView,
     held: Arc<Held>,
+    log: RunLog,
 }
 
 impl Run {
-    pub(crate) fn new(job: Arc<JobView>, held: Arc<Held>) -> Self {
-        Run { job, held }
+    pub(crate) fn new(job: JobView, held: Arc<Held>) -> Self {
+        let log = RunLog::default();
+        Run(Arc::new(Inner { job, held, log }))
     }
 
     /// The job, as it was when it was taken up.
     pub fn job(&self) -> &JobView {
-        &self.job
+        &self.0.job
     }
 
     /// Its id: the same for every run of it, so that what is done outside can be done once.
     pub fn id(&self) -> JobId {
-        self.job.job_id
+        self.0.job.job_id
     }
 
     /// Which run this is, the first being 1. Runs that ended with a crash are counted, too.
     pub fn attempt(&self) -> u32 {
-        self.job.attempts + self.job.rescues + 1
+        self.0.job.attempts + self.0.job.rescues + 1
     }
 
     /// Tells how far it is, 0 to 1, and in words, of which the first kilobyte counts. It is passed on a few times a second
@@ -50,12 +55,29 @@ impl Run {
         message.truncate(message.floor_char_boundary(1024));
         let message = Some(message).filter(|message| !message.is_empty());
         let fraction = fraction.is_finite().then(|| fraction.clamp(0.0, 1.0));
-        self.held.tell(self.id(), Progress { fraction, message });
+        self.0.held.tell(self.id(), Progress { fraction, message });
+    }
+
+    /// Adds a line to the job's log, which whoever may look at the job can read. It is passed on a few times a second,
+    /// and before the run counts as ended. A quarter of a megabyte may wait for that; what is more is left out, and a
+    /// line says so.
+    pub fn log(&self, line: impl AsRef<str>) {
+        if self.0.log.add(line.as_ref()) {
+            self.0.held.ring();
+        }
+    }
+
+    pub(crate) fn run_log(&self) -> &RunLog {
+        &self.0.log
+    }
+
+    pub(crate) fn give_up_log(&self) {
+        self.0.log.give_up();
     }
 
     /// What the scheduler asks of this worker: to go slower, to save, to give the lease back ([`GiveBack`]).
     pub fn advice(&self) -> Advice {
-        self.held.advice()
+        self.0.held.advice()
     }
 }
 
@@ -63,7 +85,7 @@ impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Run")
             .field("job", &self.id())
-            .field("type", &self.job.job_type)
+            .field("type", &self.0.job.job_type)
             .field("attempt", &self.attempt())
             .finish_non_exhaustive()
     }
@@ -114,11 +136,11 @@ pub struct GiveBack {
 }
 
 impl GiveBack {
-    /// With a reason, which the job's trail tells.
+    /// With a reason, which the job's trail tells: one line, of which the first kilobyte counts.
     pub fn because(reason: impl Into<String>) -> Self {
-        GiveBack {
-            reason: reason.into(),
-        }
+        let mut reason = reason.into().replace(char::is_control, " ");
+        reason.truncate(reason.floor_char_boundary(1024));
+        GiveBack { reason }
     }
 
     pub(crate) fn reason(&self) -> &str {

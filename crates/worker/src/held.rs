@@ -5,17 +5,23 @@
 //! renewed, and may have ended if not. A margin before that moment the worker stops its job by itself, whether or
 //! not anybody answers: then nobody else runs it yet.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Wake;
 use std::time::Duration;
 
 use jobtree_protocol::{Advice, Heartbeat, HeartbeatAnswer, JobId, LeaseId, Progress};
 use jobtree_runtime::{CancelReason, Job};
+
+use crate::handler::Run;
+use crate::outbox::Outbox;
 
 /// What is told of progress is passed on this often at most.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
 pub(crate) struct Held {
     pub(crate) lease: LeaseId,
+    /// What is to be told of jobs that ended.
+    pub(crate) outbox: Outbox,
     state: Mutex<State>,
     /// Rung when there is something to send.
     ring: Box<dyn Fn() + Send + Sync>,
@@ -44,7 +50,7 @@ struct State {
 
 /// The job that runs.
 struct Current {
-    id: JobId,
+    run: Run,
     tree: Job,
 }
 
@@ -72,6 +78,7 @@ impl Held {
         };
         Held {
             lease,
+            outbox: Outbox::new(lease),
             state: Mutex::new(state),
             ring: Box::new(ring),
         }
@@ -94,14 +101,16 @@ impl Held {
         self.lock().wanted_stopped.contains(&job)
     }
 
-    /// A job begins. Whatever was found out meanwhile reaches it at once. After `limit` its scheduler ends it, which is to
-    /// be heard then and not a third of the TTL later.
-    pub(crate) fn begin(&self, id: JobId, tree: Job, now: Duration, limit: Option<Duration>) {
+    /// A job begins. Whatever was found out meanwhile reaches it at once. If its time is limited, its scheduler ends it
+    /// then, which is to be heard then and not a third of the TTL later.
+    pub(crate) fn begin(&self, run: Run, tree: Job, now: Duration) {
+        let limit = run.job().max_runtime_sec.map(u64::from);
+        let limit = limit.map(Duration::from_secs);
         let stop = {
             let mut state = self.lock();
-            let stop = state.stop_reason(id);
+            let stop = state.stop_reason(run.id());
             state.current = Some(Current {
-                id,
+                run,
                 tree: tree.clone(),
             });
             if let Some(limit) = limit {
@@ -119,7 +128,20 @@ impl Held {
 
     /// The job has ended.
     pub(crate) fn end(&self) {
-        self.lock().current = None;
+        let ended = self.lock().current.take();
+        // Not under the lock: it may be the last handle.
+        drop(ended);
+    }
+
+    /// The run that is on.
+    pub(crate) fn run(&self) -> Option<Run> {
+        let state = self.lock();
+        state.current.as_ref().map(|current| current.run.clone())
+    }
+
+    /// There is something to be sent.
+    pub(crate) fn ring(&self) {
+        (self.ring)();
     }
 
     pub(crate) fn tell(&self, job: JobId, progress: Progress) {
@@ -143,18 +165,21 @@ impl Held {
                 return;
             }
             state.lost = Some(why.to_owned());
-            state.current.as_ref().map(|current| current.tree.clone())
+            let current = state.current.as_ref();
+            current.map(|current| (current.tree.clone(), current.run.clone()))
         };
-        if let Some(job) = job {
+        self.outbox.lose();
+        if let Some((job, run)) = job {
+            run.give_up_log();
             job.cancel(CancelReason::from(format!("the lease is lost: {why}")));
         }
     }
 
-    /// The heartbeat to send now, if one is due; it is then in flight.
-    pub(crate) fn due(&self, now: Duration) -> Option<Heartbeat> {
+    /// The heartbeat to send now, if one is due, or may go early; it is then in flight.
+    pub(crate) fn due(&self, now: Duration, early: bool) -> Option<Heartbeat> {
         let mut state = self.lock();
         let told = state.progress.is_some() && now >= state.asked + PROGRESS_EVERY;
-        let due = told || state.hurried || now >= state.beat_at;
+        let due = early || told || state.hurried || now >= state.beat_at;
         let held_off = state.in_flight || now < state.not_before;
         if held_off || state.lost.is_some() || !due {
             return None;
@@ -164,7 +189,7 @@ impl Held {
         let telling = state.progress.take();
         state.telling.clone_from(&telling);
         let (told_of, progress) = telling.unzip();
-        let current = state.current.as_ref().map(|current| current.id);
+        let current = state.current.as_ref().map(|current| current.run.id());
         Some(Heartbeat {
             job_id: told_of.or(current),
             progress,
@@ -211,7 +236,7 @@ impl Held {
             state.wanted_stopped.clone_from(&answer.cancel);
             let current = state.current.as_ref();
             current.and_then(|current| {
-                let reason = state.stop_reason(current.id)?;
+                let reason = state.stop_reason(current.run.id())?;
                 Some((current.tree.clone(), reason))
             })
         };
@@ -228,6 +253,19 @@ impl Held {
         state.progress = state.progress.take().or(untold);
         state.beat_at = now + (state.ttl / 30).min(Duration::from_secs(1));
         state.not_before = state.beat_at;
+    }
+}
+
+/// Whoever is woken by an answer to the outbox.
+impl Wake for Held {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.outbox.ring() {
+            (self.ring)();
+        }
     }
 }
 

@@ -1,27 +1,25 @@
 //! One lease: its jobs are run one after the other, each as a job of the tree, and answered for.
 //!
-//! A completion is sent when its job has ended, and the next job begins before the answer is there: what a crash undoes is
+//! A completion is put out when its job has ended, and the next job begins before the answer is there: what a crash undoes is
 //! run again anyway, and a batch shares commits. Before the lease is left, all of them are answered, or the lease is lost.
 
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jobtree_protocol::{
-    ClaimAnswer, CompleteManyAnswer, CompleteManyRequest, CompleteOne, CompleteRequest,
-    CompleteStatus, Each, ErrorCode, JobId, JobView, Json, ReleaseRequest,
+    ClaimAnswer, CompleteOne, CompleteStatus, JobId, JobView, Json, ReleaseRequest,
 };
 use jobtree_runtime::{
-    BoxError, Dispatcher, JobError, block_on, checkpoint, shield, sleep, supervisor,
+    BoxError, Cancelled, Dispatcher, JobError, block_on, checkpoint, shield, supervisor,
 };
 
 use crate::handler::{GiveBack, Handler, Permanent, Run};
 use crate::held::Held;
-use crate::reply::Reply;
 use crate::worker::Shared;
 
 /// How long answers may take once the worker was told to end.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// What came of one run.
 enum Ended {
@@ -36,59 +34,87 @@ enum Ended {
     Lost,
 }
 
-/// A completion on its way.
-struct Sent {
-    job: JobId,
-    request: CompleteRequest,
-    reply: Reply<CompleteManyAnswer>,
-}
-
 pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Duration) {
     let held = hold(shared, &lease, asked);
-    let mut sent = Vec::new();
     let mut back = None;
+    // Its turn may take a while; it is renewed meanwhile.
+    let Ok(turn) = shared.running.acquire(1) else {
+        return never_begun(shared, &held);
+    };
+    let (mut ran, begun) = (0, Instant::now());
     for job in lease.jobs {
         if held.lost().is_some() {
             break;
         }
-        let id = job.job_id;
+        let job_id = job.job_id;
         let ended = if shared.is_stopping() {
             Ended::Back("the worker is stopping".to_owned())
-        } else if held.is_wanted_stopped(id) {
+        } else if held.is_wanted_stopped(job_id) {
             stopped_by_wish()
         } else {
-            run_job(shared, &held, Arc::new(job))
+            run_job(shared, &held, job)
         };
-        let request = match ended {
-            Ended::Done(result) => CompleteRequest::done(lease.lease_id, result),
-            Ended::Failed { error, retry } => CompleteRequest {
-                retry,
-                ..CompleteRequest::failed(lease.lease_id, error)
-            },
+        let (status, result, error, retry) = match ended {
+            Ended::Done(result) => (CompleteStatus::Done, result, None, true),
+            Ended::Failed { error, retry } => (CompleteStatus::Failed, None, Some(error), retry),
             Ended::Back(reason) => {
                 back = Some(reason);
                 break;
             }
             Ended::Lost => break,
         };
-        sent.push(send(shared, id, request));
+        held.outbox.put(CompleteOne {
+            job_id,
+            status,
+            result,
+            error,
+            retry,
+        });
+        shared.move_on(&held);
+        ran += 1;
     }
-    // A worker that is told to end still says what it did. If even that takes too long, the lease runs out.
-    let _ = shield(LAST_WORDS, || {
-        for one in sent {
-            settle(shared, &held, one)?;
-        }
-        if let Some(reason) = back.filter(|_| held.lost().is_none()) {
-            let request = ReleaseRequest {
-                return_jobs: true,
-                reason: Some(reason),
-            };
-            let released = block_on(shared.grantor().release(lease.lease_id, request))?;
-            released.unwrap_or_else(|error| shared.note(&error));
-        }
-        Ok(())
+    shared.pace.ran(ran, begun.elapsed());
+    // The next may begin while this one's answers are on their way.
+    drop(turn);
+    last_words(shared, &held, || {
+        block_on(poll_fn(|context| shared.poll_settled(&held, context)))
     });
-    shared.board.remove(lease.lease_id);
+    if let Some(reason) = back {
+        give_back(shared, &held, reason);
+    }
+    shared.board.remove(held.lease);
+}
+
+fn never_begun(shared: &Shared, held: &Held) {
+    give_back(shared, held, "the worker was stopped".to_owned());
+    shared.board.remove(held.lease);
+}
+
+/// What has not ended waits again, and nothing is counted.
+fn give_back(shared: &Shared, held: &Held, reason: String) {
+    if held.lost().is_some() {
+        return;
+    }
+    let request = ReleaseRequest {
+        return_jobs: true,
+        reason: Some(reason),
+    };
+    last_words(shared, held, || {
+        let released = shared.grantor().release(held.lease, request.clone());
+        block_on(released).map(|released| released.unwrap_or_else(|error| shared.note(&error)))
+    });
+}
+
+/// A worker that is told to end still says what it did. If even that takes too long, the lease runs out.
+fn last_words(shared: &Shared, held: &Held, say: impl Fn() -> Result<(), Cancelled>) {
+    loop {
+        let said = shield(LAST_WORDS, || Ok(say()?));
+        // Nobody wants it to end yet: it is said for as long as the lease holds.
+        let again = said.is_err() && held.lost().is_none() && !shared.is_stopping();
+        if !again || checkpoint().is_err() {
+            return;
+        }
+    }
 }
 
 /// Puts the lease where it is renewed. It was granted after it was asked for; if that was long ago, because there was
@@ -107,27 +133,20 @@ fn hold(shared: &Arc<Shared>, lease: &ClaimAnswer, asked: Duration) -> Arc<Held>
     held
 }
 
-fn run_job(shared: &Arc<Shared>, held: &Arc<Held>, job: Arc<JobView>) -> Ended {
-    let id = job.job_id;
+fn run_job(shared: &Arc<Shared>, held: &Arc<Held>, job: JobView) -> Ended {
     let Some(handler) = shared.setup.handlers.get(job.job_type.as_str()) else {
         return Ended::Failed {
             error: format!("this worker has no handler for {}", job.job_type),
             retry: true,
         };
     };
+    let run = Run::new(job, Arc::clone(held));
     let value = Arc::new(Mutex::new(None));
     let mut tree = None;
     // It is over when everything below it is, whoever wanted it to end.
     let _ = supervisor(|n| {
-        let limit = job
-            .max_runtime_sec
-            .map(|sec| Duration::from_secs(sec.into()));
-        let label = format!("{} {id}", job.job_type);
-        let body = body_of(
-            handler,
-            Run::new(Arc::clone(&job), Arc::clone(held)),
-            &value,
-        );
+        let label = format!("{} {}", run.job().job_type, run.id());
+        let body = body_of(handler, run.clone(), &value);
         let spawner = n.job_options().label(label);
         let handle = if handler.blocks {
             spawner.on(&Dispatcher::io()).spawn(body)
@@ -136,22 +155,29 @@ fn run_job(shared: &Arc<Shared>, held: &Arc<Held>, job: Arc<JobView>) -> Ended {
         };
         let job = handle.job().clone();
         tree = Some(job.clone());
-        shared.begin(id, &job);
-        held.begin(id, job, shared.grantor().mono(), limit);
+        shared.begin(run.id(), &job);
+        held.begin(run.clone(), job, shared.grantor().mono());
         let _ = handle.join();
         Ok(())
     });
+    if let Some(tree) = &tree {
+        shared.end(tree);
+    }
+    if let Some(flushed) = run.run_log().flush() {
+        // Once the run counts as ended, nobody takes its words any more.
+        held.ring();
+        let _ = shield(LAST_WORDS, || Ok(block_on(flushed)?));
+    }
     held.end();
     let Some(tree) = tree else {
         return Ended::Back("the worker was stopped".to_owned());
     };
-    shared.end(&tree);
     let value = value.lock().unwrap_or_else(PoisonError::into_inner).take();
     match (tree.error(), value) {
         (None, value) => Ended::Done(value.flatten()),
         // It did what it had to do: the wish that it stop came too late.
         (Some(JobError::Cancelled(_)), Some(value)) => Ended::Done(value),
-        (Some(error), _) => failed(shared, held, id, &error),
+        (Some(error), _) => failed(shared, held, run.id(), &error),
     }
 }
 
@@ -220,65 +246,5 @@ fn stopped_by_wish() -> Ended {
     Ended::Failed {
         error: "canceled while it ran".to_owned(),
         retry: false,
-    }
-}
-
-fn send(shared: &Shared, job: JobId, request: CompleteRequest) -> Sent {
-    let CompleteRequest {
-        lease_id,
-        status,
-        result,
-        error,
-        retry,
-    } = request.clone();
-    let one = CompleteOne {
-        job_id: job,
-        status,
-        result,
-        error,
-        retry,
-    };
-    let reply = shared.grantor().complete_many(CompleteManyRequest {
-        lease_id,
-        jobs: vec![one],
-    });
-    Sent {
-        job,
-        request,
-        reply,
-    }
-}
-
-/// Waits for the answer, and sends again while it may help: a completion that took effect may be repeated.
-fn settle(shared: &Shared, held: &Held, mut sent: Sent) -> Result<(), BoxError> {
-    let mut pause = Duration::from_millis(20);
-    loop {
-        let error = match block_on(sent.reply)? {
-            Ok(mut answer) => match answer.jobs.pop() {
-                Some(Each::Refused { error }) => error,
-                _ => return Ok(()),
-            },
-            Err(error) => error,
-        };
-        shared.note(&error);
-        let request = match error.code {
-            ErrorCode::Unavailable | ErrorCode::NotNow if held.lost().is_none() => {
-                sleep(pause)?;
-                pause = (pause * 2).min(LONGEST_PAUSE);
-                sent.request
-            }
-            // A result that is too large, say: the job ran, but there is nothing to show for it.
-            ErrorCode::Invalid | ErrorCode::Malformed
-                if sent.request.status == CompleteStatus::Done =>
-            {
-                let error = format!("its result was refused: {}", error.message);
-                CompleteRequest {
-                    retry: false,
-                    ..CompleteRequest::failed(sent.request.lease_id, error)
-                }
-            }
-            _ => return Ok(()),
-        };
-        sent = send(shared, sent.job, request);
     }
 }

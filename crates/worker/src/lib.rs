@@ -13,18 +13,24 @@
 mod beat;
 mod builder;
 mod claiming;
+mod clock;
 mod grantor;
 mod handler;
 mod held;
 mod lease;
 mod live;
+mod log;
+mod outbox;
+mod pace;
 pub mod reply;
+mod report;
 mod stragglers;
 #[cfg(test)]
 mod tests;
 mod worker;
 
 pub use builder::{WorkerBuilder, WorkerError};
+pub use clock::mono;
 pub use grantor::{Grantor, Poke};
 pub use handler::{GiveBack, Permanent, Run};
 pub use live::LiveJobs;

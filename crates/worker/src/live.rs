@@ -43,17 +43,17 @@ impl LiveJobs {
         ids
     }
 
-    fn runs(&self) -> Vec<Job> {
-        self.lock().iter().map(|(_, run)| run.clone()).collect()
+    pub(crate) fn runs(&self) -> Vec<(JobId, Job)> {
+        self.lock().clone()
     }
 
     pub(crate) fn cancel_all(&self, reason: &'static str) {
-        for run in self.runs() {
+        for (_, run) in self.runs() {
             run.cancel(reason.into());
         }
     }
 
     pub(crate) fn paths(&self) -> Vec<String> {
-        self.runs().iter().map(Job::path).collect()
+        self.runs().iter().map(|(_, run)| run.path()).collect()
     }
 }

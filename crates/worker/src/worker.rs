@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use jobtree_protocol::{AddonId, ApiError, InstanceId, JobId, JobType};
 use jobtree_runtime::channel::{self, Receiver, Sender};
+use jobtree_runtime::sync::Semaphore;
 use jobtree_runtime::{
     BoxError, Dispatcher, Job, JobHandle, Runtime, TreeDump, block_on, future, supervisor,
 };
@@ -16,8 +18,10 @@ use crate::beat::Board;
 use crate::claiming::claim;
 use crate::grantor::Grantor;
 use crate::handler::Handler;
+use crate::held::Held;
 use crate::lease;
 use crate::live::LiveJobs;
+use crate::pace::Pace;
 use crate::stragglers::Stragglers;
 
 /// How long a job that was asked to stop may take to do so before [`Worker::drain`] gives up on it.
@@ -31,6 +35,8 @@ pub(crate) struct Setup {
     pub(crate) handlers: HashMap<String, Handler>,
     pub(crate) concurrency: usize,
     pub(crate) batch: u32,
+    /// What it is, in words.
+    pub(crate) program: String,
     /// Of all workers of the queue.
     pub(crate) live: Arc<LiveJobs>,
 }
@@ -40,8 +46,11 @@ pub(crate) struct Shared {
     pub(crate) setup: Setup,
     pub(crate) instance: InstanceId,
     pub(crate) board: Arc<Board>,
+    pub(crate) pace: Pace,
+    /// As many as jobs may run at once.
+    pub(crate) running: Semaphore,
     /// Of this one.
-    own: LiveJobs,
+    pub(crate) own: LiveJobs,
     stopping: AtomicBool,
     last_error: Mutex<Option<ApiError>>,
 }
@@ -49,6 +58,21 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn grantor(&self) -> &dyn Grantor {
         &*self.setup.grantor
+    }
+
+    /// Sends what the lease's outbox has, if it is time.
+    pub(crate) fn move_on(&self, held: &Arc<Held>) {
+        let waker = Waker::from(Arc::clone(held));
+        let note = |error: &ApiError| self.note(error);
+        held.outbox.move_on(self.grantor(), &waker, &note);
+    }
+
+    /// Ready when the lease's outbox is empty.
+    pub(crate) fn poll_settled(&self, held: &Arc<Held>, context: &mut Context<'_>) -> Poll<()> {
+        let waker = Waker::from(Arc::clone(held));
+        let note = |error: &ApiError| self.note(error);
+        let outbox = &held.outbox;
+        outbox.poll_settled(context, self.grantor(), &waker, &note)
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -99,9 +123,11 @@ impl Worker {
             }
         }));
         let shared = Arc::new(Shared {
-            setup,
             instance: InstanceId::generate(),
             board,
+            pace: Pace::default(),
+            running: Semaphore::new(setup.concurrency),
+            setup,
             own: LiveJobs::default(),
             stopping: AtomicBool::new(false),
             last_error: Mutex::new(None),
@@ -133,8 +159,7 @@ impl Worker {
 
     /// Waits until it has ended: it was stopped, or its runtime was shut down.
     pub fn join(&self) {
-        // Cancelled with whoever waits.
-        let _ = block_on(self.0.0.root.job().ended());
+        self.0.join();
     }
 
     /// The tree of a durable job that runs here: what it is doing now.
@@ -181,6 +206,12 @@ impl WorkerHandle {
     /// Whether nothing of it runs any more.
     pub fn has_ended(&self) -> bool {
         self.0.root.is_finished()
+    }
+
+    /// As [`Worker::join`].
+    pub fn join(&self) {
+        // Cancelled with whoever waits.
+        let _ = block_on(self.0.root.job().ended());
     }
 
     /// As [`Worker::drain`].

@@ -77,6 +77,9 @@ const ARROWS: &[(&str, &[&str])] = &[
 const ARROWS_FOR_TESTS: &[(&str, &str)] = &[
     ("jobtree-macros", "jobtree"),
     ("jobtree-runtime", "jobtree-macros"),
+    // A client is tried with a daemon.
+    ("jobtree-client", "jobtree-server"),
+    ("jobtree-client", "jobtree-queue"),
     // Its own tests run in its simulator, which is a feature.
     ("jobtree-scheduler", "jobtree-scheduler"),
 ];

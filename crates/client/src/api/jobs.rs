@@ -77,6 +77,7 @@ impl Client {
             .with_some("addon_id", query.addon_id.as_ref())
             .with_some("job_type", query.job_type.as_ref())
             .with_some("tag", query.tag.as_ref())
+            .with_some("text", query.text.as_ref())
             .with_some("quarantined", query.quarantined.then_some(true))
             .with_some("after", query.after)
             .with_some("limit", query.limit);

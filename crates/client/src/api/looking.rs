@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 use jobtree_protocol::{
-    Decision, DecisionList, HistoryList, HistoryStats, LoadSample, StatusView, WorkerView, paths,
+    Decision, DecisionList, HistoryList, HistoryStats, LoadList, LoadSample, StatusView,
+    WorkerList, WorkerView, paths,
 };
-use serde::Deserialize;
 
 use crate::call::Result;
 use crate::client::Client;
@@ -73,15 +73,11 @@ impl Client {
     /// # Errors
     /// If the daemon does not answer.
     pub fn load(&self, query: &LoadQuery) -> Result<Vec<LoadSample>> {
-        #[derive(Deserialize)]
-        struct Samples {
-            samples: Vec<LoadSample>,
-        }
         let query = Query::default()
             .with_some("since", query.since)
             .with_some("by", query.minutes.then_some("minute"))
             .with_some("limit", query.limit);
-        let all: Samples = self.get(paths::LOAD).query(query).read()?;
+        let all: LoadList = self.get(paths::LOAD).query(query).read()?;
         Ok(all.samples)
     }
 
@@ -90,11 +86,7 @@ impl Client {
     /// # Errors
     /// If the daemon does not answer.
     pub fn workers(&self) -> Result<Vec<WorkerView>> {
-        #[derive(Deserialize)]
-        struct Workers {
-            workers: Vec<WorkerView>,
-        }
-        let all: Workers = self.get(paths::WORKERS).read()?;
+        let all: WorkerList = self.get(paths::WORKERS).read()?;
         Ok(all.workers)
     }
 

@@ -4,10 +4,10 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use jobtree_protocol::{
-    DrainRequest, NewToken, PauseList, PauseRequest, PauseView, PolicyVerdict, ResumeAnswer,
-    SignalsRequest, TokenList, TokenRequest, TokenView, WebhookRequest, WebhookView, paths,
+    BackupAnswer, BackupRequest, DrainRequest, NewToken, PauseList, PauseRequest, PauseView,
+    PolicyVerdict, ResumeAnswer, SignalsRequest, TokenList, TokenRequest, TokenView, WebhookList,
+    WebhookRequest, WebhookView, paths,
 };
-use serde::Deserialize;
 
 use crate::call::Result;
 use crate::client::Client;
@@ -58,11 +58,11 @@ impl Client {
         call.repeated().done()
     }
 
-    /// Copies the database while it is used. What the daemon says of the copy, as it says it.
+    /// Copies the database, while it is used, into a file of the daemon's folder `backups`.
     ///
     /// # Errors
     /// If it cannot be copied, or the daemon does not answer.
-    pub fn backup(&self, request: &serde_json::Value) -> Result<serde_json::Value> {
+    pub fn backup(&self, request: &BackupRequest) -> Result<BackupAnswer> {
         self.post(paths::BACKUP)
             .json(request)?
             .within(BACKUP)
@@ -108,11 +108,7 @@ impl Client {
     /// # Errors
     /// If the daemon does not answer.
     pub fn webhooks(&self) -> Result<Vec<WebhookView>> {
-        #[derive(Deserialize)]
-        struct Webhooks {
-            webhooks: Vec<WebhookView>,
-        }
-        let all: Webhooks = self.get(paths::WEBHOOKS).read()?;
+        let all: WebhookList = self.get(paths::WEBHOOKS).read()?;
         Ok(all.webhooks)
     }
 

@@ -73,35 +73,35 @@ pub struct Events {
     /// Since when the daemon cannot be reached.
     lost: Option<Instant>,
     end: Arc<End>,
+    /// The daemon refused to go on.
+    over: bool,
 }
 
-/// Whether the stream is over, and a bell for when it is.
+/// Whether somebody has stopped the stream, and a bell for when one does.
 #[derive(Default)]
 struct End {
-    over: Mutex<bool>,
+    stopped: Mutex<bool>,
     bell: Condvar,
 }
 
 impl End {
-    fn over(&self) -> MutexGuard<'_, bool> {
-        self.over.lock().unwrap_or_else(PoisonError::into_inner)
+    fn stopped(&self) -> MutexGuard<'_, bool> {
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_over(&self) -> bool {
-        *self.over()
+    fn is_stopped(&self) -> bool {
+        *self.stopped()
     }
 
-    fn set(&self) {
-        *self.over() = true;
+    fn stop(&self) {
+        *self.stopped() = true;
         self.bell.notify_all();
     }
 
-    /// Waits so long, or until it is over.
+    /// Waits so long, or until it is stopped.
     fn sleep(&self, pause: Duration) {
-        let waited = self
-            .bell
-            .wait_timeout_while(self.over(), pause, |over| !*over);
-        drop(waited);
+        let bell = &self.bell;
+        drop(bell.wait_timeout_while(self.stopped(), pause, |stopped| !*stopped));
     }
 }
 
@@ -115,7 +115,7 @@ pub struct Stopper {
 impl Stopper {
     /// Whoever waits for the next event gets none.
     pub fn stop(&self) {
-        self.end.set();
+        self.end.stop();
         self.client.hang_up();
     }
 }
@@ -123,7 +123,7 @@ impl Stopper {
 impl fmt::Debug for Stopper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stopper")
-            .field("stopped", &self.end.is_over())
+            .field("stopped", &self.end.is_stopped())
             .finish_non_exhaustive()
     }
 }
@@ -149,6 +149,7 @@ impl Client {
             patience: None,
             lost: None,
             end: Arc::default(),
+            over: false,
         }
     }
 }
@@ -186,7 +187,7 @@ impl Events {
             .with_some("addon_id", filter.addon_id.as_ref())
             .with_some("job_type", filter.job_type.as_ref())
             .with_some("job_id", filter.job_id)
-            .with_each("kind", &filter.kinds);
+            .with_each("event", &filter.kinds);
         let mut call = self.client.get(paths::EVENTS).query(query);
         call = call.header("Accept", "text/event-stream");
         if let Some(last) = self.last {
@@ -197,6 +198,11 @@ impl Events {
         self.stream = Some(Messages::of(BufReader::new(endless)));
         (self.pause, self.lost) = (FIRST_PAUSE, None);
         Ok(())
+    }
+
+    /// Waits so long, or until the stream is stopped from elsewhere. For one that has ended, before another is begun.
+    pub(crate) fn rest(&self, pause: Duration) {
+        self.end.sleep(pause);
     }
 
     fn read(&mut self, message: Message) -> Result<Option<Happened>> {
@@ -263,7 +269,7 @@ impl Iterator for Events {
     type Item = Result<Happened>;
 
     fn next(&mut self) -> Option<Result<Happened>> {
-        while !self.end.is_over() {
+        while !self.over && !self.end.is_stopped() {
             let message = match (self.connect(), &mut self.stream) {
                 (Err(error), _) => Err(error),
                 (Ok(()), None) => continue,
@@ -285,9 +291,8 @@ impl Iterator for Events {
                 Ok(None) => {}
                 Ok(Some(happened)) => return Some(Ok(happened)),
                 Err(error) => {
-                    let stopped = self.end.is_over();
-                    self.end.set();
-                    if stopped {
+                    self.over = true;
+                    if self.end.is_stopped() {
                         return None;
                     }
                     return Some(Err(error));

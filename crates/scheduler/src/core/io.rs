@@ -217,8 +217,8 @@ pub enum Op {
     MissDeadline(JobId),
     /// Give a lease back that nobody took.
     GiveBack(LeaseId),
-    /// Fire a schedule, unless the job named has not ended.
-    Fire(Box<Firing>, Option<JobId>),
+    /// Fire a schedule.
+    Fire(Box<Firing>),
     /// Forget old things.
     Prune(Retention, usize),
     /// Remember something.
@@ -318,7 +318,7 @@ impl Op {
     /// Schedules that it fires.
     pub(crate) fn fires(&self) -> Option<ScheduleId> {
         match self {
-            Op::Fire(firing, _) => Some(firing.schedule_id),
+            Op::Fire(firing) => Some(firing.schedule_id),
             _ => None,
         }
     }

@@ -102,7 +102,7 @@ impl Core {
             schedules,
         } = live;
         self.set_pauses(&pauses);
-        self.set_schedules(schedules, now);
+        self.set_schedules(schedules);
         if !self.ready && self.has(Bug::NoGrace) {
             for lease in leases.iter().filter(|lease| lease.expires_at <= now.wall) {
                 let proof = jobtree_queue::transitions::Proof::Wall;
@@ -237,7 +237,7 @@ impl Core {
             self.read_all_waits(now);
             // A look that is due sooner stays: what was read may have been only what is live, and where schedules fire
             // often, or others tell of much, a look that is put off each time would never come.
-            let look = self.next_look(now);
+            let look = self.draw_look(now);
             self.load.soon(look);
         }
         if let Some(full) = self.load.again.take() {
@@ -245,7 +245,7 @@ impl Core {
         }
     }
 
-    fn next_look(&mut self, now: Now) -> Duration {
+    fn draw_look(&mut self, now: Now) -> Duration {
         let look = self.dice.jittered(self.options.look);
         if self.has(Bug::NoJitter) {
             // On the full seconds of the wall clock.
@@ -257,6 +257,9 @@ impl Core {
     }
 
     fn set_pauses(&mut self, pauses: &[Pause]) {
+        if self.has(Bug::IgnorePauses) {
+            return;
+        }
         let new: BTreeSet<_> = pauses
             .iter()
             .map(|pause| (pause.addon_id.clone(), pause.job_type.clone()))
@@ -282,6 +285,9 @@ impl Core {
 
     /// Keys that are held on other nodes.
     fn set_elsewhere(&mut self, running: &[JobRecord], dispatching: &[JobRecord]) {
+        if self.has(Bug::LeakedKeys) {
+            return;
+        }
         let mut holders: HashMap<(AddonId, Arc<str>), HashSet<uuid_of::Holder>> = HashMap::new();
         for job in running.iter().chain(dispatching) {
             if job.node_id.as_ref() == Some(&self.node) {

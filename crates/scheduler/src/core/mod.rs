@@ -128,6 +128,12 @@ pub enum Bug {
     BlockedHead,
     /// Nothing is quarantined.
     NoQuarantine,
+    /// Slots of concurrency keys are counted up when a lease is granted, and not down when it ends.
+    LeakedKeys,
+    /// What is paused is started all the same.
+    IgnorePauses,
+    /// A firing is named by the clock at which it happens, and not by the time of its calendar.
+    FireByClock,
 }
 
 /// The engine's state.
@@ -607,7 +613,6 @@ impl Core {
         };
         let looked_at = |flight: &Flight| match &flight.op {
             Op::Look(jobs) => jobs.contains(&job),
-            Op::ReadLive | Op::ReadQueued(_) => true,
             _ => false,
         };
         self.dispatcher.is_waiting(job)
@@ -616,6 +621,19 @@ impl Core {
             || self.parked.iter().any(|(_, parked)| *parked == job)
             || self.events.iter().any(shown)
             || self.flights.values().any(looked_at)
+    }
+
+    /// Whether all of the store is being read.
+    #[cfg(feature = "sim")]
+    pub(crate) fn is_reading(&self) -> bool {
+        let reads = |flight: &Flight| matches!(flight.op, Op::ReadLive | Op::ReadQueued(_));
+        self.flights.values().any(reads)
+    }
+
+    /// When the store is looked at again, by the monotonic clock.
+    #[cfg(feature = "sim")]
+    pub(crate) fn next_look(&self) -> Option<Duration> {
+        self.load.next()
     }
 
     /// The dispatcher, for whoever checks it.

@@ -47,19 +47,9 @@ pub fn perform(store: &Store, stamp: Stamp, op: Op) -> Performing {
             };
             done(store.release(stamp, lease, request))
         }
-        Op::Fire(mut firing, unless) => {
-            let store = store.clone();
-            Box::pin(async move {
-                if let Some(before) = unless {
-                    match store.job(before).await {
-                        Ok(told) if !told.job.state.is_ended() => firing.job = None,
-                        // It is there and has ended, or its history was pruned.
-                        Ok(_) | Err(StoreError::NoJob(_)) => {}
-                        Err(error) => return Err(error),
-                    }
-                }
-                store.fire(stamp, *firing).await.map(|_| Answered::Fired)
-            })
+        Op::Fire(firing) => {
+            let answer = store.fire(stamp, *firing);
+            Box::pin(async { answer.await.map(|_| Answered::Fired) })
         }
         Op::Prune(retention, limit) => {
             let answer = store.prune(stamp, retention, limit);

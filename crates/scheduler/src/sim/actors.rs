@@ -1,177 +1,26 @@
-//! Who lives in the world of a simulation: submitters, workers, and what they do.
+//! The workers in the world of a simulation, and what they do.
 
 use std::time::Duration;
 
 use jobtree_protocol::{
-    ApiError, Backoff, CancelRequest, ClaimRequest, CompleteRequest, ErrorCode, Heartbeat,
-    InstanceId, JobId, JobState, Json, Late, LeaseAsk, LeaseId, Limits, Priority, ReleaseRequest,
-    SubmitRequest,
+    AckRequest, AddonId, ApiError, ClaimRequest, CompleteRequest, ErrorCode, Heartbeat, InstanceId,
+    JobId, JobState, LeaseAsk, LeaseId, Priority, ReleaseRequest,
 };
 use jobtree_queue::transitions::{LoadAdvice, TakeUp};
-use jobtree_store::{Stamp, StoreError, Submission};
+use jobtree_store::StoreError;
 
 use super::Bug;
 use super::check::Broken;
 use super::happening::{Calling, From, Happening, Out};
-use super::node::TTL;
-use super::worker::{Doing, Holding, Script, Task, Way};
-use super::world::{PAUSED, World, core_bug};
-use crate::core::{Call, Told, Wait, rules_of};
+use super::worker::{Doing, Holding, Task, Way};
+use super::world::{World, core_bug};
+use crate::core::{Call, Told, Wait};
 use crate::error::told;
 
-/// Workers and submitters repeat a call that was not answered for so long.
+/// Workers repeat a call that was not answered for so long.
 const REPEAT: Duration = Duration::from_secs(2);
 
 impl World {
-    pub(super) fn plan_submissions(&mut self) {
-        let span = self.scenario.trouble.as_millis() as u64 * 3 / 4;
-        for place in 0..self.scenario.jobs {
-            let request = self.request(place);
-            self.submissions.push((request, None));
-            let when = if place == 0 {
-                Duration::from_secs(1)
-            } else {
-                self.millis(0, span)
-            };
-            self.later(when, Happening::Submit(place));
-            if self.dice.chance(80) {
-                let when = self.millis(0, span);
-                self.later(when, Happening::Cancel);
-            }
-        }
-    }
-
-    fn request(&mut self, place: usize) -> SubmitRequest {
-        // Most are small, some take the whole machine.
-        let cost = [1, 5, 10, 20, 40, 60][self.dice.below(6) as usize];
-        let addon = self.dice.below(3);
-        let cost = if addon != 2 && self.dice.chance(60) {
-            100
-        } else {
-            cost
-        };
-        let addon = if place == 0 {
-            PAUSED.to_owned()
-        } else {
-            format!("a{addon}")
-        };
-        let takes = 200 + self.dice.below(9_000);
-        let poison = self.dice.chance(40);
-        let fails = if self.dice.chance(150) { 1 } else { 0 };
-        let script = Script {
-            takes,
-            poison,
-            fails,
-        };
-        let priority = Priority::ALL[self.dice.below(3) as usize];
-        let expected = self.dice.chance(500);
-        let key = self.dice.chance(200);
-        let deadline = self.dice.chance(100);
-        let late = self.dice.chance(500);
-        let limited = self.dice.chance(100);
-        let earliest = self.dice.chance(100);
-        let second = |seconds: u64| super::node::base() + Duration::from_secs(seconds);
-        let (when, then) = (self.dice.below(300), self.dice.below(200));
-        SubmitRequest {
-            priority,
-            payload: Json::of(&script).ok(),
-            expected_duration_sec: expected.then_some((takes / 1000 + 1) as i64),
-            concurrency_key: key.then(|| "k".to_owned()),
-            concurrency_limit: key.then_some(2),
-            deadline_at: deadline.then(|| second(when + 260)),
-            late: if late && deadline {
-                Late::Fail
-            } else {
-                Late::Run
-            },
-            max_runtime_sec: limited.then_some(4),
-            earliest_start_at: earliest.then(|| second(then)),
-            idempotency_key: Some(format!("s{place}")),
-            max_attempts: Some(3),
-            backoff: Some(Backoff {
-                initial_sec: 1.0,
-                max_sec: 5.0,
-                ..Backoff::default()
-            }),
-            ..SubmitRequest::new(addon, "t", cost)
-        }
-    }
-
-    pub(super) fn stamp(&mut self, node: usize) -> Stamp {
-        let roll = self.dice.roll();
-        let this = &self.nodes[node];
-        Stamp {
-            now: this.now(self.time),
-            roll,
-            rules: rules_of(&this.policy, &this.options).into(),
-        }
-    }
-
-    /// A machine whose scheduler can be asked.
-    fn reachable(&mut self) -> Option<usize> {
-        let node = self.dice.below(self.nodes.len() as u64) as usize;
-        let up = self.nodes[node].core.is_some() && self.nodes[node].asleep_until <= self.time;
-        up.then_some(node)
-    }
-
-    pub(super) fn submit(&mut self, place: usize) {
-        if self.submissions[place].1.is_some() {
-            return;
-        }
-        // Until it is answered.
-        self.later(REPEAT * 2, Happening::Submit(place));
-        let lost = self.fault(self.scenario.faults.message_lost);
-        let Some(node) = self.reachable().filter(|_| !lost) else {
-            return;
-        };
-        let mut request = self.submissions[place].0.clone();
-        if place % 9 == 4 {
-            // It depends on the one before, if that is known.
-            request.depends_on.extend(self.submissions[place - 1].1);
-            if request.depends_on.is_empty() {
-                return;
-            }
-            self.submissions[place].0 = request.clone();
-        }
-        let mut random = [0; 10];
-        random[..8].copy_from_slice(&self.dice.roll().to_le_bytes());
-        let intent = request
-            .validate(&Limits::default())
-            .expect("a sound request");
-        let id = JobId::from_parts(self.nodes[node].now(self.time).wall, random);
-        let times = 1 + u64::from(self.fault(self.scenario.faults.message_doubled));
-        for time in 0..times {
-            let stamp = self.stamp(node);
-            let submission = Submission {
-                id,
-                id_given: time > 0,
-                intent: intent.clone(),
-            };
-            let answer = self.nodes[node].store.submit(stamp, submission);
-            let from = if time == 0 {
-                From::Submitter(place)
-            } else {
-                From::Nobody
-            };
-            let calling: Calling = Box::pin(async { answer.await.map(Out::Submitted) });
-            self.call_store(node, from, calling);
-        }
-    }
-
-    pub(super) fn cancel_something(&mut self) {
-        let known: Vec<JobId> = self.shadow.submitted.iter().copied().collect();
-        let Some(node) = self.reachable().filter(|_| !known.is_empty()) else {
-            return;
-        };
-        let job = known[self.dice.below(known.len() as u64) as usize];
-        let stamp = self.stamp(node);
-        let answer = self.nodes[node]
-            .store
-            .cancel(stamp, job, CancelRequest::default());
-        let calling: Calling = Box::pin(async { answer.await.map(|_| Out::Done) });
-        self.call_store(node, From::Nobody, calling);
-    }
-
     fn set(&mut self, worker: usize, doing: Doing) -> u64 {
         self.workers[worker].doing = doing;
         self.workers[worker].turn += 1;
@@ -226,9 +75,14 @@ impl World {
                     bytes[..8].copy_from_slice(&self.dice.roll().to_le_bytes());
                     self.workers[worker].instance = InstanceId::from_random(bytes);
                 }
+                self.workers[worker].spare = None;
                 self.turn_to(worker, Doing::Idle, Duration::ZERO);
             }
         }
+    }
+
+    fn lease_ttl(&self) -> Duration {
+        self.scenario.policy.dispatch.lease_ttl
     }
 
     fn crash(&mut self, worker: usize) {
@@ -263,22 +117,15 @@ impl World {
                     pids: Vec::new(),
                 })
             }
+            // Some ask for a lease first, and take up a dispatch under that.
+            Way::TakeUp if self.workers[worker].spare.is_none() && self.dice.chance(300) => {
+                self.capacity(addon, instance)
+            }
             Way::TakeUp => Call::Wait {
                 wait: Wait::Dispatchable(Some(addon)),
                 wait_for,
             },
-            Way::Capacity => Call::Lease {
-                ask: LeaseAsk::Capacity {
-                    addon_id: addon,
-                    job_type: "t".parse().expect("a name"),
-                    cost_units: 1 + self.dice.below(30) as u32,
-                    priority: Priority::Normal,
-                    constraints: Default::default(),
-                    expected_duration_sec: None,
-                },
-                instance_id: Some(instance),
-                pids: Vec::new(),
-            },
+            Way::Capacity => self.capacity(addon, instance),
         };
         self.leave(worker);
         let again = self.time + wait_for + REPEAT;
@@ -297,6 +144,21 @@ impl World {
         let delay = self.millis(0, 30);
         let happening = Happening::Call(node, life, Box::new(call), worker, turn);
         self.later(delay, happening);
+    }
+
+    fn capacity(&mut self, addon_id: AddonId, instance: InstanceId) -> Call {
+        Call::Lease {
+            ask: LeaseAsk::Capacity {
+                addon_id,
+                job_type: "t".parse().expect("a name"),
+                cost_units: 1 + self.dice.below(30) as u32,
+                priority: Priority::Normal,
+                constraints: Default::default(),
+                expected_duration_sec: None,
+            },
+            instance_id: Some(instance),
+            pids: Vec::new(),
+        }
     }
 
     /// It does not wait for an earlier reply any more, which its scheduler may notice.
@@ -337,6 +199,10 @@ impl World {
                 }
                 None => self.turn_to(worker, Doing::Idle, pause),
             },
+            Ok(Told::Lease(answer)) if self.workers[worker].way == Way::TakeUp => {
+                self.workers[worker].spare = answer.lease_id;
+                self.turn_to(worker, Doing::Idle, pause);
+            }
             Ok(Told::Lease(answer)) => match answer.lease_id {
                 Some(lease) => self.take_lease(worker, lease, Default::default()),
                 None => self.turn_to(worker, Doing::Idle, pause * 4),
@@ -360,14 +226,29 @@ impl World {
         let turn = self.set(worker, Doing::Asking { lease: None, again });
         self.act_at(worker, again);
         let stamp = self.stamp(node);
-        let command = TakeUp {
-            lease_id: self.dice.lease_id(),
-            instance_id: Some(self.workers[worker].instance),
-            pids: Vec::new(),
+        let (new, instance) = (self.dice.lease_id(), self.workers[worker].instance);
+        let spare = self.workers[worker].spare.take();
+        let store = &self.nodes[node].store;
+        let answer = if spare.is_some() {
+            let request = AckRequest {
+                lease_id: spare,
+                instance_id: Some(instance),
+                pids: Vec::new(),
+            };
+            store.ack(stamp, job, request, new)
+        } else {
+            let command = TakeUp {
+                lease_id: new,
+                instance_id: Some(instance),
+                pids: Vec::new(),
+            };
+            store.take_up(stamp, job, command)
         };
-        let answer = self.nodes[node].store.take_up(stamp, job, command);
-        let calling: Calling =
-            Box::pin(async { answer.await.map(|lease| Out::TakenUp(Box::new(lease))) });
+        let joined = spare.is_some();
+        let calling: Calling = Box::pin(async move {
+            let lease = answer.await?;
+            Ok(Out::TakenUp(Box::new(lease), joined))
+        });
         self.call_store(node, From::Worker(worker, turn, self.time), calling);
     }
 
@@ -383,7 +264,7 @@ impl World {
             lease,
             tasks,
             confirmed: false,
-            fence: time + TTL,
+            fence: time + self.lease_ttl(),
             next_beat: time,
             ends: None,
             telling: None,
@@ -411,7 +292,7 @@ impl World {
             return self.turn_to(worker, Doing::Idle, Duration::ZERO);
         }
         if time >= holding.next_beat {
-            holding.next_beat = time + TTL / 3;
+            holding.next_beat = time + self.lease_ttl() / 3;
             self.beat(worker, &holding);
         }
         if holding.confirmed {
@@ -520,12 +401,8 @@ impl World {
         let stamp = self.stamp(node);
         let request = CompleteRequest::done(lease, None);
         let answer = self.nodes[node].store.complete(stamp, job, request);
-        let calling: Calling = Box::pin(async move {
-            let answer = answer.await;
-            assert!(answer.is_err(), "a lie was believed: {answer:?}");
-            answer.map(Out::Completed)
-        });
-        self.call_store(node, From::Nobody, calling);
+        let calling: Calling = Box::pin(async { answer.await.map(Out::Completed) });
+        self.call_store(node, From::Liar("a job ended without its lease"), calling);
     }
 
     /// The store's answer has come.
@@ -567,9 +444,10 @@ impl World {
         }
         let doing = self.workers[worker].doing.clone();
         match (doing, answer) {
-            (Doing::Asking { .. }, Ok(Out::TakenUp(lease)))
+            (Doing::Asking { .. }, Ok(Out::TakenUp(lease, joined)))
                 if self.workers[worker].turn == turn =>
             {
+                self.report.joined += u64::from(joined);
                 let jobs = self.shadow.jobs.get(&lease.jobs[0].id);
                 let tasks = jobs.map(|job| Task::of(&job.view(None))).into_iter();
                 self.take_lease(worker, lease.id, tasks.collect());
@@ -580,7 +458,7 @@ impl World {
             (Doing::Holding(mut holding), answer) if self.workers[worker].turn == turn => {
                 match answer {
                     Ok(Out::Beat(beat)) => {
-                        holding.fence = holding.fence.max(sent + TTL);
+                        holding.fence = holding.fence.max(sent + self.lease_ttl());
                         holding.confirmed = true;
                         let told_to_stop = |task: &Task| beat.cancel.contains(&task.id);
                         if holding.tasks.front().is_some_and(told_to_stop) {

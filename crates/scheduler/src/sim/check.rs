@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use jobtree_protocol::{EventKind, JobId, JobState, LeaseId, NodeId};
+use jiff::Timestamp;
+use jobtree_protocol::{AddonId, EventKind, JobId, JobState, LeaseId, NodeId, OnDependencyFailure};
 use jobtree_queue::{JobRecord, LeaseEnd, LeaseRecord};
 use jobtree_store::Written;
 
@@ -12,6 +13,58 @@ use crate::core::Op;
 
 /// Something that does not hold.
 pub(super) type Broken = String;
+
+fn is_active(job: &JobRecord) -> bool {
+    matches!(job.state, JobState::Dispatching | JobState::Running)
+}
+
+/// A job starts when its time has come, and what it depends on is done.
+fn check_start(
+    before: &JobRecord,
+    job: &JobRecord,
+    wall: Timestamp,
+    jobs: &BTreeMap<JobId, JobRecord>,
+) -> Result<(), Broken> {
+    if before.state != JobState::Queued || !is_active(job) {
+        return Ok(());
+    }
+    let id = job.id;
+    if let Some(time) = before.not_before.filter(|time| *time > wall) {
+        return Err(format!("job {id} starts at {wall}, before its time {time}"));
+    }
+    if job.intent.on_dependency_failure == OnDependencyFailure::Run {
+        return Ok(());
+    }
+    let done = |id: &&JobId| {
+        let state = jobs.get(*id).map(|job| job.state);
+        state == Some(JobState::Done)
+    };
+    match job.intent.depends_on.iter().find(|it| !done(it)) {
+        None => Ok(()),
+        Some(other) => Err(format!("job {id} starts, and {other} is not done")),
+    }
+}
+
+/// A job that failed waits for as long as its backoff says.
+fn check_backoff(before: &JobRecord, job: &JobRecord, now: Timestamp) -> Result<(), Broken> {
+    if job.state != JobState::Queued || job.attempts <= before.attempts {
+        return Ok(());
+    }
+    let backoff = &job.intent.backoff;
+    let growth = backoff.factor.powi(job.attempts as i32 - 1);
+    let full = (backoff.initial_sec * growth).min(backoff.max_sec);
+    let least = full * (1.0 - backoff.jitter);
+    let waits = job
+        .not_before
+        .map_or(0.0, |time| time.duration_since(now).as_secs_f64());
+    if waits < least - 0.01 || waits > full + 0.01 {
+        let (id, attempts) = (job.id, job.attempts);
+        return Err(format!(
+            "job {id} waits {waits} s after attempt {attempts}, and not {least} to {full} s"
+        ));
+    }
+    Ok(())
+}
 
 /// What the store holds, as its commits told.
 #[derive(Default)]
@@ -30,15 +83,28 @@ pub(super) struct Shadow {
     /// For each job the leases that it ran under.
     pub(super) granted: HashMap<JobId, HashSet<LeaseId>>,
     pub(super) expired: u64,
+    pub(super) redrives: u64,
+    pub(super) retries: u64,
+    /// Jobs that have not ended, by addon and unique key.
+    unique: HashMap<(AddonId, String), BTreeSet<JobId>>,
     /// Leases that were taken away: their workers hear of it with their next renewal, and may run on until then.
     pub(super) revoked: HashSet<LeaseId>,
 }
 
 impl Shadow {
-    /// Takes what a command wrote.
-    pub(super) fn take(&mut self, written: &[Written]) -> Result<(), Broken> {
-        for Written { changes, .. } in written {
+    /// Takes what a command wrote; with what the time is, if all go by it.
+    pub(super) fn take(
+        &mut self,
+        written: &[Written],
+        wall: Option<Timestamp>,
+    ) -> Result<(), Broken> {
+        for Written { changes, now } in written {
             for event in &changes.events {
+                match event.kind {
+                    EventKind::Redriven => self.redrives += 1,
+                    EventKind::RetryScheduled => self.retries += 1,
+                    _ => {}
+                }
                 let said = event.reason.as_ref().is_some_and(|it| !it.is_empty());
                 if event.kind == EventKind::Denied && !said {
                     return Err(format!("a denial without a reason: {event:?}"));
@@ -48,6 +114,10 @@ impl Shadow {
                 }
             }
             for job in &changes.jobs {
+                if let Some(before) = self.jobs.get(&job.id) {
+                    check_start(before, job, wall.unwrap_or(now.wall), &self.jobs)?;
+                    check_backoff(before, job, now.wall)?;
+                }
                 self.put_job(job)?;
             }
             for lease in &changes.leases {
@@ -87,11 +157,32 @@ impl Shadow {
                 set.remove(&id);
             }
         };
-        let active = matches!(job.state, JobState::Dispatching | JobState::Running);
-        set(&mut self.active, active);
+        set(&mut self.active, is_active(job));
         let waits = job.state == JobState::Queued && job.waiting_for.is_empty();
         set(&mut self.waiting, waits);
         self.jobs.insert(id, job.clone());
+        self.check_unique(job)
+    }
+
+    /// One job that has not ended for each unique key.
+    fn check_unique(&mut self, job: &JobRecord) -> Result<(), Broken> {
+        let Some(unique) = &job.intent.unique_key else {
+            return Ok(());
+        };
+        let name = (job.intent.addon_id.clone(), unique.clone());
+        let holders = self.unique.entry(name).or_default();
+        if job.state.is_ended() {
+            holders.remove(&job.id);
+        } else {
+            holders.insert(job.id);
+        }
+        if holders.len() > 1 {
+            let addon = &job.intent.addon_id;
+            return Err(format!(
+                "{} jobs of {addon} are unique as {unique}: {holders:?}",
+                holders.len()
+            ));
+        }
         Ok(())
     }
 
@@ -239,6 +330,7 @@ impl Shadow {
         self.live.clear();
         self.active.clear();
         self.waiting.clear();
+        self.unique.clear();
         for job in jobs {
             // What is read now is what there is: nothing to compare with.
             let _ = self.put_job(&job);

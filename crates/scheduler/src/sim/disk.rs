@@ -5,14 +5,14 @@
 //! effect, or it is done and its answer is lost, with the news of it.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use jiff::Timestamp;
 use jobtree_store::{
-    Backend, Listener, Memory, MemoryImage, Query, StoreError, Tables, Work, Written,
+    Backend, Listen, Listener, Memory, MemoryImage, Query, StoreError, Tables, Work, Written,
 };
 
-use super::tables::Timed;
+use super::tables::{Forgets, Setting, Timed};
 
 /// What becomes of something that was asked of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,15 @@ pub(super) struct Disk {
     written: Arc<Mutex<Vec<Written>>>,
     /// What a power cut leaves.
     durable: Mutex<Option<MemoryImage>>,
+    forgets: Forgets,
+    _listener: Listener,
+}
+
+/// What a command did.
+#[derive(Default)]
+pub(super) struct Served {
+    pub(super) written: Vec<Written>,
+    pub(super) settings: Vec<Setting>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -41,18 +50,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Disk {
-    pub(super) fn new() -> Arc<Self> {
+    pub(super) fn new(forgets: Forgets) -> Arc<Self> {
         let memory = Memory::default();
         let written = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&written);
-        memory.listen(Arc::new(move |news: &[Written]| {
+        let listener: Listener = Arc::new(move |news: &[Written]| {
             lock(&noted).extend(news.iter().cloned());
-        }));
+        });
+        memory.listen(Arc::downgrade(&listener));
         Arc::new(Self {
             memory,
             wall: Mutex::new(None),
             written,
             durable: Mutex::new(None),
+            forgets,
+            _listener: listener,
         })
     }
 
@@ -82,7 +94,7 @@ enum Asked {
 pub(super) struct Port {
     disk: Arc<Disk>,
     asked: Mutex<VecDeque<Asked>>,
-    listeners: Mutex<Vec<Listener>>,
+    listeners: Mutex<Vec<Weak<Listen>>>,
 }
 
 impl Port {
@@ -99,23 +111,23 @@ impl Port {
         lock(&self.asked).len()
     }
 
-    /// Does what was asked as the so manieth. Gives what was written, if others may hear of it.
-    pub(super) fn serve(&self, place: usize, fate: Fate) -> Vec<Written> {
+    /// Does what was asked as the so manieth, and gives what that wrote.
+    pub(super) fn serve(&self, place: usize, fate: Fate) -> Served {
         let Some(asked) = lock(&self.asked).remove(place) else {
-            return Vec::new();
+            return Served::default();
         };
         match asked {
             Asked::Query(query) if fate == Fate::Done => {
                 self.disk.memory.snapshot(query);
-                Vec::new()
+                Served::default()
             }
             Asked::Query(query) => {
                 query.refuse(failure(fate));
-                Vec::new()
+                Served::default()
             }
             Asked::Work(work) if fate == Fate::Fails => {
                 work.finish(Err(failure(fate)));
-                Vec::new()
+                Served::default()
             }
             Asked::Work(work) => {
                 lock(&self.disk.written).clear();
@@ -138,7 +150,7 @@ impl Port {
     }
 
     fn tell(&self, written: &[Written]) {
-        for listener in lock(&self.listeners).iter() {
+        for listener in lock(&self.listeners).iter().filter_map(Weak::upgrade) {
             listener(written);
         }
     }
@@ -163,7 +175,7 @@ struct Telling<'a> {
 }
 
 impl Telling<'_> {
-    fn transact(self) -> Vec<Written> {
+    fn transact(self) -> Served {
         let Self {
             work,
             wall,
@@ -174,43 +186,63 @@ impl Telling<'_> {
         let wrapped = Wrapped {
             work: Some(work),
             wall,
+            forgets: port.disk.forgets,
+            settings: Vec::new(),
             kept: Arc::clone(&kept),
         };
         port.disk.memory.transact(Box::new(wrapped));
-        let written = std::mem::take(&mut *lock(&port.disk.written));
-        let Some((work, committed)) = lock(&kept).take() else {
-            return written;
+        let mut served = Served {
+            written: std::mem::take(&mut *lock(&port.disk.written)),
+            settings: Vec::new(),
         };
+        let Some((work, committed, settings)) = lock(&kept).take() else {
+            return served;
+        };
+        served.settings = settings;
         if fate == Fate::DoneAndLost {
             work.finish(Err(failure(fate)));
-            return written;
+            return served;
         }
         // As a store does: listeners first.
-        port.tell(&written);
+        port.tell(&served.written);
         work.finish(committed);
-        written
+        served
     }
 }
 
-type Kept = Arc<Mutex<Option<(Box<dyn Work>, Result<(), StoreError>)>>>;
+type Finished = (Box<dyn Work>, Result<(), StoreError>, Vec<Setting>);
+type Kept = Arc<Mutex<Option<Finished>>>;
 
 /// Work that is finished later, by whoever knows what becomes of it.
 struct Wrapped {
     work: Option<Box<dyn Work>>,
     wall: Option<Timestamp>,
+    forgets: Forgets,
+    settings: Vec<Setting>,
     kept: Kept,
 }
 
 impl Work for Wrapped {
     fn run(&mut self, tables: &mut dyn Tables) -> Result<(), StoreError> {
-        let wall = self.wall;
         let work = self.work.as_mut().expect("it is finished once");
-        work.run(&mut Timed { tables, wall })
+        let mut timed = Timed {
+            tables,
+            wall: self.wall,
+            forgets: self.forgets,
+            settings: &mut self.settings,
+        };
+        let result = work.run(&mut timed);
+        if result.is_err() {
+            // It is undone.
+            self.settings.clear();
+        }
+        result
     }
 
     fn finish(mut self: Box<Self>, committed: Result<(), StoreError>) {
         let work = self.work.take().expect("it is finished once");
-        *lock(&self.kept) = Some((work, committed));
+        let settings = std::mem::take(&mut self.settings);
+        *lock(&self.kept) = Some((work, committed, settings));
     }
 }
 
@@ -226,7 +258,7 @@ impl Backend for Plug {
         lock(&self.0.asked).push_back(Asked::Query(query));
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: Weak<Listen>) {
         lock(&self.0.listeners).push(listener);
     }
 
@@ -247,7 +279,7 @@ impl Backend for Peek {
         self.0.memory.snapshot(query);
     }
 
-    fn listen(&self, _: Listener) {}
+    fn listen(&self, _: Weak<Listen>) {}
 
     fn stopped(&self) -> Option<StoreError> {
         None

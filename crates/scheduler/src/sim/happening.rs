@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use jobtree_protocol::{ApiError, CompleteAnswer, HeartbeatAnswer, JobId, SubmitAnswer};
+use jobtree_protocol::{AddonId, ApiError, CompleteAnswer, HeartbeatAnswer, JobId, SubmitAnswer};
 use jobtree_queue::LeaseRecord;
 use jobtree_store::StoreError;
 
@@ -33,6 +33,8 @@ pub(super) enum Happening {
     Submit(usize),
     /// Somebody stops a job.
     Cancel,
+    /// An operator does something.
+    Operate,
     /// A machine is measured.
     Sample(usize),
     /// Something happens to a machine.
@@ -67,6 +69,7 @@ impl Happening {
             Self::Hint(node, _) => (14, *node),
             Self::Calm => (15, 0),
             Self::Blind(node, ..) => (16, *node),
+            Self::Operate => (17, 0),
         }
     }
 }
@@ -78,8 +81,12 @@ pub(super) enum From {
     Worker(usize, u64, Duration),
     /// Whoever submits this.
     Submitter(usize),
-    /// Somebody whom the answer does not concern: a liar, a doubled message, a canceller.
+    /// Somebody whom the answer does not concern: a doubled message, a canceller.
     Nobody,
+    /// Somebody who must be refused; what it was about.
+    Liar(&'static str),
+    /// An operator, whom the scheduler follows.
+    Operator,
 }
 
 /// What a call of the store gave.
@@ -88,7 +95,10 @@ pub(super) enum Out {
     Submitted(SubmitAnswer),
     Beat(HeartbeatAnswer),
     Completed(CompleteAnswer),
-    TakenUp(Box<LeaseRecord>),
+    /// With whether the lease was there before.
+    TakenUp(Box<LeaseRecord>, bool),
+    Paused(AddonId),
+    Scheduled,
     Done,
 }
 

@@ -1,20 +1,40 @@
-//! Tables that tell the database's own time, and are otherwise those of the backend underneath.
+//! Tables that tell the database's own time and note what schedules do, and are otherwise those of the backend underneath;
+//! or forget something, if that is the mistake.
 
 use jiff::Timestamp;
 use jobtree_protocol::{AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId};
 use jobtree_queue::transitions::Changes;
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
 use jobtree_store::{
-    Count, LogChunk, LogEnd, Page, Pause, Pruned, ReadLogs, Reading, Recorded, Retention,
-    ScheduleRecord, StoreError, Tables, WriteLogs,
+    Count, Fired, LogChunk, LogEnd, Page, Pause, Pruned, ReadAll, ReadLogs, Reading, Recorded,
+    Retention, ScheduleRecord, StoreError, Tables, TakeIn, WriteLogs,
 };
 
 type Result<T> = std::result::Result<T, StoreError>;
+
+/// What a store does not look at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Forgets {
+    pub(super) keys: bool,
+    pub(super) unique: bool,
+    pub(super) holders: bool,
+    pub(super) dependents: bool,
+}
+
+/// What a command did to schedules and pauses, which commits do not tell.
+#[derive(Clone, Debug)]
+pub(super) enum Setting {
+    Fired(ScheduleId, Timestamp, Option<JobId>),
+    Schedule(Box<ScheduleRecord>),
+    Paused(AddonId, bool),
+}
 
 /// Tables with a clock.
 pub(super) struct Timed<'a> {
     pub(super) tables: &'a mut dyn Tables,
     pub(super) wall: Option<Timestamp>,
+    pub(super) forgets: Forgets,
+    pub(super) settings: &'a mut Vec<Setting>,
 }
 
 macro_rules! passed_on {
@@ -30,6 +50,35 @@ impl Reading for Timed<'_> {
         Ok(self.wall)
     }
 
+    fn key(&mut self, addon: &AddonId, key: &str) -> Result<Option<KeyRecord>> {
+        let found = self.tables.key(addon, key)?;
+        Ok(found.filter(|_| !self.forgets.keys))
+    }
+
+    fn unique_holder(
+        &mut self,
+        addon: &AddonId,
+        job_type: &JobType,
+        key: &str,
+    ) -> Result<Option<(JobId, JobState)>> {
+        let found = self.tables.unique_holder(addon, job_type, key)?;
+        Ok(found.filter(|_| !self.forgets.unique))
+    }
+
+    fn key_holders(&mut self, addon: &AddonId, key: &str) -> Result<u32> {
+        if self.forgets.holders {
+            return Ok(0);
+        }
+        self.tables.key_holders(addon, key)
+    }
+
+    fn waiting_for(&mut self, dependency: JobId) -> Result<Vec<JobId>> {
+        if self.forgets.dependents {
+            return Ok(Vec::new());
+        }
+        self.tables.waiting_for(dependency)
+    }
+
     passed_on! {
         fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<JobRecord>>;
         fn lease(&mut self, id: LeaseId) -> Result<Option<LeaseRecord>>;
@@ -38,10 +87,6 @@ impl Reading for Timed<'_> {
         fn queued(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<JobRecord>>;
         fn list(&mut self, query: &JobQuery, limit: usize) -> Result<Page>;
         fn counts(&mut self, ended: bool) -> Result<Vec<Count>>;
-        fn key(&mut self, addon: &AddonId, key: &str) -> Result<Option<KeyRecord>>;
-        fn unique_holder(&mut self, addon: &AddonId, job_type: &JobType, key: &str) -> Result<Option<(JobId, JobState)>>;
-        fn key_holders(&mut self, addon: &AddonId, key: &str) -> Result<u32>;
-        fn waiting_for(&mut self, dependency: JobId) -> Result<Vec<JobId>>;
         fn events_of(&mut self, job: JobId) -> Result<Vec<Recorded>>;
         fn events_after(&mut self, cursor: u64, limit: usize) -> Result<Vec<Recorded>>;
         fn last_event(&mut self) -> Result<u64>;
@@ -59,6 +104,24 @@ impl ReadLogs for Timed<'_> {
     }
 }
 
+impl ReadAll for Timed<'_> {
+    passed_on! {
+        fn all_leases(&mut self, after: Option<LeaseId>, limit: usize) -> Result<Vec<LeaseRecord>>;
+        fn all_keys(&mut self, after: Option<(AddonId, String)>, limit: usize) -> Result<Vec<KeyRecord>>;
+        fn all_firings(&mut self, after: Option<(ScheduleId, Timestamp)>, limit: usize) -> Result<Vec<Fired>>;
+        fn all_logs(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<(JobId, LogEnd)>>;
+        fn next_event(&mut self) -> Result<u64>;
+    }
+}
+
+impl TakeIn for Timed<'_> {
+    passed_on! {
+        fn take_in_jobs(&mut self, jobs: &[(Option<u64>, JobRecord)]) -> Result<()>;
+        fn take_in_events(&mut self, events: &[(Recorded, Option<u64>)]) -> Result<()>;
+        fn go_on_from(&mut self, next_event: u64) -> Result<()>;
+    }
+}
+
 impl WriteLogs for Timed<'_> {
     passed_on! {
         fn append_log(&mut self, job: JobId, end: &LogEnd, chunks: &[LogChunk]) -> Result<()>;
@@ -66,13 +129,34 @@ impl WriteLogs for Timed<'_> {
 }
 
 impl Tables for Timed<'_> {
+    fn put_schedule(&mut self, schedule: &ScheduleRecord) -> Result<()> {
+        self.settings
+            .push(Setting::Schedule(Box::new(schedule.clone())));
+        self.tables.put_schedule(schedule)
+    }
+
+    fn put_pause(&mut self, pause: &Pause) -> Result<()> {
+        let addon = pause.addon_id.clone();
+        self.settings.push(Setting::Paused(addon, true));
+        self.tables.put_pause(pause)
+    }
+
+    fn delete_pause(&mut self, addon: &AddonId, job_type: Option<&JobType>) -> Result<bool> {
+        self.settings.push(Setting::Paused(addon.clone(), false));
+        self.tables.delete_pause(addon, job_type)
+    }
+
+    fn fire(&mut self, schedule: ScheduleId, at: Timestamp, job: Option<JobId>) -> Result<bool> {
+        let new = self.tables.fire(schedule, at, job)?;
+        if new {
+            self.settings.push(Setting::Fired(schedule, at, job));
+        }
+        Ok(new)
+    }
+
     passed_on! {
         fn write(&mut self, changes: Changes, now: Now) -> Result<()>;
-        fn put_schedule(&mut self, schedule: &ScheduleRecord) -> Result<()>;
         fn delete_schedule(&mut self, id: ScheduleId) -> Result<bool>;
-        fn fire(&mut self, schedule: ScheduleId, at: Timestamp, job: Option<JobId>) -> Result<bool>;
-        fn put_pause(&mut self, pause: &Pause) -> Result<()>;
-        fn delete_pause(&mut self, addon: &AddonId, job_type: Option<&JobType>) -> Result<bool>;
         fn put_note(&mut self, name: &str, value: Option<&Json>) -> Result<()>;
         fn prune(&mut self, retention: &Retention, limit: usize) -> Result<Pruned>;
     }

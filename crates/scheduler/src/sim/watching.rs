@@ -9,6 +9,11 @@ use jobtree_queue::{LeaseEnd, LeaseRecord};
 use super::check::Broken;
 use super::world::World;
 
+/// A machine that has just woken, and a timer, may be late by this.
+const WAKING: Duration = Duration::from_millis(200);
+/// So long a failing store may keep a scheduler from reading it: repetitions wait for seconds.
+const UNANSWERED: Duration = Duration::from_secs(12);
+
 impl World {
     /// Nobody runs what somebody else runs, as far as both believe.
     pub(super) fn check_runs(&self) -> Result<(), Broken> {
@@ -46,23 +51,64 @@ impl World {
         Ok(())
     }
 
-    /// Each waiting job has a next moment, in every scheduler that hears of everything.
-    pub(super) fn check_moments(&self) -> Result<(), Broken> {
-        if self.nodes.len() > 1 {
-            return Ok(());
-        }
-        let Some(core) = self.nodes[0].core.as_ref() else {
-            return Ok(());
-        };
-        if self.nodes[0].has_news() {
-            return Ok(());
-        }
-        for job in &self.shadow.waiting {
-            if !core.has_next_moment(*job) {
-                return Err(format!("job {job} waits, and nothing will look at it"));
+    /// Each waiting job has a next moment in every scheduler that runs. What others write to a shared store a scheduler
+    /// hears of when it looks again at the latest, which must be soon.
+    pub(super) fn check_moments(&mut self) -> Result<(), Broken> {
+        for index in 0..self.nodes.len() {
+            if !std::mem::take(&mut self.touched[index]) {
+                continue;
+            }
+            let node = &self.nodes[index];
+            let Some(core) = node.core.as_ref().filter(|core| !core.is_reading()) else {
+                continue;
+            };
+            // What has just come, or comes when the machine has just woken, is looked at in a moment.
+            if node.has_news() || node.asleep_until + WAKING > self.time {
+                continue;
+            }
+            let now = node.now(self.time).mono;
+            let soon = |at: &Duration| *at + WAKING >= now && *at <= now + node.options.look;
+            let looks = node.options.shared && core.next_look().as_ref().is_some_and(soon);
+            let lost = |job: &&JobId| !looks && !core.has_next_moment(**job);
+            if let Some(job) = self.shadow.waiting.iter().find(lost) {
+                return Err(format!(
+                    "job {job} waits, and nothing will look at it on n{index}"
+                ));
             }
         }
         Ok(())
+    }
+
+    /// A scheduler has heard of every waiting job after it has looked a few times.
+    pub(super) fn check_heard(&mut self, index: usize) -> Result<(), Broken> {
+        let time = self.time;
+        let node = &mut self.nodes[index];
+        let Some(core) = node.core.as_ref() else {
+            return Ok(());
+        };
+        if node.asleep_until + WAKING > time {
+            node.unheard.clear();
+            return Ok(());
+        }
+        let waiting = &self.shadow.waiting;
+        let unknown = |job: &JobId| !core.has_next_moment(*job);
+        node.unheard
+            .retain(|job, _| waiting.contains(job) && unknown(job));
+        for job in waiting.iter().filter(|job| unknown(job)) {
+            node.unheard.entry(*job).or_insert(time);
+        }
+        let bound = node.options.look * 3 + UNANSWERED;
+        let lost = node
+            .unheard
+            .iter()
+            .find(|(_, since)| **since + bound < time);
+        match lost {
+            None => Ok(()),
+            Some((job, since)) => Err(format!(
+                "job {job} waits, and nothing will look at it on n{index}: it has not heard of it for {:?}",
+                time - *since
+            )),
+        }
     }
 
     /// Nothing is granted above the capacity that is known.
@@ -97,7 +143,15 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn look(&self) -> (Vec<jobtree_queue::JobRecord>, Vec<LeaseRecord>) {
+    /// What is in the store after a power cut is what there is.
+    pub(super) fn start_over(&mut self) {
+        let (jobs, leases) = self.look();
+        self.shadow.rebuild(jobs, leases);
+        let schedules = self.peek.schedules().wait().expect("memory answers");
+        self.calendar.forget(&schedules);
+    }
+
+    fn look(&self) -> (Vec<jobtree_queue::JobRecord>, Vec<LeaseRecord>) {
         let read = self.peek.read(|tables| {
             let jobs = tables.list(&JobQuery::default(), usize::MAX - 1)?.jobs;
             Ok((jobs, tables.live_leases()?))
@@ -110,12 +164,20 @@ impl World {
         let there = jobs.iter().map(|job| (job.id, job.state)).collect();
         self.shadow.check_kept(&there)?;
         // One job for each submission, however often it was sent.
+        let jobs: Vec<_> = jobs
+            .iter()
+            .filter(|job| job.intent.schedule_id.is_none())
+            .collect();
         let keys: std::collections::BTreeSet<_> = jobs
             .iter()
             .filter_map(|job| job.intent.idempotency_key.as_deref())
             .collect();
         if keys.len() != jobs.len() {
-            return Err(format!("{} jobs of {} submissions", jobs.len(), keys.len()));
+            return Err(format!(
+                "one key, several jobs: {} jobs of {} submissions",
+                jobs.len(),
+                keys.len()
+            ));
         }
         Ok(())
     }

@@ -100,6 +100,8 @@ pub(super) struct Worker {
     pub(super) turn: u64,
     /// Which timer counts.
     pub(super) alarm: u64,
+    /// A lease that it asked for before it has a job to run under it.
+    pub(super) spare: Option<LeaseId>,
     /// Of a worker that ignores its clock.
     pub(super) careless: bool,
 }

@@ -2,22 +2,24 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use jiff::SignedDuration;
 use jobtree_protocol::{InstanceId, JobId, JobState, SubmitRequest};
+use jobtree_queue::policy::Mode;
 use jobtree_queue::signals::Sample;
-use jobtree_store::{Pause, Store, StoreError};
+use jobtree_store::{Pause, Store};
 
+use super::calendar::Calendar;
 use super::check::{Broken, Shadow};
-use super::disk::{Disk, Fate, Peek};
+use super::disk::{Disk, Peek};
 use super::happening::{Calling, From, Happening};
 use super::node::{Node, base};
+use super::operators::{OPERATOR, Operators};
+use super::tables::Forgets;
 use super::worker::{Doing, Way, Worker};
 use super::{Bug, Failure, Mistake, Report, Scenario};
 use crate::core::{Dice, Input, Op, Output, Told, dice, perform};
-use crate::error::is_refusal;
 
 /// The addon that is paused.
 pub(super) const PAUSED: &str = "a4";
@@ -50,6 +52,10 @@ pub(super) struct World {
     pub(super) next_call: u64,
     pub(super) shadow: Shadow,
     pub(super) submissions: Vec<(SubmitRequest, Option<JobId>)>,
+    pub(super) calendar: Calendar,
+    pub(super) operators: Operators,
+    /// Schedulers whose wake-ups may have changed.
+    pub(super) touched: Vec<bool>,
     pub(super) calm: bool,
     pub(super) telling: Telling,
     pub(super) trace: VecDeque<String>,
@@ -58,6 +64,8 @@ pub(super) struct World {
     pub(super) reads: Vec<Duration>,
     pub(super) together: u32,
     pub(super) commits: u64,
+    /// Something was written or acknowledged: it may be over.
+    pub(super) progressed: bool,
     pub(super) busy_since: Duration,
     pub(super) busy_steps: u32,
 }
@@ -65,36 +73,40 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(seed: u64, scenario: Scenario, telling: Telling) -> Self {
         let mut dice = Dice::new(seed);
-        let disk = Disk::new();
-        if scenario.schedulers > 1 {
-            disk.set_wall(base());
-        }
+        let disk = Disk::new(Forgets {
+            keys: scenario.has(Mistake::ForgottenKeys),
+            unique: scenario.has(Mistake::ForgottenUnique),
+            holders: scenario.has(Mistake::ForgottenHolders),
+            dependents: scenario.has(Mistake::ForgottenDependents),
+        });
+        let schedulers = scenario.schedulers;
         let nodes: Vec<Node> = (0..scenario.schedulers)
             .map(|index| Node::new(index, &scenario, &disk))
             .collect();
         let mut workers = Vec::new();
         for node in 0..scenario.schedulers {
             for place in 0..scenario.workers {
-                let way = match place {
-                    1 => Way::TakeUp,
-                    _ if place == scenario.workers - 1 && node == 0 => Way::Capacity,
-                    _ => Way::Claim,
+                let addon = match place {
+                    1 => "a1",
+                    _ if place == scenario.workers - 1 && node == 0 => "a3",
+                    _ => ["a0", "a2"][(place / 2) % 2],
                 };
-                let addon = match way {
-                    Way::TakeUp => 1,
-                    Way::Capacity => 3,
-                    Way::Claim => [0, 2][(place / 2) % 2],
+                let way = match scenario.policy.addon(addon).mode {
+                    _ if addon == "a3" => Way::Capacity,
+                    Mode::Dispatch => Way::TakeUp,
+                    Mode::Claim => Way::Claim,
                 };
                 let mut bytes = [0; 16];
                 bytes[..8].copy_from_slice(&dice.roll().to_le_bytes());
                 workers.push(Worker {
                     node,
-                    addon: format!("a{addon}").parse().expect("a name"),
+                    addon: addon.parse().expect("a name"),
                     way,
                     instance: InstanceId::from_random(bytes),
                     doing: Doing::Idle,
                     turn: 0,
                     alarm: 0,
+                    spare: None,
                     careless: scenario.has(Mistake::NoHeartbeats),
                 });
             }
@@ -116,6 +128,9 @@ impl World {
             next_call: 0,
             shadow: Shadow::default(),
             submissions: Vec::new(),
+            calendar: Calendar::default(),
+            operators: Operators::default(),
+            touched: vec![true; schedulers],
             calm: false,
             telling,
             trace: VecDeque::new(),
@@ -123,6 +138,7 @@ impl World {
             reads,
             together: 0,
             commits: 0,
+            progressed: false,
             busy_since: Duration::ZERO,
             busy_steps: 0,
         }
@@ -130,8 +146,9 @@ impl World {
 
     /// How it went, and the steps that were remembered.
     pub(super) fn run(mut self) -> (Result<Report, Box<Failure>>, VecDeque<String>) {
-        self.disk.sync();
         self.pause_one();
+        self.plan_operators();
+        self.disk.sync();
         for node in 0..self.nodes.len() {
             let delay = self.millis(0, 500);
             self.later(delay, Happening::Start(node));
@@ -150,6 +167,8 @@ impl World {
             Ok(()) => {
                 self.report.time = self.time;
                 self.report.expired = self.shadow.expired;
+                self.report.redrives = self.shadow.redrives;
+                self.report.retries = self.shadow.retries;
                 let ended = |state| {
                     let jobs = self.shadow.jobs.values();
                     jobs.filter(|job| job.state == state).count() as u64
@@ -194,8 +213,10 @@ impl World {
             }
             self.time = time;
             self.report.steps += 1;
-            if self.scenario.schedulers > 1 {
-                self.disk.set_wall(base() + time);
+            if let Some(wall) = self.database_time()
+                && !self.scenario.has(Mistake::MachineTime)
+            {
+                self.disk.set_wall(wall);
             }
             if let Some(later) = self.sleeper(&happening) {
                 // Its machine sleeps: it happens when that wakes.
@@ -207,7 +228,8 @@ impl World {
             self.happen(happening)?;
             self.check_runs()?;
             self.check_moments()?;
-            if self.calm && self.finished() {
+            let progressed = std::mem::take(&mut self.progressed);
+            if self.calm && progressed && self.is_closed() && self.finished() {
                 return self.check_kept();
             }
             if time > end {
@@ -238,6 +260,11 @@ impl World {
             left.len(),
             told.join("; ")
         ))
+    }
+
+    /// What the time is, where all go by the database's.
+    pub(super) fn database_time(&self) -> Option<jiff::Timestamp> {
+        (self.scenario.schedulers > 1).then(|| base() + self.time)
     }
 
     fn finished(&self) -> bool {
@@ -334,7 +361,10 @@ impl World {
                 }
             }
             Happening::Reply(worker, turn, reply) => self.replied(worker, turn, *reply)?,
-            Happening::Back(from, answer) => self.came_back(from, *answer)?,
+            Happening::Back(from, answer) => {
+                self.progressed = true;
+                self.came_back(from, *answer)?;
+            }
             Happening::Act(worker, alarm) => {
                 if self.workers[worker].alarm == alarm {
                     self.act(worker);
@@ -342,7 +372,9 @@ impl World {
             }
             Happening::Submit(place) => self.submit(place),
             Happening::Cancel => self.cancel_something(),
+            Happening::Operate => self.operate()?,
             Happening::Sample(node) => {
+                self.check_heard(node)?;
                 let every = self.millis(900, 1100);
                 self.later(every, Happening::Sample(node));
                 let blind = self.nodes[node].blind_until > self.time;
@@ -390,7 +422,7 @@ impl World {
 
     /// Everything works from now on.
     fn calm_down(&mut self) -> Result<(), Broken> {
-        self.calm = true;
+        (self.calm, self.progressed) = (true, true);
         for node in 0..self.nodes.len() {
             self.nodes[node].idle = 1.0;
             self.nodes[node].blind_until = Duration::ZERO;
@@ -438,8 +470,7 @@ impl World {
         if self.scenario.has(Mistake::AnswersEarly) {
             // Its machine goes down with it.
             self.disk.cut();
-            let (jobs, leases) = self.look();
-            self.shadow.rebuild(jobs, leases);
+            self.start_over();
             self.check_kept()?;
         }
         let delay = self.millis(10, 20_000);
@@ -461,6 +492,7 @@ impl World {
             inputs.push(Input::Committed(news));
         }
         inputs.push(input);
+        self.touched[node] = true;
         let outputs = core.step(inputs, now);
         self.handle(node, outputs)
     }
@@ -482,6 +514,9 @@ impl World {
                     self.nodes[node].begun = self.nodes[node].begun.max(id + 1);
                     let grants = matches!(op, Op::Reserve(..) | Op::Claim(..) | Op::Admit(_));
                     proposes |= new && grants;
+                    if new {
+                        self.check_paused(node, &op)?;
+                    }
                     if matches!(op, Op::ReadLive) {
                         self.note_read(node)?;
                     }
@@ -500,6 +535,12 @@ impl World {
                     let Some((worker, turn)) = self.nodes[node].slots.remove(&slot) else {
                         continue;
                     };
+                    if worker == OPERATOR {
+                        if matches!(reply, Ok(Told::Reread)) {
+                            self.pause_followed(node, turn);
+                        }
+                        continue;
+                    }
                     if self.fault(self.scenario.faults.message_lost) {
                         continue;
                     }
@@ -541,128 +582,6 @@ impl World {
             return operation;
         }
         perform(&self.nodes[node].store, stamp, op)
-    }
-
-    pub(super) fn serve_soon(&mut self, node: usize) {
-        let life = self.nodes[node].life;
-        let delay = self.millis(1, 25);
-        self.later(delay, Happening::Serve(node, life));
-    }
-
-    /// The store does one of the things that were asked of it.
-    fn serve(&mut self, node: usize, life: u64) -> Result<(), Broken> {
-        let waiting = self.nodes[node].port.len();
-        if self.nodes[node].life != life || waiting == 0 {
-            return Ok(());
-        }
-        let faults = self.scenario.faults;
-        let fate = if self.fault(faults.store_fails) {
-            Fate::Fails
-        } else if self.fault(faults.answer_lost_in_store) {
-            Fate::DoneAndLost
-        } else {
-            Fate::Done
-        };
-        if fate != Fate::Done {
-            self.report.store_failures += 1;
-        }
-        // Readers are apart from the writer, and connections from each other: not always the first.
-        let place = self.dice.below(waiting.min(3) as u64) as usize;
-        let written = self.nodes[node].port.serve(place, fate);
-        self.shadow.take(&written)?;
-        self.check_ends(&written)?;
-        if !written.is_empty() {
-            self.commits += 1;
-            let synced = !self.scenario.has(Mistake::AnswersEarly);
-            if synced || self.commits.is_multiple_of(16) {
-                self.sync();
-            }
-            self.hint(node, &written);
-        }
-        for (op, answer) in self.nodes[node].answers() {
-            let delay = self.millis(0, 10);
-            let answer = Box::new(answer);
-            self.later(delay, Happening::Answer(node, life, op, answer));
-        }
-        self.collect_calls()?;
-        if self.nodes[node].port.len() > 0 {
-            self.serve_soon(node);
-        }
-        if self.nodes[node].has_news() {
-            // The engine is woken by news.
-            self.nodes[node].alarm += 1;
-            let alarm = self.nodes[node].alarm;
-            let delay = self.millis(0, 2);
-            self.later(delay, Happening::Wake(node, alarm));
-        }
-        Ok(())
-    }
-
-    fn sync(&self) {
-        if self.scenario.has(Mistake::AnswersEarly) {
-            self.disk.sync();
-        }
-    }
-
-    /// Tells the other schedulers what was written, as far as that gets through.
-    fn hint(&mut self, from: usize, written: &[jobtree_store::Written]) {
-        let jobs: Vec<JobId> = written
-            .iter()
-            .flat_map(|it| it.changes.jobs.iter().map(|job| job.id))
-            .collect();
-        if jobs.is_empty() {
-            return;
-        }
-        for node in 0..self.nodes.len() {
-            let lost = self.dice.chance(self.scenario.faults.hint_lost);
-            if node != from && !lost {
-                let delay = self.millis(1, 100);
-                self.later(delay, Happening::Hint(node, jobs.clone()));
-            }
-        }
-    }
-
-    /// Calls the store for somebody, through a node.
-    pub(super) fn call_store(&mut self, node: usize, from: From, calling: Calling) {
-        let id = self.next_call;
-        self.next_call += 1;
-        let life = self.nodes[node].life;
-        self.calls.insert(id, (node, life, from, calling));
-        self.serve_soon(node);
-    }
-
-    /// Answers of the store on their way to whoever called.
-    fn collect_calls(&mut self) -> Result<(), Broken> {
-        let mut context = Context::from_waker(Waker::noop());
-        let mut ready = Vec::new();
-        for (id, (_, _, _, calling)) in &mut self.calls {
-            if let Poll::Ready(answer) = calling.as_mut().poll(&mut context) {
-                ready.push((*id, answer));
-            }
-        }
-        for (id, answer) in ready {
-            let Some((node, life, from, _)) = self.calls.remove(&id) else {
-                continue;
-            };
-            if self.nodes[node].life != life {
-                continue;
-            }
-            if let Err(error) = &answer {
-                if is_refusal(error) {
-                    self.report.refusals += 1;
-                }
-                if matches!(error, StoreError::Disconnected { .. }) {
-                    // As the handle does.
-                    self.step(node, Input::Doubt)?;
-                }
-            }
-            if from == From::Nobody || self.fault(self.scenario.faults.message_lost) {
-                continue;
-            }
-            let delay = self.millis(0, 30);
-            self.later(delay, Happening::Back(from, Box::new(answer)));
-        }
-        Ok(())
     }
 }
 

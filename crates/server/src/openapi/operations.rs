@@ -1,16 +1,16 @@
 //! All operations.
 
 use jobtree_protocol::{
-    AckRequest, BulkAnswer, CancelManyRequest, CancelRequest, ClaimRequest, ClaimedLeases,
-    CompleteAnswer, CompleteManyAnswer, CompleteManyRequest, CompleteRequest, DecisionList,
-    DispatchableJobs, DrainRequest, EventPage, Explain, HeartbeatAnswer, HeartbeatBody,
-    HeartbeatManyAnswer, HeartbeatManyRequest, HistoryList, JobList, JobState, JobView,
-    LeaseAnswer, LeaseList, LeaseRequest, LeaseView, LoadList, LogAppend, LogAppendAnswer, LogPage,
-    NewToken, PauseList, PauseRequest, PidsRequest, PolicyVerdict, RedriveRequest, ReleaseRequest,
-    ReportBody, ResumeAnswer, RetryRequest, RevokeRequest, ScheduleList, ScheduleSpec,
-    ScheduleView, Scope, SignalsRequest, StateAnswer, StatsView, StatusView, SubmitAnswer,
-    SubmitManyAnswer, SubmitManyRequest, SubmitRequest, TokenList, TokenRequest, TreeView,
-    WebhookList, WebhookRequest, WebhookView, WorkerList, paths,
+    AckRequest, BackupAnswer, BackupRequest, BulkAnswer, CancelManyRequest, CancelRequest,
+    ClaimRequest, ClaimedLeases, CompleteAnswer, CompleteManyAnswer, CompleteManyRequest,
+    CompleteRequest, DecisionList, DispatchableJobs, DrainRequest, EventPage, Explain,
+    HeartbeatAnswer, HeartbeatBody, HeartbeatManyAnswer, HeartbeatManyRequest, HistoryList,
+    JobList, JobState, JobView, LeaseAnswer, LeaseList, LeaseRequest, LeaseView, LoadList,
+    LogAppend, LogAppendAnswer, LogPage, NewToken, PauseList, PauseRequest, PidsRequest,
+    PolicyVerdict, RedriveRequest, ReleaseRequest, ReportBody, ResumeAnswer, RetryRequest,
+    RevokeRequest, ScheduleList, ScheduleSpec, ScheduleView, Scope, SignalsRequest, StateAnswer,
+    StatsView, StatusView, SubmitAnswer, SubmitManyAnswer, SubmitManyRequest, SubmitRequest,
+    TokenList, TokenRequest, TreeView, WebhookList, WebhookRequest, WebhookView, WorkerList, paths,
 };
 use serde_json::{Value, json};
 
@@ -30,6 +30,7 @@ pub(super) fn all(book: &mut Book) {
     schedules(book);
     operating(book);
     observing(book);
+    backup(book);
     events(book);
     tokens(book);
 }
@@ -598,6 +599,23 @@ fn observing(book: &mut Book) {
         .scope(Scope::Admin)
         .answers_text("text/plain", "In its text format.")
         .end();
+}
+
+fn backup(book: &mut Book) {
+    book.operation(
+        "post",
+        paths::BACKUP,
+        "backup",
+        "A copy of the database, while it is used, in the folder `backups`.",
+    )
+    .scope(Scope::Admin)
+    .maybe_body::<BackupRequest>(json!({}))
+    .answers::<BackupAnswer>(201, "It is whole, and on disk.")
+    .fails(
+        409,
+        "The store has other means, or the file is there already.",
+    )
+    .end();
 }
 
 fn events(book: &mut Book) {

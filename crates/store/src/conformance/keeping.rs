@@ -268,56 +268,82 @@ fn a_schedule_fires_once(world: &World) {
     let at = world.now().wall;
     let next = at + std::time::Duration::from_secs(86_400);
     let next_at = Some(next);
-    let fire = |job| {
-        let firing = Firing {
-            schedule_id: nightly.id,
-            at,
-            job,
-            next_at,
-        };
-        world
-            .store
-            .fire(world.stamp(), firing)
-            .wait()
-            .expect("fired")
+    let firing = Firing {
+        schedule_id: nightly.id,
+        revision: nightly.revision,
+        at,
+        job: None,
+        unless: None,
+        next_at,
     };
-    let first = fire(Some(world.submission(plain()))).expect("the first is submitted");
-    assert_eq!(
-        fire(Some(world.submission(plain()))),
-        None,
-        "somebody was faster"
-    );
+    let fire = |firing| {
+        let answer = world.store.fire(world.stamp(), firing).wait();
+        answer.expect("fired")
+    };
+    let with_job = |firing: &Firing| Firing {
+        job: Some(world.submission(plain())),
+        ..firing.clone()
+    };
+    let known = || {
+        let mut all = world.store.schedules().wait().expect("the schedules");
+        assert_eq!(all.len(), 1);
+        all.remove(0)
+    };
+    let first = fire(with_job(&firing)).expect("the first is submitted");
+    assert_eq!(fire(with_job(&firing)), None, "somebody was faster");
     assert_eq!(
         world.record(first.job_id).intent.schedule_id,
         Some(nightly.id)
     );
-    let known = world.store.schedules().wait().expect("the schedules");
-    assert_eq!(known.len(), 1);
+    let now = known();
     assert_eq!(
-        (known[0].last_at, known[0].last_job, known[0].next_at),
+        (now.last_at, now.last_job, now.next_at),
         (Some(at), Some(first.job_id), next_at)
     );
 
+    // While the job before has not ended, it is left out; and nobody fires it later.
     world.advance(86_400);
-    let left_out = Firing {
-        schedule_id: nightly.id,
+    let after = next + std::time::Duration::from_secs(86_400);
+    let second = Firing {
+        revision: now.revision,
         at: next,
-        job: None,
-        next_at: None,
+        unless: Some(first.job_id),
+        next_at: Some(after),
+        ..firing
     };
+    assert_eq!(fire(with_job(&second)), None, "the first has not ended");
+    let now = known();
     assert_eq!(
-        world.store.fire(world.stamp(), left_out.clone()).wait(),
-        Ok(None)
+        (now.last_at, now.last_job, now.next_at),
+        (Some(at), Some(first.job_id), Some(after))
     );
     let late = Firing {
-        job: Some(world.submission(plain())),
-        ..left_out
+        unless: None,
+        ..second.clone()
     };
-    assert_eq!(
-        world.store.fire(world.stamp(), late).wait(),
-        Ok(None),
-        "it was left out before"
+    assert_eq!(fire(with_job(&late)), None, "it is of an older version");
+    let again = Firing {
+        revision: now.revision,
+        ..late
+    };
+    assert_eq!(fire(with_job(&again)), None, "it was left out before");
+    assert_eq!(known().next_at, Some(after), "and the schedule goes on");
+
+    // The job that it waited for has ended.
+    let ended = world.store.cancel(
+        world.stamp(),
+        first.job_id,
+        jobtree_protocol::CancelRequest::default(),
     );
+    ended.wait().expect("it waits");
+    let third = Firing {
+        revision: known().revision,
+        at: after,
+        next_at: None,
+        ..second
+    };
+    let third = fire(with_job(&third)).expect("nothing is in its way");
+    assert_eq!(known().last_job, Some(third.job_id));
 }
 
 fn a_schedule_never_goes_back(world: &World) {
@@ -330,21 +356,24 @@ fn a_schedule_never_goes_back(world: &World) {
         all.pop().expect("it is there")
     };
     let hourly = put(schedule(world, "hourly"));
-    let at = |hour: u64| world.now().wall + std::time::Duration::from_secs(3600 * hour);
-    let fire = |hour: u64, next: u64| {
+    let now = world.now().wall;
+    let at = |hour: u64| now + std::time::Duration::from_secs(3600 * hour);
+    let fire = |revision: u64, hour: u64, next: u64| {
         let firing = Firing {
             schedule_id: hourly.id,
+            revision,
             at: at(hour),
             job: Some(world.submission(plain())),
+            unless: None,
             next_at: Some(at(next)),
         };
         let fired = world.store.fire(world.stamp(), firing).wait();
         fired.expect("it is asked").map(|answer| answer.job_id)
     };
-    let third = fire(3, 4);
+    let third = fire(hourly.revision, 3, 4);
     assert!(third.is_some());
     // Somebody who stood still meanwhile thinks that the second is due.
-    assert_eq!(fire(2, 3), None, "others are further");
+    assert_eq!(fire(hourly.revision, 2, 3), None, "others are further");
     assert_eq!((known().next_at, known().last_job), (Some(at(4)), third));
 
     // Somebody with a slow clock writes what was fired as the next one: it is passed over, and does not stay the next.
@@ -352,16 +381,17 @@ fn a_schedule_never_goes_back(world: &World) {
         next_at: Some(at(3)),
         ..known()
     });
-    assert_eq!(fire(3, 4), None, "it was fired before");
+    assert_eq!(fire(known().revision, 3, 4), None, "it was fired before");
     assert_eq!(known().next_at, Some(at(4)));
-    assert!(fire(4, 5).is_some());
+    assert!(fire(known().revision, 4, 5).is_some());
 
     // Who has not heard of a pause does not end it.
     let mut paused = known();
+    let before = paused.revision;
     paused.spec.paused = true;
     paused.next_at = None;
     let paused = put(paused);
-    assert_eq!(fire(5, 6), None);
+    assert_eq!(fire(before, 5, 6), None);
     assert_eq!(known(), paused);
 }
 

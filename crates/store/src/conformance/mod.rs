@@ -13,6 +13,7 @@ mod asking;
 mod keeping;
 mod leasing;
 mod logging;
+pub mod sameness;
 mod submitting;
 pub mod walk;
 mod world;

@@ -1,7 +1,7 @@
 //! Schedules: kept here, fired here. When they fire is decided elsewhere.
 
 use jiff::Timestamp;
-use jobtree_protocol::{Event, EventKind, JobId, ScheduleId, SubmitAnswer};
+use jobtree_protocol::{Event, EventKind, JobId, ScheduleId, SubmitAnswer, whole_micros};
 use jobtree_queue::transitions::Changes;
 
 use super::{Submission, Unit};
@@ -13,17 +13,22 @@ use crate::tables::{Pause, Result, ScheduleRecord};
 pub struct Firing {
     /// Whose.
     pub schedule_id: ScheduleId,
+    /// Which version of the schedule this follows from. If there is a newer one nothing is done: somebody was faster, or
+    /// it was written anew, and what is due has to be asked again.
+    pub revision: u64,
     /// For which time of its calendar: at most one firing for each.
     pub at: Timestamp,
     /// What is submitted; none if this firing is left out (missed, or the job before has not ended), which is noted so
     /// that nobody fires it later.
     pub job: Option<Submission>,
+    /// The job is left out while this one has not ended.
+    pub unless: Option<JobId>,
     /// When it fires next.
     pub next_at: Option<Timestamp>,
 }
 
 impl Unit<'_> {
-    /// Writes a schedule; its revision counts itself.
+    /// Writes a schedule; its revision counts itself, and what it fired last stays known.
     pub(crate) fn put_schedule(&mut self, mut schedule: ScheduleRecord) -> Result<ScheduleRecord> {
         let all = self.tables.schedules()?;
         let taken = |other: &&ScheduleRecord| {
@@ -36,47 +41,52 @@ impl Unit<'_> {
         }
         let before = all.iter().find(|other| other.id == schedule.id);
         schedule.revision = before.map_or(1, |before| before.revision + 1);
+        if let Some(before) = before {
+            (schedule.last_at, schedule.last_job) = (before.last_at, before.last_job);
+        }
         self.tables.put_schedule(&schedule)?;
         Ok(schedule)
     }
 
-    /// Fires once for each time: `None` if somebody was faster. A firing without a job is remembered all the same.
+    /// Fires once for each time: `None` if somebody was faster. A firing without a job is remembered all the same, and so is
+    /// one whose job is refused: it would be refused again.
     pub(crate) fn fire(&mut self, firing: Firing) -> Result<Option<SubmitAnswer>> {
         let Firing {
             schedule_id,
+            revision,
             at,
             job,
+            unless,
             next_at,
         } = firing;
         let Some(mut schedule) = self.tables.schedule(schedule_id)? else {
             return Err(StoreError::NoSchedule(schedule_id));
         };
-        if schedule.spec.paused || schedule.next_at.is_some_and(|next| at < next) {
-            // It was paused meanwhile; or others are further already, and to go back would fire again what is behind
-            // them.
+        if schedule.revision != revision {
+            // It was paused or changed meanwhile, or others are further: to go back would fire again what is behind them.
             return Ok(None);
         }
-        let id = job.as_ref().map(|job| job.id);
-        if !self.tables.fire(schedule_id, at, id)? {
-            // It was fired before, and yet is next, since somebody with a slower clock wrote it so. It would be tried
-            // again and again.
-            if schedule.next_at.is_some() {
-                schedule.revision += 1;
-                schedule.next_at = next_at;
-                self.tables.put_schedule(&schedule)?;
-            }
-            return Ok(None);
-        }
-        let answer = match job {
-            None => None,
-            Some(mut submission) => {
-                submission.intent.schedule_id = Some(schedule_id);
-                let mut changes = Changes::default();
-                let answer = self.submit_among(submission, &mut changes)??;
-                self.write(changes)?;
-                Some(answer)
+        let overlaps = match unless.filter(|_| job.is_some()) {
+            None => false,
+            // One that is not there was pruned: it has ended.
+            Some(before) => {
+                let jobs = self.tables.jobs(&[before])?;
+                jobs.iter().any(|job| !job.state.is_ended())
             }
         };
+        let mut changes = Changes::default();
+        let mut answer = None;
+        if let Some(mut submission) = job.filter(|_| !overlaps) {
+            submission.intent.schedule_id = Some(schedule_id);
+            answer = self.submit_among(submission, &mut changes)?.ok();
+        }
+        let id = answer.as_ref().map(|answer| answer.job_id);
+        if self.tables.fire(schedule_id, at, id)? {
+            self.write(changes)?;
+        } else {
+            // It was fired before the schedule was written anew, by a clock that was set back since: on to the next.
+            answer = None;
+        }
         schedule.revision += 1;
         schedule.next_at = next_at;
         if let Some(answer) = &answer {
@@ -118,7 +128,7 @@ impl Unit<'_> {
     fn tell(&mut self, kind: EventKind, reason: String) -> Result<()> {
         let event = Event {
             job_id: None::<JobId>,
-            at: self.cx.now.wall,
+            at: whole_micros(self.cx.now.wall),
             kind,
             state: None,
             lease_id: None,

@@ -9,7 +9,7 @@ use crate::tables::Result;
 /// A job's log.
 #[derive(Clone)]
 pub(super) struct Log {
-    end: LogEnd,
+    pub(super) end: LogEnd,
     chunks: Vec<LogChunk>,
 }
 

@@ -5,10 +5,11 @@
 //! cannot fail, so there is nothing to undo.
 
 mod logs;
+mod moving;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
 use jiff::Timestamp;
 use jobtree_protocol::{
@@ -17,8 +18,9 @@ use jobtree_protocol::{
 use jobtree_queue::transitions::Changes;
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
 
-use crate::backend::{Backend, Listener, Listeners, Query, Work, Written};
+use crate::backend::{Backend, Listen, Listeners, Query, Work, Written};
 use crate::error::StoreError;
+use crate::numbers::{Counting, StoreNumbers};
 use crate::search::{Searched, Text};
 use crate::tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
@@ -30,6 +32,7 @@ use crate::tables::{
 pub struct Memory {
     data: Mutex<Data>,
     listeners: Listeners,
+    counting: Counting,
 }
 
 /// What a [`Memory`] held at one moment.
@@ -47,7 +50,7 @@ struct Data {
     /// Those in each state that is not an end, so that nothing else is looked at.
     by_state: BTreeMap<JobState, BTreeSet<JobId>>,
     leases: BTreeMap<LeaseId, LeaseRecord>,
-    keys: HashMap<(AddonId, String), KeyRecord>,
+    keys: BTreeMap<(AddonId, String), KeyRecord>,
     unique: HashMap<(AddonId, JobType, String), JobId>,
     waits: HashMap<JobId, BTreeSet<JobId>>,
     events: BTreeMap<u64, Recorded>,
@@ -57,7 +60,7 @@ struct Data {
     firings: BTreeMap<(ScheduleId, Timestamp), Option<JobId>>,
     pauses: BTreeMap<(AddonId, Option<JobType>), Pause>,
     notes: BTreeMap<String, Json>,
-    logs: HashMap<JobId, logs::Log>,
+    logs: BTreeMap<JobId, logs::Log>,
     written: Vec<Written>,
 }
 
@@ -88,6 +91,10 @@ impl Backend for Memory {
         let mut data = self.data();
         let outcome = work.run(&mut *data);
         let written = std::mem::take(&mut data.written);
+        self.counting.ran(1);
+        if !written.is_empty() {
+            self.counting.committed(1, None);
+        }
         // Under the lock, so that listeners hear of commits in their order.
         self.listeners.tell(&written);
         drop(data);
@@ -98,12 +105,16 @@ impl Backend for Memory {
         query.ask(&mut *self.data());
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: Weak<Listen>) {
         self.listeners.add(listener);
     }
 
     fn stopped(&self) -> Option<StoreError> {
         None
+    }
+
+    fn numbers(&self) -> StoreNumbers {
+        self.counting.read(0)
     }
 }
 

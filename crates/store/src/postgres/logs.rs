@@ -3,11 +3,23 @@
 
 use jiff::Timestamp;
 use jobtree_protocol::{JobId, JobState, LeaseId, to_micros};
+use tokio_postgres::Row;
 
 use super::tables::{PgTables, state_number};
 use crate::error::StoreError;
 use crate::logs::{CHUNK_BYTES, LogChunk, LogEnd, ReadLogs, WriteLogs};
 use crate::tables::Result;
+
+/// The end of a row that begins with its lease, the run's offset, what is kept, what is not, and whether it is full.
+pub(super) fn end_of(row: &Row) -> LogEnd {
+    LogEnd {
+        lease_id: LeaseId(row.get(0)),
+        offset: row.get::<_, i64>(1) as u64,
+        kept: row.get::<_, i64>(2) as u64,
+        left_out: row.get::<_, i64>(3) as u64,
+        full: row.get(4),
+    }
+}
 
 impl ReadLogs for PgTables {
     fn log_end(&mut self, job: JobId) -> Result<Option<LogEnd>> {
@@ -15,13 +27,7 @@ impl ReadLogs for PgTables {
             "SELECT lease_id, run_offset, kept, left_out, is_full FROM scheduler_log_ends WHERE job_id = $1",
             &[&job.0],
         )?;
-        Ok(rows.first().map(|row| LogEnd {
-            lease_id: LeaseId(row.get(0)),
-            offset: row.get::<_, i64>(1) as u64,
-            kept: row.get::<_, i64>(2) as u64,
-            left_out: row.get::<_, i64>(3) as u64,
-            full: row.get(4),
-        }))
+        Ok(rows.first().map(end_of))
     }
 
     fn log_chunks(&mut self, job: JobId, from: u64, to: u64) -> Result<Vec<LogChunk>> {

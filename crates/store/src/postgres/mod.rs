@@ -16,11 +16,12 @@
 mod connection;
 mod hints;
 mod logs;
+mod moving;
 mod reading;
 mod tables;
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -28,8 +29,9 @@ use connection::Connection;
 use hints::Hints;
 use tables::PgTables;
 
-use crate::backend::{Backend, HintListener, Listener, Listeners, Query, Work};
+use crate::backend::{Backend, HintListener, Listen, Listeners, Query, Work};
 use crate::error::{OpenError, StoreError};
+use crate::moving::MOVING;
 use crate::writer::{Bounds, Ledger, Writer};
 
 /// How a store on PostgreSQL is opened.
@@ -143,6 +145,12 @@ fn prepare(connection: &mut Connection) -> Result<String, OpenError> {
                 known: VERSION.into(),
             });
         }
+        let half = connection
+            .query("SELECT 1 FROM scheduler_notes WHERE name = $1", &[&MOVING])
+            .map_err(failed)?;
+        if !half.is_empty() {
+            return Err(OpenError::HalfMoved);
+        }
     } else {
         connection.execute(SCHEMA).map_err(failed)?;
     }
@@ -235,7 +243,7 @@ impl Backend for Postgres {
         }
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: Weak<Listen>) {
         self.listeners.add(listener);
     }
 
@@ -247,6 +255,10 @@ impl Backend for Postgres {
 
     fn stopped(&self) -> Option<StoreError> {
         self.writer.stopped()
+    }
+
+    fn numbers(&self) -> crate::StoreNumbers {
+        self.writer.numbers()
     }
 
     fn backup(&self, _: &std::path::Path) -> Result<crate::BackupDone, StoreError> {

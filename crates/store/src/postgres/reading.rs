@@ -123,9 +123,8 @@ impl Reading for PgTables {
         let (mut page, mut searched) = (Page::default(), Searched::nothing());
         page.next = query.after;
         loop {
-            let most = searched.left().min(SEARCHED_AT_ONCE);
-            let some = self.list_some(query, page.next, most)?;
-            let is_last = some.len() < most;
+            let some = self.list_some(query, page.next, SEARCHED_AT_ONCE)?;
+            let is_last = some.len() < SEARCHED_AT_ONCE;
             for job in some {
                 if page.jobs.len() == limit {
                     return Ok(page);
@@ -240,10 +239,18 @@ impl Reading for PgTables {
     }
 
     fn schedules(&mut self) -> Result<Vec<ScheduleRecord>> {
-        let rows = self.query(
-            "SELECT record FROM scheduler_schedules ORDER BY name COLLATE \"C\"",
-            &[],
-        )?;
+        let rows = if self.writing {
+            // In the order of ids: two that lock all of them do not wait for each other.
+            self.query(
+                "SELECT record FROM scheduler_schedules ORDER BY id FOR UPDATE",
+                &[],
+            )?
+        } else {
+            self.query(
+                "SELECT record FROM scheduler_schedules ORDER BY name COLLATE \"C\"",
+                &[],
+            )?
+        };
         records(&rows)
     }
 

@@ -35,7 +35,7 @@ pub(crate) struct PgTables {
     outgoing: Option<Arc<Outgoing>>,
 }
 
-fn text<T: Serialize>(record: &T) -> String {
+pub(super) fn text<T: Serialize>(record: &T) -> String {
     serde_json::to_string(record).expect("records have a JSON form")
 }
 
@@ -208,10 +208,11 @@ impl PgTables {
             self.change("DELETE FROM scheduler_jobs WHERE id = ANY($1)", &[&ids])?;
             self.put_jobs(PUT_ENDED, &ended)?;
         }
-        self.write_rows_beside(jobs)
+        let jobs: Vec<&JobRecord> = jobs.iter().collect();
+        self.write_rows_beside(&jobs, |job| job.revision == 1)
     }
 
-    fn put_jobs(&mut self, sql: &'static str, jobs: &[&JobRecord]) -> Result<()> {
+    pub(super) fn put_jobs(&mut self, sql: &'static str, jobs: &[&JobRecord]) -> Result<()> {
         if jobs.is_empty() {
             return Ok(());
         }
@@ -239,9 +240,13 @@ impl PgTables {
         Ok(())
     }
 
-    fn write_rows_beside(&mut self, jobs: &[JobRecord]) -> Result<()> {
+    pub(super) fn write_rows_beside(
+        &mut self,
+        jobs: &[&JobRecord],
+        is_new: impl Fn(&JobRecord) -> bool,
+    ) -> Result<()> {
         let (mut tags, mut tagged) = (Vec::new(), Vec::new());
-        for job in jobs.iter().filter(|job| job.revision == 1) {
+        for job in jobs.iter().filter(|job| is_new(job)) {
             for tag in &job.intent.tags {
                 tags.push(tag.clone());
                 tagged.push(job.id.0);
@@ -253,7 +258,7 @@ impl PgTables {
                 &[&tags, &tagged],
             )?;
         }
-        let depending: Vec<&JobRecord> = jobs
+        let depending: Vec<&&JobRecord> = jobs
             .iter()
             .filter(|job| !job.intent.depends_on.is_empty())
             .collect();
@@ -308,13 +313,13 @@ macro_rules! put_jobs {
 }
 
 const INSERT_NEW: &str = put_jobs!("scheduler_jobs", "");
-const PUT_HOT: &str = put_jobs!(
+pub(super) const PUT_HOT: &str = put_jobs!(
     "scheduler_jobs",
     " ON CONFLICT (id) DO UPDATE SET revision = EXCLUDED.revision, state = EXCLUDED.state, \
      lease_id = EXCLUDED.lease_id, lease_position = EXCLUDED.lease_position, quarantined = EXCLUDED.quarantined, \
      record = EXCLUDED.record"
 );
-const PUT_ENDED: &str = put_jobs!(
+pub(super) const PUT_ENDED: &str = put_jobs!(
     "scheduler_jobs_history",
     " ON CONFLICT (id) DO UPDATE SET revision = EXCLUDED.revision, state = EXCLUDED.state, \
      quarantined = EXCLUDED.quarantined, ended_at = EXCLUDED.ended_at, record = EXCLUDED.record"

@@ -1,7 +1,7 @@
 //! Logs in the file: a row for each chunk, and a small one for each log's end.
 
 use jobtree_protocol::{JobId, LeaseId};
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Row, params};
 
 use super::codec::{Id, damaged, number, uuid_at};
 use super::snapshot::Snapshot;
@@ -17,16 +17,18 @@ pub(crate) const CHUNKS: &str = "SELECT place, text FROM scheduler_job_logs WHER
 fn end(db: &Connection, job: JobId) -> Result<Option<LogEnd>> {
     let mut statement = db.prepare_cached(END)?;
     let mut rows = statement.query([Id(&job.0)])?;
-    let Some(row) = rows.next()? else {
-        return Ok(None);
-    };
-    Ok(Some(LogEnd {
+    rows.next()?.map(end_of).transpose()
+}
+
+/// The end of a row with all columns.
+pub(crate) fn end_of(row: &Row<'_>) -> Result<LogEnd> {
+    Ok(LogEnd {
         lease_id: LeaseId(uuid_at(row, 1)?),
         offset: number(row.get(2)?)?,
         kept: number(row.get(3)?)?,
         left_out: number(row.get(4)?)?,
         full: row.get(5)?,
-    }))
+    })
 }
 
 fn chunks(db: &Connection, job: JobId, from: u64, to: u64) -> Result<Vec<LogChunk>> {

@@ -10,6 +10,7 @@ mod leases;
 mod list;
 mod logs;
 mod migrate;
+mod moving;
 mod open;
 mod pack;
 mod prune;
@@ -20,12 +21,13 @@ mod snapshot;
 mod tables;
 mod trail;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 pub use open::SqliteOptions;
 
-use crate::backend::{Backend, Listener, Listeners, Query, Work};
+use crate::backend::{Backend, Listen, Listeners, Query, Work};
 use crate::error::{OpenError, StoreError};
+use crate::moving::MOVING;
 use crate::writer::{Bounds, Writer};
 
 /// Statements whose plans the tests hold to an index.
@@ -49,6 +51,11 @@ impl Sqlite {
     pub(crate) fn open(options: &SqliteOptions) -> Result<Self, OpenError> {
         let lock = open::ProcessLock::take(options)?;
         let db = open::writer(options)?;
+        let half =
+            queries::note(&db, MOVING).map_err(|error| OpenError::Database(error.to_string()))?;
+        if half.is_some() {
+            return Err(OpenError::HalfMoved);
+        }
         let tables = tables::SqliteTables::new(db, options)
             .map_err(|error| OpenError::Database(error.to_string()))?;
         let readers = readers::Readers::start(options)?;
@@ -80,12 +87,16 @@ impl Backend for Sqlite {
         self.readers.ask(query);
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: Weak<Listen>) {
         self.listeners.add(listener);
     }
 
     fn stopped(&self) -> Option<StoreError> {
         self.writer.stopped()
+    }
+
+    fn numbers(&self) -> crate::StoreNumbers {
+        self.writer.numbers()
     }
 
     fn backup(&self, path: &std::path::Path) -> Result<crate::BackupDone, StoreError> {

@@ -11,6 +11,7 @@ use rusqlite::{Connection, params};
 use super::codec::{Id, payload_is_apart};
 use super::tables::SqliteTables;
 use super::{beside, logs, queries, trail};
+use crate::moving::PRUNED_EVENTS;
 use crate::tables::{Pruned, Result, Retention};
 
 /// Where a pass is.
@@ -19,7 +20,7 @@ pub(crate) struct Position(Option<JobId>);
 
 /// Where the place of the last event is remembered when events are pruned: without it, a restart after all of them were
 /// pruned would use places again.
-const LAST_EVENT_NOTE: &str = "events/pruned";
+const LAST_EVENT_NOTE: &str = PRUNED_EVENTS;
 
 pub(crate) fn next_event(db: &Connection) -> Result<i64> {
     let pruned = queries::note(db, LAST_EVENT_NOTE)?.and_then(|note| note.read::<i64>().ok());

@@ -183,10 +183,15 @@ pub(crate) fn live_leases(db: &Connection) -> Result<Vec<LeaseRecord>> {
     let mut rows = statement.query([])?;
     let mut found = Vec::new();
     while let Some(row) = rows.next()? {
-        let id = LeaseId(uuid_at(row, 0)?);
-        found.push(leases::lease_of(row, leased_jobs(db, id)?)?);
+        found.push(lease_of_row(db, row)?);
     }
     Ok(found)
+}
+
+/// A lease of a row with all columns, with its jobs.
+pub(crate) fn lease_of_row(db: &Connection, row: &Row<'_>) -> Result<LeaseRecord> {
+    let id = LeaseId(uuid_at(row, 0)?);
+    leases::lease_of(row, leased_jobs(db, id)?)
 }
 
 const KEY: &str = "SELECT fingerprint, job_id, state, created_at FROM scheduler_keys WHERE addon_id = ?1 AND key = ?2";
@@ -197,15 +202,24 @@ pub(crate) fn key(db: &Connection, addon: &AddonId, key: &str) -> Result<Option<
     let Some(row) = rows.next()? else {
         return Ok(None);
     };
+    key_of(row, addon.clone(), key.to_owned()).map(Some)
+}
+
+/// A key of a row that begins with its fingerprint, job, state and time.
+pub(crate) fn key_of(row: &Row<'_>, addon_id: AddonId, key: String) -> Result<KeyRecord> {
     let fingerprint: [u8; 16] = row.get(0)?;
-    Ok(Some(KeyRecord {
-        addon_id: addon.clone(),
-        key: key.to_owned(),
+    Ok(KeyRecord {
+        addon_id,
+        key,
         fingerprint: jobtree_protocol::Fingerprint(fingerprint),
         job_id: JobId(uuid_at(row, 1)?),
         state: state_of(row.get(2)?)?,
         created_at: from_micros(row.get(3)?),
-    }))
+    })
+}
+
+pub(crate) fn addon_at(row: &Row<'_>, column: usize) -> Result<AddonId> {
+    text_at(row, column)?.parse().map_err(|_| damaged("a name"))
 }
 
 const UNIQUE_HOLDER: &str = "SELECT job.id, job.state FROM scheduler_unique AS held CROSS JOIN scheduler_jobs AS job \

@@ -9,7 +9,7 @@ use jobtree_protocol::{
     AddonId, Advice, ApiError, ClaimAnswer, ClaimRequest, CompleteAnswer, CompleteManyAnswer,
     CompleteManyRequest, CompleteRequest, CompleteStatus, Each, Heartbeat, HeartbeatAnswer,
     HeartbeatManyAnswer, HeartbeatManyRequest, JobId, JobState, JobView, Json, LeaseId, LogAppend,
-    LogAppendAnswer, ReleaseRequest,
+    LogAppendAnswer, ReleaseRequest, WorkerReport,
 };
 
 use crate::reply::{Promise, Reply, promise};
@@ -22,7 +22,12 @@ pub(super) enum Said {
     Completed(JobId, CompleteRequest),
     Released(LeaseId, ReleaseRequest),
     Beat(Heartbeat),
+    Logged(JobId, LogAppend),
+    Reported(Box<WorkerReport>),
 }
+
+/// A request for completions that waits to be answered.
+pub(super) type Kept = (Promise<CompleteManyAnswer>, CompleteManyAnswer);
 
 type Answering = dyn Fn(&Heartbeat) -> Option<Result<HeartbeatAnswer, ApiError>> + Send + Sync;
 
@@ -33,6 +38,11 @@ pub(super) struct Desk {
     beats: Box<Answering>,
     /// What completions are refused with, one after the other, before they are taken.
     pub(super) refusals: Mutex<VecDeque<ApiError>>,
+    /// Completions are answered when the test wants it.
+    pub(super) kept: Mutex<Option<mpsc::Sender<Kept>>>,
+    /// Refuses pieces of logs before they are taken.
+    pub(super) log_refusals: Mutex<VecDeque<ApiError>>,
+    pub(super) report_every: Mutex<Option<Duration>>,
     said: Mutex<mpsc::Sender<Said>>,
     poke: Mutex<Option<Poke>>,
     /// Heartbeats that are never answered.
@@ -57,6 +67,9 @@ impl Desk {
             offers: Mutex::default(),
             beats: Box::new(beats),
             refusals: Mutex::default(),
+            kept: Mutex::default(),
+            log_refusals: Mutex::default(),
+            report_every: Mutex::default(),
             said: Mutex::new(sender),
             poke: Mutex::default(),
             unanswered: Mutex::default(),
@@ -149,6 +162,9 @@ impl Grantor for Desk {
         for beat in request.leases {
             self.say(Said::Beat(beat));
         }
+        if let Some(worker) = request.worker {
+            self.say(Said::Reported(Box::new(worker)));
+        }
         let Some(answers) = answers else {
             let (promise, promised) = promise();
             self.unanswered.lock().unwrap().push(promise);
@@ -179,13 +195,23 @@ impl Grantor for Desk {
                 }),
             }
         });
-        Reply::ready(Ok(CompleteManyAnswer {
+        let answer = CompleteManyAnswer {
             jobs: each.collect(),
-        }))
+        };
+        if let Some(kept) = &*self.kept.lock().unwrap() {
+            let (promise, promised) = promise();
+            kept.send((promise, answer)).unwrap();
+            return Reply::new(promised);
+        }
+        Reply::ready(Ok(answer))
     }
 
-    fn append_log(&self, _: JobId, request: LogAppend) -> Reply<LogAppendAnswer> {
+    fn append_log(&self, job: JobId, request: LogAppend) -> Reply<LogAppendAnswer> {
         let next_offset = request.offset + request.text.len() as u64;
+        self.say(Said::Logged(job, request));
+        if let Some(error) = self.log_refusals.lock().unwrap().pop_front() {
+            return Reply::ready(Err(error));
+        }
         Reply::ready(Ok(LogAppendAnswer {
             next_offset,
             full: false,
@@ -203,6 +229,10 @@ impl Grantor for Desk {
 
     fn watch(&self, poke: Poke) {
         *self.poke.lock().unwrap() = Some(poke);
+    }
+
+    fn report_every(&self) -> Option<Duration> {
+        *self.report_every.lock().unwrap()
     }
 }
 

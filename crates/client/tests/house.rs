@@ -1,0 +1,294 @@
+//! Client and workers with a real daemon, over a real socket.
+
+#[path = "../../pool/tests/watchdog/mod.rs"]
+mod watchdog;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use jobtree_client::events::{Filter, What};
+use jobtree_client::protocol::{
+    AddonId, ErrorCode, EventKind, JobQuery, JobState, Json, PauseRequest, Scope,
+    SubmitManyRequest, SubmitRequest, TokenRequest, WebhookRequest,
+};
+use jobtree_client::{Client, LoadQuery, Probe, Run, Worker};
+use jobtree_queue::policy::{Mode, Policy};
+use jobtree_queue::signals::Sample;
+use jobtree_runtime::{BoxError, Runtime, nursery, sleep};
+use jobtree_server::{Server, ServerOptions, StoreChoice};
+use watchdog::Watchdog;
+
+const FAR: Duration = Duration::from_secs(3600);
+
+/// A daemon whose machine idles, in a folder that goes with it.
+struct House {
+    server: Server,
+    folder: PathBuf,
+    _watch: Watchdog,
+}
+
+impl House {
+    fn new(name: &'static str) -> House {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = format!("jobtree-client-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
+        let mut options = ServerOptions {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            store: StoreChoice::Memory,
+            sample_every: None,
+            threads: Some(2),
+            ..ServerOptions::new(&folder)
+        };
+        options.scheduler.policy = eager();
+        let server = Server::start(options).unwrap();
+        server.scheduler().sample(Sample::idle());
+        House {
+            server,
+            folder,
+            _watch: Watchdog::watching(name),
+        }
+    }
+
+    fn client(&self) -> Client {
+        let token = std::fs::read_to_string(self.folder.join("admin.token")).unwrap();
+        let builder = Client::builder(self.server.url()).token(token.trim());
+        builder.build().unwrap()
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        // What cannot be deleted is the system's to clean up.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Everything is quiet at once, and nothing is held back.
+fn eager() -> Policy {
+    let mut policy = Policy::default();
+    policy.busy.stale_after = FAR;
+    policy.quiet.enter_after = Duration::ZERO;
+    policy.ramp.units_per_sample = 0;
+    policy.dispatch.mode = Mode::Claim;
+    policy
+}
+
+fn job(job_type: &str) -> SubmitRequest {
+    SubmitRequest::new("photos", job_type, 1)
+}
+
+fn runtime() -> Runtime {
+    Runtime::builder().workers(2).build().unwrap()
+}
+
+#[test]
+fn everything_that_can_be_asked_is_answered() {
+    let house = House::new("a client with a daemon");
+    let client = house.client();
+    assert_eq!(client.health().unwrap(), Probe::Well);
+    assert_eq!(client.ready().unwrap(), Probe::Well);
+    let first = client.submit(job("thumbnail")).unwrap();
+    let many = SubmitManyRequest {
+        jobs: vec![job("thumbnail"), job("index"), job("")],
+    };
+    assert_eq!(client.submit_many(many).unwrap().jobs.len(), 3);
+    let query = JobQuery {
+        state: vec![JobState::Queued, JobState::Running],
+        limit: Some(2),
+        ..JobQuery::default()
+    };
+    let all: Result<Vec<_>, _> = client.all_jobs(query).collect();
+    assert_eq!(all.unwrap().len(), 3, "in two pages");
+    assert_eq!(client.job(first.job_id).unwrap().state, JobState::Queued);
+    assert_eq!(client.explain(first.job_id).unwrap().job_id, first.job_id);
+    assert!(
+        !client
+            .job_events(first.job_id, None)
+            .unwrap()
+            .events
+            .is_empty()
+    );
+    assert_eq!(
+        client.cancel(first.job_id, Some("enough")).unwrap(),
+        JobState::Canceled
+    );
+    let ended = client.wait_for(first.job_id, FAR).unwrap();
+    assert_eq!(ended.state, JobState::Canceled);
+    assert!(
+        client
+            .log(first.job_id, None, Duration::ZERO)
+            .unwrap()
+            .ended
+    );
+    let refused = client.retry(first.job_id, None).map(drop);
+    assert!(refused.is_ok() || refused.unwrap_err().code() == Some(ErrorCode::WrongState));
+    assert_eq!(
+        client.tree(first.job_id).unwrap_err().code(),
+        Some(ErrorCode::NotFound)
+    );
+
+    let pause = PauseRequest {
+        addon_id: AddonId::new("photos").unwrap(),
+        job_type: None,
+        reason: None,
+    };
+    client.pause(&pause).unwrap();
+    assert_eq!(client.pauses().unwrap().len(), 1);
+    assert!(client.resume(&pause).unwrap());
+    client.kick().unwrap();
+    client.drain(false).unwrap();
+    client.status().unwrap();
+    client.stats().unwrap();
+    client.history().unwrap();
+    client.decisions(Some(3)).unwrap();
+    client.load(&LoadQuery::default()).unwrap();
+    assert!(client.workers().unwrap().is_empty());
+    assert!(client.leases(None).unwrap().leases.is_empty());
+    assert!(client.metrics().unwrap().contains("jobtree_"));
+    let policy = client.policy().unwrap();
+    client.validate_policy(&policy).unwrap();
+    client.put_policy(&policy).unwrap();
+    let wrong = client
+        .validate_policy("[quiet]\nquiet_max = 12.0\n")
+        .unwrap_err();
+    assert_eq!(wrong.code(), Some(ErrorCode::Invalid));
+
+    let spec = serde_json::from_str(
+        r#"{"name": "nightly", "cron": "0 3 * * *", "job": {"addon_id": "photos", "job_type": "x", "cost_units": 1}}"#,
+    );
+    let schedule = client.add_schedule(&spec.unwrap()).unwrap();
+    let id = schedule.schedule_id;
+    assert!(client.pause_schedule(id).unwrap().spec.paused);
+    assert!(!client.resume_schedule(id).unwrap().spec.paused);
+    client
+        .put_schedule(id, &client.schedule(id).unwrap().spec)
+        .unwrap();
+    assert_eq!(client.schedules().unwrap().len(), 1);
+    client.delete_schedule(id).unwrap();
+
+    let request = TokenRequest {
+        name: "reader".to_owned(),
+        addon_id: AddonId::new("photos").ok(),
+        scopes: vec![Scope::Read],
+        expires_at: None,
+    };
+    let token = client.add_token(&request).unwrap();
+    let reader = Client::builder(house.server.url())
+        .token(&token.token)
+        .build()
+        .unwrap();
+    reader.jobs(&JobQuery::default()).unwrap();
+    let refused = reader.submit(job("thumbnail")).unwrap_err();
+    assert_eq!(refused.code(), Some(ErrorCode::Forbidden));
+    assert!(
+        client
+            .tokens()
+            .unwrap()
+            .iter()
+            .any(|token| token.name == "reader")
+    );
+    client.delete_token(token.view.token_id).unwrap();
+    let refused = reader.status().unwrap_err();
+    assert_eq!(refused.code(), Some(ErrorCode::Unauthorized));
+    let hook = WebhookRequest {
+        url: "http://127.0.0.1:9/".to_owned(),
+        addon_id: None,
+        events: Vec::new(),
+        secret: "0123456789abcdef".to_owned(),
+    };
+    let hook = client.add_webhook(&hook).unwrap();
+    assert_eq!(client.webhooks().unwrap().len(), 1);
+    client.delete_webhook(hook.webhook_id).unwrap();
+}
+
+#[test]
+fn a_job_is_run_by_a_worker_and_seen_all_the_way() {
+    let house = House::new("a worker with a daemon");
+    let client = house.client();
+    let (go, goes) = mpsc::channel::<()>();
+    let goes = Mutex::new(goes);
+    let runtime = runtime();
+    let worker = Worker::new(client.clone())
+        .addon("photos")
+        .on(&runtime)
+        .handle_blocking("thumbnail", move |path: String, run: &Run| {
+            run.progress(0.5, "half");
+            run.log(format!("reading {path}"));
+            goes.lock().unwrap().recv()?;
+            Ok(path.len())
+        })
+        .start()
+        .unwrap();
+    let mut events = client.events(Filter::default(), None);
+    events.connect().unwrap();
+    let request = SubmitRequest {
+        payload: Some(Json::of("rock.png").unwrap()),
+        ..job("thumbnail")
+    };
+    let id = client.submit(request).unwrap().job_id;
+    let half = events
+        .by_ref()
+        .find_map(|happened| match happened.unwrap().what {
+            What::Event(event) if event.kind == EventKind::Progress => Some(event),
+            _ => None,
+        });
+    assert_eq!(half.unwrap().job_id, Some(id));
+    let tree = loop {
+        match client.tree(id) {
+            Ok(tree) => break tree.tree,
+            Err(error) => assert_eq!(error.code(), Some(ErrorCode::NotFound)),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(tree.nodes[0].label, format!("thumbnail {id}"));
+    assert_eq!(client.workers().unwrap()[0].jobs, [id]);
+    let log = client.log(id, None, Duration::from_secs(20)).unwrap();
+    assert_eq!(log.text, "reading rock.png\n");
+    go.send(()).unwrap();
+    let ended = client.wait_for(id, FAR).unwrap();
+    assert_eq!(
+        (ended.state, ended.result.unwrap().text()),
+        (JobState::Done, "8")
+    );
+    worker.drain(FAR).unwrap();
+    assert!(worker.last_error().is_none(), "{:?}", worker.last_error());
+}
+
+#[test]
+fn a_cancel_over_http_ends_every_level_before_the_next_heartbeat() {
+    let house = House::new("a cancel with a daemon");
+    let client = house.client();
+    let (told, tells) = mpsc::channel();
+    let told = Mutex::new(told);
+    let runtime = runtime();
+    let worker = Worker::new(client.clone())
+        .addon("photos")
+        .on(&runtime)
+        .handle("sleeps", move |(), _: &Run| -> Result<(), BoxError> {
+            let told = told.lock().unwrap().clone();
+            Ok(nursery(|n| {
+                n.launch(move || {
+                    told.send(Instant::now())?;
+                    let slept = sleep(FAR);
+                    told.send(Instant::now())?;
+                    Ok(slept?)
+                });
+                Ok(())
+            })?)
+        });
+    let worker = worker.start().unwrap();
+    let id = client.submit(job("sleeps")).unwrap().job_id;
+    tells.recv().unwrap();
+    let asked = Instant::now();
+    client.cancel(id, None).unwrap();
+    let took = tells.recv().unwrap() - asked;
+    let ended = client.wait_for(id, FAR).unwrap();
+    assert_eq!(ended.state, JobState::Canceled);
+    // A third of the lease's time is what it would take without the event stream.
+    let leases = house.server.scheduler().policy().dispatch.lease_ttl;
+    assert!(took < leases / 3, "{took:?} of {leases:?}");
+    worker.drain(FAR).unwrap();
+}

@@ -1,0 +1,192 @@
+//! Who submits in the world of a simulation: each request until it is answered, some of them with keys, and now and then a
+//! key with another body.
+
+use std::time::Duration;
+
+use jobtree_protocol::{
+    Backoff, JobId, Json, Late, Limits, OnDependencyFailure, Priority, SubmitRequest,
+};
+use jobtree_store::{Stamp, Submission};
+
+use super::happening::{Calling, From, Happening, Out};
+use super::worker::Script;
+use super::world::{PAUSED, World};
+use crate::core::rules_of;
+
+/// A request that is not answered for so long is repeated.
+const REPEAT: Duration = Duration::from_secs(4);
+
+impl World {
+    pub(super) fn plan_submissions(&mut self) {
+        let span = self.scenario.trouble.as_millis() as u64 * 3 / 4;
+        for place in 0..self.scenario.jobs {
+            let request = self.request(place);
+            self.submissions.push((request, None));
+            let when = if place == 0 {
+                Duration::from_secs(1)
+            } else {
+                self.millis(0, span)
+            };
+            self.later(when, Happening::Submit(place));
+            if self.dice.chance(80) {
+                let when = self.millis(0, span);
+                self.later(when, Happening::Cancel);
+            }
+        }
+    }
+
+    fn request(&mut self, place: usize) -> SubmitRequest {
+        // Most are small, some take the whole machine.
+        let cost = [1, 5, 10, 20, 40, 60][self.dice.below(6) as usize];
+        let addon = self.dice.below(3);
+        let cost = if addon != 2 && self.dice.chance(60) {
+            100
+        } else {
+            cost
+        };
+        // Of each addon's own key.
+        let limit = if addon == 0 { 1 } else { 2 };
+        let addon = if place == 0 {
+            PAUSED.to_owned()
+        } else {
+            format!("a{addon}")
+        };
+        let cost = cost.min(self.scenario.policy.largest_cost(&addon));
+        let takes = 200 + self.dice.below(9_000);
+        let poison = self.dice.chance(40);
+        let fails = if self.dice.chance(150) { 1 } else { 0 };
+        let script = Script {
+            takes,
+            poison,
+            fails,
+        };
+        let priority = Priority::ALL[self.dice.below(3) as usize];
+        let expected = self.dice.chance(500);
+        let key = self.dice.chance(300);
+        let deadline = self.dice.chance(100);
+        let late = self.dice.chance(500);
+        let limited = self.dice.chance(100);
+        let earliest = self.dice.chance(100);
+        let second = |seconds: u64| super::node::base() + Duration::from_secs(seconds);
+        let (when, then) = (self.dice.below(300), self.dice.below(200));
+        let unique = self.dice.chance(150);
+        let runs_anyway = self.dice.chance(300);
+        SubmitRequest {
+            priority,
+            payload: Json::of(&script).ok(),
+            expected_duration_sec: expected.then_some((takes / 1000 + 1) as i64),
+            concurrency_key: key.then(|| "k".to_owned()),
+            concurrency_limit: key.then_some(limit),
+            deadline_at: deadline.then(|| second(when + 260)),
+            late: if late && deadline {
+                Late::Fail
+            } else {
+                Late::Run
+            },
+            max_runtime_sec: limited.then_some(4),
+            earliest_start_at: earliest.then(|| second(then)),
+            idempotency_key: Some(format!("s{place}")),
+            unique_key: unique.then(|| "u".to_owned()),
+            on_dependency_failure: if runs_anyway {
+                OnDependencyFailure::Run
+            } else {
+                OnDependencyFailure::Cancel
+            },
+            max_attempts: Some(3),
+            backoff: Some(Backoff {
+                initial_sec: 1.0,
+                max_sec: 5.0,
+                ..Backoff::default()
+            }),
+            ..SubmitRequest::new(addon, "t", cost)
+        }
+    }
+
+    pub(super) fn stamp(&mut self, node: usize) -> Stamp {
+        let roll = self.dice.roll();
+        let this = &self.nodes[node];
+        Stamp {
+            now: this.now(self.time),
+            roll,
+            rules: rules_of(&this.policy, &this.options).into(),
+        }
+    }
+
+    /// A machine whose scheduler can be asked.
+    pub(super) fn reachable(&mut self) -> Option<usize> {
+        let node = self.dice.below(self.nodes.len() as u64) as usize;
+        let up = self.nodes[node].core.is_some() && self.nodes[node].asleep_until <= self.time;
+        up.then_some(node)
+    }
+
+    pub(super) fn submit(&mut self, place: usize) {
+        if self.submissions[place].1.is_some() {
+            return;
+        }
+        // Until it is answered.
+        self.later(REPEAT, Happening::Submit(place));
+        let lost = self.fault(self.scenario.faults.message_lost);
+        let Some(node) = self.reachable().filter(|_| !lost) else {
+            return;
+        };
+        let mut request = self.submissions[place].0.clone();
+        if place % 9 == 4 {
+            // It depends on the one before, if that is known.
+            request.depends_on.extend(self.submissions[place - 1].1);
+            if request.depends_on.is_empty() {
+                return;
+            }
+            self.submissions[place].0 = request.clone();
+        }
+        let intent = request
+            .validate(&Limits::default())
+            .expect("a sound request");
+        let id = self.job_id(node);
+        let times = 1 + u64::from(self.fault(self.scenario.faults.message_doubled));
+        for time in 0..times {
+            let stamp = self.stamp(node);
+            let submission = Submission {
+                id,
+                id_given: time > 0,
+                intent: intent.clone(),
+            };
+            let answer = self.nodes[node].store.submit(stamp, submission);
+            let from = if time == 0 {
+                From::Submitter(place)
+            } else {
+                From::Nobody
+            };
+            let calling: Calling = Box::pin(async { answer.await.map(Out::Submitted) });
+            self.call_store(node, from, calling);
+        }
+    }
+
+    fn job_id(&mut self, node: usize) -> JobId {
+        let mut random = [0; 10];
+        random[..8].copy_from_slice(&self.dice.roll().to_le_bytes());
+        JobId::from_parts(self.nodes[node].now(self.time).wall, random)
+    }
+
+    /// A key that was used, with another body: it must be refused.
+    pub(super) fn submit_another_body(&mut self) {
+        let place = self.dice.below(self.submissions.len() as u64) as usize;
+        let (request, Some(_)) = &self.submissions[place] else {
+            return;
+        };
+        let mut request = request.clone();
+        request.payload = Json::of(&"another body").ok();
+        let Some(node) = self.reachable() else {
+            return;
+        };
+        let limits = Limits::default();
+        let submission = Submission {
+            id: self.job_id(node),
+            id_given: false,
+            intent: request.validate(&limits).expect("a sound request"),
+        };
+        let stamp = self.stamp(node);
+        let answer = self.nodes[node].store.submit(stamp, submission);
+        let calling: Calling = Box::pin(async { answer.await.map(Out::Submitted) });
+        self.call_store(node, From::Liar("one key, two bodies"), calling);
+    }
+}

@@ -1,0 +1,121 @@
+//! Moving from and to the database.
+
+use jiff::Timestamp;
+use jobtree_protocol::{AddonId, JobId, LeaseId, ScheduleId, from_micros, to_micros};
+use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord};
+use uuid::Uuid;
+
+use super::tables::{PUT_ENDED, PUT_HOT, PgTables, records, text};
+use crate::logs::LogEnd;
+use crate::moving::{Fired, ReadAll, TakeIn};
+use crate::tables::{Recorded, Result};
+
+impl ReadAll for PgTables {
+    fn all_leases(&mut self, after: Option<LeaseId>, limit: usize) -> Result<Vec<LeaseRecord>> {
+        let after = after.map_or(Uuid::nil(), |id| id.0);
+        let rows = self.query(
+            "SELECT record FROM scheduler_leases WHERE id > $1 ORDER BY id LIMIT $2",
+            &[&after, &(limit as i64)],
+        )?;
+        records::<LeaseRecord>(&rows)?
+            .into_iter()
+            .map(|lease| match lease.is_live() {
+                true => self.with_jobs(lease),
+                false => Ok(lease),
+            })
+            .collect()
+    }
+
+    fn all_keys(
+        &mut self,
+        after: Option<(AddonId, String)>,
+        limit: usize,
+    ) -> Result<Vec<KeyRecord>> {
+        let (addon, key) =
+            after.map_or_else(Default::default, |(addon, key)| (addon.to_string(), key));
+        let rows = self.query(
+            "SELECT record FROM scheduler_keys WHERE (addon_id, key) > ($1, $2) ORDER BY addon_id, key LIMIT $3",
+            &[&addon, &key, &(limit as i64)],
+        )?;
+        records(&rows)
+    }
+
+    fn all_firings(
+        &mut self,
+        after: Option<(ScheduleId, Timestamp)>,
+        limit: usize,
+    ) -> Result<Vec<Fired>> {
+        let (schedule, at) = after.map_or((Uuid::nil(), i64::MIN), |(schedule, at)| {
+            (schedule.0, to_micros(at))
+        });
+        let rows = self.query(
+            "SELECT schedule_id, at, job_id FROM scheduler_firings WHERE (schedule_id, at) > ($1, $2) \
+             ORDER BY schedule_id, at LIMIT $3",
+            &[&schedule, &at, &(limit as i64)],
+        )?;
+        let fired = rows.iter().map(|row| Fired {
+            schedule_id: ScheduleId(row.get(0)),
+            at: from_micros(row.get(1)),
+            job_id: row.get::<_, Option<Uuid>>(2).map(JobId),
+        });
+        Ok(fired.collect())
+    }
+
+    fn all_logs(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<(JobId, LogEnd)>> {
+        let after = after.map_or(Uuid::nil(), |id| id.0);
+        let rows = self.query(
+            "SELECT lease_id, run_offset, kept, left_out, is_full, job_id FROM scheduler_log_ends WHERE job_id > $1 \
+             ORDER BY job_id LIMIT $2",
+            &[&after, &(limit as i64)],
+        )?;
+        let end = rows
+            .iter()
+            .map(|row| (JobId(row.get(5)), super::logs::end_of(row)));
+        Ok(end.collect())
+    }
+
+    fn next_event(&mut self) -> Result<u64> {
+        let rows = self.query(
+            "SELECT CASE WHEN is_called THEN last_value + 1 ELSE last_value END FROM scheduler_job_events_id_seq",
+            &[],
+        )?;
+        Ok(rows[0].get::<_, i64>(0) as u64)
+    }
+}
+
+impl TakeIn for PgTables {
+    fn take_in_jobs(&mut self, jobs: &[(Option<u64>, JobRecord)]) -> Result<()> {
+        let jobs: Vec<&JobRecord> = jobs.iter().map(|(_, job)| job).collect();
+        let (ended, waiting): (Vec<&JobRecord>, Vec<&JobRecord>) =
+            jobs.iter().partition(|job| job.state.is_ended());
+        self.put_jobs(PUT_HOT, &waiting)?;
+        self.put_jobs(PUT_ENDED, &ended)?;
+        self.write_rows_beside(&jobs, |_| true)
+    }
+
+    fn take_in_events(&mut self, events: &[(Recorded, Option<u64>)]) -> Result<()> {
+        let each = || events.iter().map(|(recorded, _)| recorded);
+        let places: Vec<i64> = each().map(|recorded| recorded.cursor as i64).collect();
+        let jobs: Vec<Option<Uuid>> = each()
+            .map(|recorded| recorded.event.job_id.map(|id| id.0))
+            .collect();
+        let times: Vec<i64> = each()
+            .map(|recorded| to_micros(recorded.event.at))
+            .collect();
+        let texts: Vec<String> = each().map(|recorded| text(&recorded.event)).collect();
+        self.change(
+            "INSERT INTO scheduler_job_events (id, job_id, at, record) OVERRIDING SYSTEM VALUE \
+             SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::text[])",
+            &[&places, &jobs, &times, &texts],
+        )?;
+        Ok(())
+    }
+
+    fn go_on_from(&mut self, next_event: u64) -> Result<()> {
+        self.change(
+            "SELECT setval('scheduler_job_events_id_seq', $1, false)",
+            &[&(next_event as i64)],
+        )?;
+        Ok(())
+    }
+}
