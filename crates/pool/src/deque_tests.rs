@@ -210,6 +210,23 @@ fn a_filter_lets_the_oldest_entry_lie() {
 }
 
 #[test]
+fn a_deque_that_never_had_an_entry_takes_no_memory_for_thieves() {
+    let deque = Owned(Deque::without_room(2));
+    deque.0.ask_unless_public();
+    assert!(deque.0.is_asked(), "it can be asked all the same");
+    assert_eq!(deque.steal(), None);
+    assert_eq!(
+        (deque.0.public_len(), deque.0.oldest_public_index()),
+        (0, None)
+    );
+    assert!(deque.0.ring().is_none());
+    deque.push(0..1);
+    deque.publish_oldest();
+    assert!(deque.0.ring().is_some());
+    assert_eq!(deque.steal(), Some(0));
+}
+
+#[test]
 fn enough_is_private_until_somebody_asks() {
     let deque = Owned::new(2, 4);
     deque.push(0..1);

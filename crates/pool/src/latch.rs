@@ -39,7 +39,7 @@ pub(crate) struct Latch {
 const NOTICE_BIT: usize = 1;
 
 fn set_mark() -> *mut Strand {
-    // Not null, not a strand: strands are aligned to 128 bytes.
+    // Not null, not a strand: strands are aligned to cache lines.
     ptr::without_provenance_mut(2)
 }
 

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use jobtree_protocol::JobId;
 use jobtree_queue::Now;
@@ -24,8 +24,9 @@ pub trait Backend: Send + Sync {
     /// Shows the work a snapshot of what is committed.
     fn snapshot(&self, query: Box<dyn Query>);
 
-    /// Calls the listener after each commit, in the order of commits, before anybody is answered.
-    fn listen(&self, listener: Listener);
+    /// Calls the listener after each commit, in the order of commits, before anybody is answered, as long as somebody
+    /// holds it.
+    fn listen(&self, listener: Weak<Listen>);
 
     /// Calls the listener when other processes that share the database tell that they wrote something. One that nobody
     /// shares has nothing to tell.
@@ -86,8 +87,33 @@ pub struct Written {
     pub now: Now,
 }
 
-/// Something that wants to know what was committed. It must not block.
-pub type Listener = Arc<dyn Fn(&[Written]) + Send + Sync>;
+/// What a listener does. It must not block.
+pub type Listen = dyn Fn(&[Written]) + Send + Sync;
+
+/// Something that wants to know what was committed.
+pub type Listener = Arc<Listen>;
+
+/// Somebody listens to a store, until this is dropped. A commit that is being told at that moment may still be told.
+#[must_use = "nothing is told any more when this is dropped"]
+pub struct Listening(Listener);
+
+impl Listening {
+    pub(crate) fn to(backend: &dyn Backend, listener: Listener) -> Self {
+        backend.listen(Arc::downgrade(&listener));
+        Self(listener)
+    }
+
+    /// Listens as long as the store is open.
+    pub fn forever(self) {
+        std::mem::forget(self.0);
+    }
+}
+
+impl std::fmt::Debug for Listening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listening").finish_non_exhaustive()
+    }
+}
 
 /// What another process tells of what it wrote. It may tell too much, late, twice, or nothing at all: a hint says what to
 /// read, and whoever hears none has to read now and then all the same.
@@ -130,14 +156,13 @@ impl HintListeners {
 
 /// All listeners of a backend.
 #[derive(Default)]
-pub(crate) struct Listeners(Mutex<Vec<Listener>>);
+pub(crate) struct Listeners(Mutex<Vec<Weak<Listen>>>);
 
 impl Listeners {
-    pub(crate) fn add(&self, listener: Listener) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(listener);
+    pub(crate) fn add(&self, listener: Weak<Listen>) {
+        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.retain(|known| known.strong_count() > 0);
+        listeners.push(listener);
     }
 
     pub(crate) fn tell(&self, written: &[Written]) {
@@ -150,7 +175,7 @@ impl Listeners {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        for listener in listeners {
+        for listener in listeners.iter().filter_map(Weak::upgrade) {
             listener(written);
         }
     }

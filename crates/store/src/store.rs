@@ -14,7 +14,7 @@ use jobtree_queue::transitions::{
 use jobtree_queue::{JobRecord, LeaseRecord, Reservation};
 
 use crate::answer::Answer;
-use crate::backend::{Backend, HintListener, Listener, question, work};
+use crate::backend::{Backend, HintListener, Listener, Listening, question, work};
 use crate::error::{OpenError, StoreError};
 use crate::execute::{Firing, Stamp, Submission, Unit};
 use crate::logs;
@@ -94,9 +94,10 @@ impl Store {
     }
 
     /// Calls the listener with what each commit of this process wrote, in the order of commits, before anybody is
-    /// answered. It must neither block, nor call the store and wait, nor hold the store.
-    pub fn listen(&self, listener: Listener) {
-        self.backend.listen(listener);
+    /// answered, until what is returned is dropped. It must neither block, nor call the store and wait, nor hold the
+    /// store.
+    pub fn listen(&self, listener: Listener) -> Listening {
+        Listening::to(&*self.backend, listener)
     }
 
     /// Calls the listener when other processes that share the database tell that they wrote something; never for what

@@ -9,7 +9,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use jobtree_protocol::{CompleteRequest, JobState, LeaseId};
-use jobtree_store::{Answer, OpenError, SqliteOptions, Stamp, Store, StoreError, Submission};
+use jobtree_store::{
+    Answer, Listening, OpenError, SqliteOptions, Stamp, Store, StoreError, Submission,
+};
 use jobtree_store_faults::{Fault, Machine};
 use support::{Folder, claim, stamp, submission};
 use watchdog::Watchdog;
@@ -21,6 +23,7 @@ struct Held {
     store: Store,
     first: Answer<jobtree_protocol::SubmitAnswer>,
     go: Sender<()>,
+    _listening: Listening,
 }
 
 fn held(change: impl Fn(SqliteOptions) -> SqliteOptions) -> Held {
@@ -30,7 +33,7 @@ fn held(change: impl Fn(SqliteOptions) -> SqliteOptions) -> Held {
     let (reached, standing) = channel();
     let (go, gone): (Sender<()>, Receiver<()>) = channel();
     let gate = Mutex::new(Some((reached, gone)));
-    store.listen(Arc::new(move |_| {
+    let listening = store.listen(Arc::new(move |_| {
         let first = gate.lock().expect("nobody panics").take();
         if let Some((reached, gone)) = first {
             let _ = reached.send(());
@@ -46,6 +49,7 @@ fn held(change: impl Fn(SqliteOptions) -> SqliteOptions) -> Held {
         store,
         first,
         go,
+        _listening: listening,
     }
 }
 

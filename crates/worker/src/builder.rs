@@ -40,7 +40,7 @@ impl WorkerBuilder {
             live: Arc::default(),
             handlers: HashMap::new(),
             concurrency: std::thread::available_parallelism().map_or(1, usize::from),
-            batch: 1,
+            batch: 500,
             program: own_name(),
             runtime: None,
             on_start: None,
@@ -98,15 +98,15 @@ impl WorkerBuilder {
         self
     }
 
-    /// How many leases it holds at once, each for jobs that run one after the other; one for each processor if nothing
-    /// is said.
+    /// How many jobs run at once; one for each processor if nothing is said.
     pub fn concurrency(mut self, leases: usize) -> Self {
         self.concurrency = leases.max(1);
         self
     }
 
-    /// How many jobs one lease may be for; 1 if nothing is said. Many short jobs go faster so, but those of one lease
-    /// wait for each other.
+    /// How many jobs one lease may be for, at most; 500 if nothing is said. It is for so many that they are worth a tenth
+    /// of a second, by how long jobs took here so far: many short ones share commits, and long ones come one by
+    /// one. Those of one lease wait for each other.
     pub fn batch(mut self, jobs: u32) -> Self {
         self.batch = jobs.max(1);
         self

@@ -23,43 +23,54 @@ impl Drop for Slot {
 }
 
 /// Claims as many leases as there are places, again and again, until it is stopped.
+///
+/// There are twice as many places as jobs that may run at once: for short jobs, the next lease is there before the one
+/// before is done with. Of longer ones none waits here.
 pub(crate) fn claim(
     shared: &Arc<Shared>,
     stopped: &Receiver<()>,
     mut start: impl FnMut(ClaimAnswer, Duration, Slot),
 ) -> Result<(), BoxError> {
     let setup = &shared.setup;
-    let (give, free) = channel::bounded(setup.concurrency);
-    for _ in 0..setup.concurrency {
-        give.send(())?;
-    }
-    let mut spare = 0;
+    let places = setup.concurrency * 2;
+    let (give, free) = channel::bounded(places);
+    let mut spare = places;
     let mut lost = None;
     let mut pause = Duration::from_millis(50);
     loop {
-        if spare == 0 {
+        while free.try_recv().is_ok() {
+            spare += 1;
+        }
+        let kept = if shared.pace.is_short() {
+            0
+        } else {
+            places - setup.concurrency
+        };
+        let Some(wanted) = u32::try_from(spare.saturating_sub(kept))
+            .ok()
+            .filter(|wanted| *wanted > 0)
+        else {
             select! {
                 recv(stopped) -> _ => return Ok(()),
                 recv(free) -> _ => spare += 1,
             }?;
-        }
-        while free.try_recv().is_ok() {
-            spare += 1;
-        }
+            continue;
+        };
         // A claim that may have been granted in an answer that got lost is made again, as it was.
         let (lease_id, asked) = match lost.take() {
             Some((lease_id, asked)) => (Some(lease_id), asked),
             None => {
-                let alone = (spare == 1).then(LeaseId::generate);
-                (alone, shared.grantor().mono())
+                let drawn = wanted == 1 && shared.grantor().loses_answers();
+                let drawn = drawn.then(LeaseId::generate);
+                (drawn, shared.grantor().mono())
             }
         };
         let reply = shared.grantor().claim(ClaimRequest {
             lease_id,
             addon_id: setup.addon.clone(),
             job_types: setup.types.clone(),
-            max_jobs: setup.batch,
-            max_leases: if lease_id.is_some() { 1 } else { spare },
+            max_jobs: shared.pace.batch(setup.batch),
+            max_leases: if lease_id.is_some() { 1 } else { wanted },
             wait_sec: CLAIM_WAIT_SEC,
             instance_id: shared.instance,
             node_id: None,

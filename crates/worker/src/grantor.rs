@@ -42,6 +42,12 @@ pub trait Grantor: Send + Sync + 'static {
     /// Calls `poke` when somebody else changed a lease. A hint: without it the next heartbeat tells.
     fn watch(&self, poke: Poke);
 
+    /// Whether answers may get lost on their way, so that a claim must be known again when it is repeated. Whoever is in
+    /// the same process loses none.
+    fn loses_answers(&self) -> bool {
+        false
+    }
+
     /// How often it wants to hear how the worker does, with the heartbeats; never if nothing is said.
     fn report_every(&self) -> Option<Duration> {
         None

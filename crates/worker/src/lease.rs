@@ -5,7 +5,7 @@
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jobtree_protocol::{
     ClaimAnswer, CompleteOne, CompleteStatus, JobId, JobView, Json, ReleaseRequest,
@@ -37,6 +37,11 @@ enum Ended {
 pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Duration) {
     let held = hold(shared, &lease, asked);
     let mut back = None;
+    // Its turn may take a while; it is renewed meanwhile.
+    let Ok(turn) = shared.running.acquire(1) else {
+        return never_begun(shared, &held);
+    };
+    let (mut ran, begun) = (0, Instant::now());
     for job in lease.jobs {
         if held.lost().is_some() {
             break;
@@ -66,21 +71,38 @@ pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Duration) {
             retry,
         });
         shared.move_on(&held);
+        ran += 1;
     }
+    shared.pace.ran(ran, begun.elapsed());
+    // The next may begin while this one's answers are on their way.
+    drop(turn);
     last_words(shared, &held, || {
         block_on(poll_fn(|context| shared.poll_settled(&held, context)))
     });
-    if let Some(reason) = back.filter(|_| held.lost().is_none()) {
-        let request = ReleaseRequest {
-            return_jobs: true,
-            reason: Some(reason),
-        };
-        last_words(shared, &held, || {
-            let released = shared.grantor().release(lease.lease_id, request.clone());
-            block_on(released).map(|released| released.unwrap_or_else(|error| shared.note(&error)))
-        });
+    if let Some(reason) = back {
+        give_back(shared, &held, reason);
     }
-    shared.board.remove(lease.lease_id);
+    shared.board.remove(held.lease);
+}
+
+fn never_begun(shared: &Shared, held: &Held) {
+    give_back(shared, held, "the worker was stopped".to_owned());
+    shared.board.remove(held.lease);
+}
+
+/// What has not ended waits again, and nothing is counted.
+fn give_back(shared: &Shared, held: &Held, reason: String) {
+    if held.lost().is_some() {
+        return;
+    }
+    let request = ReleaseRequest {
+        return_jobs: true,
+        reason: Some(reason),
+    };
+    last_words(shared, held, || {
+        let released = shared.grantor().release(held.lease, request.clone());
+        block_on(released).map(|released| released.unwrap_or_else(|error| shared.note(&error)))
+    });
 }
 
 /// A worker that is told to end still says what it did. If even that takes too long, the lease runs out.

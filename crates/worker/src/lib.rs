@@ -21,6 +21,7 @@ mod lease;
 mod live;
 mod log;
 mod outbox;
+mod pace;
 pub mod reply;
 mod report;
 mod stragglers;

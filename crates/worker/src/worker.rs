@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use jobtree_protocol::{AddonId, ApiError, InstanceId, JobId, JobType};
 use jobtree_runtime::channel::{self, Receiver, Sender};
+use jobtree_runtime::sync::Semaphore;
 use jobtree_runtime::{
     BoxError, Dispatcher, Job, JobHandle, Runtime, TreeDump, block_on, future, supervisor,
 };
@@ -20,6 +21,7 @@ use crate::handler::Handler;
 use crate::held::Held;
 use crate::lease;
 use crate::live::LiveJobs;
+use crate::pace::Pace;
 use crate::stragglers::Stragglers;
 
 /// How long a job that was asked to stop may take to do so before [`Worker::drain`] gives up on it.
@@ -44,6 +46,9 @@ pub(crate) struct Shared {
     pub(crate) setup: Setup,
     pub(crate) instance: InstanceId,
     pub(crate) board: Arc<Board>,
+    pub(crate) pace: Pace,
+    /// As many as jobs may run at once.
+    pub(crate) running: Semaphore,
     /// Of this one.
     pub(crate) own: LiveJobs,
     stopping: AtomicBool,
@@ -118,9 +123,11 @@ impl Worker {
             }
         }));
         let shared = Arc::new(Shared {
-            setup,
             instance: InstanceId::generate(),
             board,
+            pace: Pace::default(),
+            running: Semaphore::new(setup.concurrency),
+            setup,
             own: LiveJobs::default(),
             stopping: AtomicBool::new(false),
             last_error: Mutex::new(None),

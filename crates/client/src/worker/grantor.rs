@@ -154,6 +154,10 @@ impl Grantor for OverHttp {
         let _ = thread.spawn(move || listen(&client, &addon, &over, &stopper, &poke));
     }
 
+    fn loses_answers(&self) -> bool {
+        true
+    }
+
     fn report_every(&self) -> Option<Duration> {
         Some(REPORT_EVERY)
     }

@@ -121,14 +121,14 @@ impl Worker {
         self.say(move |builder| builder.handle_future(&job_type, handler))
     }
 
-    /// How many leases it holds at once, each for jobs that run one after the other; one for each processor if nothing
-    /// is said.
+    /// How many jobs run at once; one for each processor if nothing is said.
     pub fn concurrency(self, leases: usize) -> Self {
         self.say(move |builder| builder.concurrency(leases))
     }
 
-    /// How many jobs one lease may be for; 1 if nothing is said. Many short jobs go faster so, but those of one lease
-    /// wait for each other.
+    /// How many jobs one lease may be for, at most; 500 if nothing is said. It is for so many that they are worth a tenth
+    /// of a second, by how long jobs took here so far: many short ones share requests, and long ones come one by
+    /// one. Those of one lease wait for each other.
     pub fn batch(self, jobs: u32) -> Self {
         self.say(move |builder| builder.batch(jobs))
     }

@@ -304,3 +304,62 @@ impl<F: Fn()> Drop for OnExit<F> {
         (self.0)();
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Weak;
+
+    use super::*;
+    use crate::Pool;
+    use crate::pool::shared::Shared;
+
+    /// A waker of a strand of a pool's that has ended, and what is left of the pool.
+    fn waker_of_an_ended_pool() -> (Waker, Weak<Shared>) {
+        let pool = Pool::builder().workers(2).build().unwrap();
+        let shared = Arc::downgrade(pool.shared());
+        let mut kept = None;
+        pool.install(|| {
+            wait_with_waker(None, |waker| match kept {
+                Some(_) => Some(()),
+                None => {
+                    kept = Some(waker.clone());
+                    waker.wake_by_ref();
+                    None
+                }
+            });
+        });
+        drop(pool);
+        (kept.expect("it was polled"), shared)
+    }
+
+    #[test]
+    fn wakers_keep_what_they_ring_and_the_last_one_lets_it_go() {
+        let (waker, pool) = waker_of_an_ended_pool();
+        // Worker threads may still be on their way out.
+        let others = || pool.strong_count().saturating_sub(1);
+        while others() > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(pool.strong_count(), 1, "the wakers together have one");
+        let copies: Vec<Waker> = (0..4).map(|_| waker.clone()).collect();
+        assert!(copies.iter().all(|copy| copy.will_wake(&waker)));
+        waker.wake();
+        assert_eq!(pool.strong_count(), 1);
+        let threads = copies
+            .into_iter()
+            .map(|copy| std::thread::spawn(move || copy.wake()));
+        for thread in threads.collect::<Vec<_>>() {
+            thread.join().unwrap();
+        }
+        assert_eq!(pool.strong_count(), 0, "nobody is left to ring it");
+    }
+
+    #[test]
+    fn a_pool_whose_strands_have_waited_ends_when_no_waker_is_left() {
+        let (waker, pool) = waker_of_an_ended_pool();
+        drop(waker);
+        while pool.strong_count() > 0 {
+            std::thread::yield_now();
+        }
+    }
+}

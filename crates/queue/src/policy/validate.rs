@@ -127,7 +127,7 @@ fn busy(policy: &Policy, check: &mut Check) {
     }
     check.range("busy.memory_available", &busy.memory_available, false, true);
     check.range("busy.disk_free", &busy.disk_free, false, true);
-    let allowed = "it cannot be asked for while busy.ignore is true";
+    let allowed = "it must be left out while busy.ignore is true";
     let ignored = |field: bool| field && busy.ignore;
     check.that(
         !ignored(busy.pushed_required),

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use jobtree_protocol::{AddonId, JobId, NodeId};
 use jobtree_queue::Now;
 use jobtree_queue::policy::{AddonPolicy, Mode, Policy};
-use jobtree_store::{Store, StoreError, Written};
+use jobtree_store::{Listening, Store, StoreError, Written};
 
 use super::disk::{Disk, Plug, Port};
 use super::{Mistake, Scenario};
@@ -35,6 +35,7 @@ pub(super) struct Node {
     pub(super) store: Store,
     pub(super) port: Arc<Port>,
     inbox: Inbox,
+    listening: Option<Listening>,
     pub(super) ops: BTreeMap<OpId, Performing>,
     /// What each operation under way is.
     pub(super) asked: BTreeMap<OpId, Op>,
@@ -119,6 +120,7 @@ impl Node {
             store: Store::on(Plug(Arc::clone(&port))),
             port,
             inbox: Arc::default(),
+            listening: None,
             ops: BTreeMap::new(),
             asked: BTreeMap::new(),
             slots: BTreeMap::new(),
@@ -166,10 +168,11 @@ impl Node {
         }
         self.core = Some(core);
         let inbox = Arc::clone(&self.inbox);
-        self.store.listen(Arc::new(move |written| {
+        let listening = self.store.listen(Arc::new(move |written| {
             let mut inbox = inbox.lock().unwrap_or_else(PoisonError::into_inner);
             inbox.extend(written.iter().cloned());
         }));
+        self.listening = Some(listening);
     }
 
     /// Kills its process: nothing of it is left but what the store holds.

@@ -9,7 +9,7 @@ mod moving;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
 use jiff::Timestamp;
 use jobtree_protocol::{
@@ -18,7 +18,7 @@ use jobtree_protocol::{
 use jobtree_queue::transitions::Changes;
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
 
-use crate::backend::{Backend, Listener, Listeners, Query, Work, Written};
+use crate::backend::{Backend, Listen, Listeners, Query, Work, Written};
 use crate::error::StoreError;
 use crate::numbers::{Counting, StoreNumbers};
 use crate::search::{Searched, Text};
@@ -105,7 +105,7 @@ impl Backend for Memory {
         query.ask(&mut *self.data());
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: Weak<Listen>) {
         self.listeners.add(listener);
     }
 

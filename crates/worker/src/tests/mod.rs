@@ -476,8 +476,9 @@ fn a_claim_that_fails_is_made_again_and_no_place_is_lost() {
     end(&worker);
     let asked_for = desk.offers.lock().unwrap().asked_for.clone();
     assert_eq!(asked_for[..3], [3, 3, 3]);
+    // The jobs are short, so as many more may wait for their turn.
     assert!(
-        asked_for.iter().all(|count| (1..=3).contains(count)),
+        asked_for.iter().all(|count| (1..=6).contains(count)),
         "{asked_for:?}"
     );
     assert_eq!(worker.last_error().unwrap().message, "not yet");
@@ -807,4 +808,68 @@ fn a_worker_tells_how_it_does_with_the_trees_of_its_jobs() {
     );
     assert!(tree.nodes.iter().all(|node| node.label.len() <= 120));
     worker.drain(Duration::ZERO).unwrap();
+}
+
+#[test]
+fn of_short_jobs_more_are_claimed_than_run_at_once_and_of_long_ones_not() {
+    let _watch = Watchdog::watching("claims ahead");
+    let (desk, said) = Desk::friendly();
+    let (begun, begins) = mpsc::channel();
+    let (go, goes) = mpsc::channel::<()>();
+    let (begun, goes) = (Mutex::new(begun), Mutex::new(goes));
+    let runtime = runtime();
+    let worker = desk.worker().on(&runtime).concurrency(1);
+    let worker = worker.handle_blocking("waits", move |wait: bool, _: &Run| {
+        begun.lock().unwrap().send(())?;
+        if wait {
+            goes.lock().unwrap().recv()?;
+        }
+        Ok(())
+    });
+    let worker = worker.start().unwrap();
+    let is_asking = || desk.offers.lock().unwrap().waiting.is_some();
+    // Nothing is known of its jobs: none is claimed while one runs.
+    desk.offer(vec![job("waits", "true")]);
+    begins.recv().unwrap();
+    assert!(!is_asking());
+    std::thread::sleep(Duration::from_millis(50));
+    go.send(()).unwrap();
+    completed(&said);
+    // Short ones make it believe that they are short.
+    let short = |count: usize| {
+        (0..count)
+            .map(|_| job("waits", "false"))
+            .collect::<Vec<_>>()
+    };
+    for _ in 0..20 {
+        desk.offer(short(50));
+        for _ in 0..50 {
+            begins.recv().unwrap();
+            completed(&said);
+        }
+    }
+    // Now one runs, one waits for its turn, and no third is asked for.
+    desk.offer(vec![job("waits", "true")]);
+    begins.recv().unwrap();
+    while !is_asking() {
+        std::thread::yield_now();
+    }
+    let second = desk.offer(vec![job("waits", "false")]);
+    while desk.offers.lock().unwrap().waiting.is_some() {
+        std::thread::yield_now();
+    }
+    assert!(begins.try_recv().is_err(), "it is not its turn");
+    // It is renewed while it waits.
+    desk.pass(Duration::from_secs(10));
+    loop {
+        match said.recv().unwrap() {
+            Said::Beat(beat) if beat.lease_id == second => break,
+            Said::Beat(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(!is_asking());
+    go.send(()).unwrap();
+    begins.recv().unwrap();
+    end(&worker);
 }
