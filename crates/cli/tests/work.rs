@@ -40,15 +40,16 @@ fn a_program_gets_the_payload_and_gives_progress_log_and_result() {
     let script = "read payload; [ \"$payload\" = \"$JOBTREE_PAYLOAD\" ] || exit 1; \
         echo \"$JOBTREE_ADDON/$JOBTREE_JOB_TYPE $JOBTREE_JOB_ID attempt $JOBTREE_ATTEMPT\"; \
         [ -z \"$JOBTREE_TOKEN\" ] || exit 1; echo careful >&2; \
-        echo '::progress 0.5 half way'; echo '::result {\"seen\": 7}'";
+        echo '::progress 0.5 half way'; until [ -e go ]; do sleep 0.01; done; echo '::result {\"seen\": 7}'";
     let mut command = worker(&daemon, &[], script);
     command.env("JOBTREE_TOKEN", daemon.token());
     let _worker = Beside::start(&mut command);
     let id = submit(&daemon, &["--payload", "{\"album\": 7}"]);
+    until(|| daemon.job(&id)["progress"]["message"] == "half way");
+    daemon.folder.write("go", "");
     daemon.run(&["wait", &id]).exits(0);
     let job = daemon.job(&id);
     assert_eq!(job["result"]["seen"], 7, "{job}");
-    assert_eq!(job["progress"]["message"], "half way", "{job}");
     let log = daemon.run(&["logs", &id]).text();
     let expected = format!("photos/index {id} attempt 1");
     assert!(log.lines().any(|line| line == expected), "{log}");

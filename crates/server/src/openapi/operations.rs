@@ -56,7 +56,7 @@ fn text() -> Value {
 }
 
 fn place() -> Value {
-    json!({"type": "integer", "format": "int64", "minimum": 0, "maximum": i64::MAX})
+    json!({"type": "integer", "format": "int64", "minimum": 0, "maximum": u64::MAX})
 }
 
 fn probes(book: &mut Book) {

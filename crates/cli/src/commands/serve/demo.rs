@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::{Timestamp, ToSpan, Zoned};
 use jobtree_client::{Client, Worker};
 use jobtree_protocol::{Backoff, Json, Priority, SubmitRequest};
-use jobtree_queue::policy::Policy;
+use jobtree_queue::policy::{Mode, Policy};
 use jobtree_runtime::{BoxError, nursery, sleep};
 use jobtree_scheduler::workers::{self, Run};
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,8 @@ pub fn policy() -> Policy {
     policy.quiet.calm_after = Duration::from_secs(2);
     policy.quiet.panic_cooldown = Duration::from_secs(5);
     policy.quiet.allow_one_after = Duration::from_secs(20);
+    // Both addons' workers claim.
+    policy.dispatch.mode = Mode::Claim;
     policy
 }
 
