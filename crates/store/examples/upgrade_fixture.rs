@@ -208,7 +208,7 @@ fn waiting(world: &World) {
     });
     let hastened = world.store.hasten(world.stamp(), early).wait();
     hastened.expect("it waits for a time");
-    let long = Json::of(&"long ".repeat(2000)).expect("JSON");
+    let long = Json::of(&"long ".repeat(600)).expect("JSON");
     let denied = world.submit(SubmitRequest {
         payload: Some(long),
         ..rich()
@@ -229,6 +229,13 @@ fn waiting(world: &World) {
         on_dependency_failure: OnDependencyFailure::Run,
         ..plain()
     });
+    // One that waited until another had ended, and now waits for its turn.
+    let before = world.submit(plain());
+    world.submit(SubmitRequest {
+        depends_on: vec![before],
+        ..plain()
+    });
+    world.finish(before);
     // One that failed, and will be tried again.
     let again = world.submit(rich());
     let lease = world.claim(&[again]);
@@ -475,10 +482,7 @@ fn beside(world: &World) {
         let paused = world.store.pause(world.stamp(), pause.clone()).wait();
         paused.expect("it goes on");
     }
-    let resumed = world
-        .store
-        .resume(world.stamp(), pauses[2].clone())
-        .wait();
+    let resumed = world.store.resume(world.stamp(), pauses[2].clone()).wait();
     assert_eq!(resumed, Ok(true));
     for (name, text) in [
         ("engine/profile", r#"{"hours": [0.5, 1, 7]}"#),
@@ -504,7 +508,10 @@ fn nothing_is_missing(store: &Store, file: &Path) {
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")
         .expect("the tables");
     let names = tables.query_map([], |row| row.get::<_, String>(0));
-    for name in names.expect("their names").map(|name| name.expect("a name")) {
+    for name in names
+        .expect("their names")
+        .map(|name| name.expect("a name"))
+    {
         let count = format!("SELECT count(*) FROM {name}");
         let rows: i64 = db.query_row(&count, [], |row| row.get(0)).expect("a count");
         assert!(rows > 0, "the table {name} is empty: put something in");
@@ -520,11 +527,8 @@ fn main() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
     let file = folder.join(format!("jobs-{release}.db"));
     let told = file.with_extension("json");
-    if file.exists() {
-        assert!(replace, "{} is there, and stays", file.display());
-        std::fs::remove_file(&file).expect("it can be replaced");
-    }
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let known = file.exists();
+    assert!(replace || !known, "{} is there, and stays", file.display());
     let work = std::env::temp_dir().join(format!("jobtree-fixture-{}", std::process::id()));
     std::fs::create_dir_all(&work).expect("a folder");
     let world = World {
@@ -539,11 +543,15 @@ fn main() {
     beside(&world);
     let report = audit(&world.store, |_| {}).expect("it can be read");
     assert_eq!(report.violations, []);
+    nothing_is_missing(&world.store, &work.join("jobs.db"));
     let keys = ["waits", "done", "forgotten"].map(|key| ("visuals".to_owned(), key.to_owned()));
     let text = serde_json::to_string_pretty(&describe::describe(&world.store, &keys));
+    std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(&told, text.expect("JSON") + "\n").expect("it is written");
+    if known {
+        std::fs::remove_file(&file).expect("it can be replaced");
+    }
     world.store.backup(&file).wait().expect("a copy");
-    nothing_is_missing(&world.store, &work.join("jobs.db"));
     drop(world);
     // What is left is the system's to clean up.
     let _ = std::fs::remove_dir_all(&work);

@@ -20,10 +20,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jobtree_protocol::{
-    CompleteRequest, Heartbeat, JobId, JobState, LeaseId, Limits, SubmitRequest,
+    CompleteRequest, Heartbeat, JobId, JobState, LeaseId, Limits, NodeId, SubmitRequest,
 };
 use jobtree_queue::Now;
-use jobtree_queue::transitions::{LoadAdvice, Proof, TakeUp};
+use jobtree_queue::transitions::{Claim, LoadAdvice, Proof, TakeUp};
 use jobtree_store::{Firing, SqliteOptions, Stamp, Store, Submission, audit};
 use serde_json::Value;
 use support::{Folder, claim};
@@ -146,7 +146,13 @@ fn work_goes_on_where_it_was() {
         let store = &old.store;
         // What runs is renewed and completed under the lease it had.
         for job in old.ids("RUNNING") {
-            let lease = store.job(job).wait().expect("it").lease.expect("a lease").id;
+            let lease = store
+                .job(job)
+                .wait()
+                .expect("it")
+                .lease
+                .expect("a lease")
+                .id;
             let beat = Heartbeat::of(lease);
             let renewed = store.heartbeat(old.stamp(), beat, LoadAdvice::default());
             renewed.wait().expect("it holds");
@@ -187,7 +193,11 @@ fn work_goes_on_where_it_was() {
         assert!(ready.len() > 10, "{ready:?}");
         for job in ready {
             let lease = LeaseId::generate();
-            let claimed = store.claim(old.stamp(), vec![job], claim(lease)).wait();
+            let command = Claim {
+                node_id: NodeId::new("node-a").expect("a name"),
+                ..claim(lease)
+            };
+            let claimed = store.claim(old.stamp(), vec![job], command).wait();
             claimed.expect("it waits");
             let done = CompleteRequest::done(lease, None);
             let ended = store.complete(old.stamp(), job, done).wait();
