@@ -47,8 +47,16 @@ impl Servant {
         if cfg!(test) {
             return Err(io::Error::other("a program of tests has no subcommands"));
         }
-        let mut process = Process::new(env::current_exe()?)
-            .args([COMMAND, &workers.to_string()])
+        Self::begin(Process::new(env::current_exe()?).args([COMMAND, &workers.to_string()]))
+    }
+
+    /// Starts another program that understands the same orders.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started.
+    pub fn begin(process: &mut Process) -> io::Result<Self> {
+        let mut process = process
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;

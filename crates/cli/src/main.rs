@@ -1,19 +1,30 @@
 //! The `jobtree` command. One file or folder of `commands/` for each subcommand; this one only finds the right one.
 //!
-//! Results go to standard output, everything else to standard error. Exit codes: 0 for success, 1 if the command
-//! could not do its job, 2 if it was asked for something that makes no sense (arguments, variables).
+//! Results go to standard output, everything else to standard error. What the exit codes mean stands in `exit.rs`, and
+//! in the help.
 
 #![forbid(unsafe_code)]
 
+mod args;
 mod commands;
+mod context;
 mod error;
+mod exit;
+mod filter;
+mod out;
+mod programs;
+mod settings;
+mod signals;
+mod stores;
+mod when;
 
 use std::process::ExitCode;
 
-use clap::Command;
+use clap::{Arg, ArgAction, Command};
 use jobtree_process::{LAUNCH, SUPERVISE, launch, supervise};
 
 use crate::commands::ALL;
+use crate::context::Context;
 
 fn main() -> ExitCode {
     if let Some(code) = hidden() {
@@ -26,11 +37,16 @@ fn main() -> ExitCode {
     let Some(subcommand) = ALL.iter().find(|subcommand| subcommand.name == name) else {
         unreachable!("clap knows the subcommands from the same list");
     };
-    match (subcommand.run)(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
+    // Global flags are found in the innermost matches, wherever they stood.
+    let ended = Context::from(arguments).and_then(|context| (subcommand.run)(arguments, &context));
+    match ended {
+        Ok(exit) => exit.into(),
         Err(error) => {
-            eprintln!("{error}");
-            error.exit_code()
+            let told = error.to_string();
+            if !told.is_empty() {
+                eprintln!("{told}");
+            }
+            error.exit().into()
         }
     }
 }
@@ -45,16 +61,56 @@ fn hidden() -> Option<ExitCode> {
     }
 }
 
-fn command() -> Command {
-    Command::new("jobtree")
+/// The whole command line.
+pub fn command() -> Command {
+    let command = Command::new("jobtree")
         .about("One job system, from a nanosecond fork to an overnight batch")
         .version(env!("CARGO_PKG_VERSION"))
+        .after_help(exit::HELP)
         .subcommand_required(true)
         .arg_required_else_help(true)
+        .disable_help_subcommand(true);
+    global_arguments()
+        .into_iter()
+        .fold(command, Command::arg)
         .subcommands(
             ALL.iter()
                 .map(|subcommand| (subcommand.define)(Command::new(subcommand.name))),
         )
+}
+
+fn global_arguments() -> Vec<Arg> {
+    let value = |name: &'static str, value: &'static str, help: &'static str| {
+        Arg::new(name).long(name).value_name(value).help(help)
+    };
+    let flag = |name: &'static str, help: &'static str| {
+        Arg::new(name)
+            .long(name)
+            .action(ArgAction::SetTrue)
+            .help(help)
+    };
+    [
+        value("url", "URL", "The daemon's address [JOBTREE_URL]"),
+        value(
+            "token-file",
+            "FILE",
+            "A file with the token [JOBTREE_TOKEN_FILE; JOBTREE_TOKEN holds the token itself]",
+        ),
+        value(
+            "ca-file",
+            "FILE",
+            "Certificates (PEM) that the daemon's is signed by [JOBTREE_CA_FILE]",
+        ),
+        value("config", "FILE", "The settings' file [JOBTREE_CONFIG]"),
+        flag(
+            "json",
+            "Print JSON: one document, or a line for each entry of a stream",
+        ),
+        flag("quiet", "Print results alone").short('q'),
+        flag("no-color", "No colours [NO_COLOR]"),
+    ]
+    .map(|argument| argument.global(true).help_heading("For all commands"))
+    .into()
 }
 
 #[cfg(test)]

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use fake::{Answer, Asked, Fake};
 use jobtree_client::protocol::{
-    AckRequest, AddonId, ClaimRequest, CompleteManyRequest, CompleteOne, CompleteRequest,
-    CompleteStatus, ErrorCode, Heartbeat, HeartbeatManyRequest, InstanceId, JobId, JobQuery,
-    JobState, JobType, LeaseId, LeaseRequest, LogAppend, PauseRequest, Progress, RedriveRequest,
-    ReleaseRequest, ReportRequest, ScheduleId, ScheduleSpec, Scope, SignalsRequest,
+    AckRequest, AddonId, BackupRequest, ClaimRequest, CompleteManyRequest, CompleteOne,
+    CompleteRequest, CompleteStatus, ErrorCode, Heartbeat, HeartbeatManyRequest, InstanceId, JobId,
+    JobQuery, JobState, JobType, LeaseId, LeaseRequest, LogAppend, PauseRequest, Progress,
+    RedriveRequest, ReleaseRequest, ReportRequest, ScheduleId, ScheduleSpec, Scope, SignalsRequest,
     SubmitManyRequest, SubmitRequest, TokenRequest, WebhookRequest, paths,
 };
 use jobtree_client::{Client, ClientError, LoadQuery, Probe};
@@ -420,8 +420,10 @@ fn what_operators_do_goes_over_the_wire() {
     let ((), call) = asked(json!({"draining": true}), |client| client.drain(true));
     assert_eq!(call.line(), line("POST", paths::DRAIN, ""));
     assert_eq!(call.json(), json!({"draining": true}));
-    let (answer, call) = asked(json!({"bytes": 4096}), |client| client.backup(&json!({})));
-    assert_eq!(answer["bytes"], 4096);
+    let copy = json!({"path": "/x/backups/a.db", "bytes": 4096, "last_event": 7, "at": "2026-01-01T00:00:00Z"});
+    let request = BackupRequest::default();
+    let (answer, call) = asked(copy, |client| client.backup(&request));
+    assert_eq!(answer.bytes, 4096);
     assert_eq!(call.line(), line("POST", paths::BACKUP, ""));
     let ((), call) = asked(json!({}), Client::kick);
     assert_eq!(call.line(), line("POST", paths::KICK, ""));

@@ -5,10 +5,11 @@ use std::ptr::NonNull;
 
 use crate::context;
 use crate::deque::{Deque, Entry, Steal};
+use crate::padded::SplitAfterTwoWords;
 
 /// A deque full of entries that nobody runs.
 pub struct BenchDeque {
-    deque: Deque,
+    deque: SplitAfterTwoWords<Deque>,
     entry: Entry,
 }
 
@@ -22,7 +23,7 @@ impl BenchDeque {
     /// An empty one.
     pub fn new() -> BenchDeque {
         BenchDeque {
-            deque: Deque::new(usize::MAX / 2, 1024),
+            deque: SplitAfterTwoWords::new(Deque::new(usize::MAX, 1024)),
             entry: Entry {
                 job: NonNull::dangling(),
                 context: context::OUTERMOST,

@@ -25,19 +25,31 @@
 //! * Growth copies into a larger buffer and retires the old one. Thieves count themselves in `readers`
 //!   before they load the buffer's address; the owner frees retired buffers only after it has, behind
 //!   a fence, seen no reader.
+//! * What thieves read and write is a [`Ring`] apart, made with the first entry and kept until the deque's end: there
+//!   may be a million deques that never have an entry. Who finds no ring has found an empty deque. Its address is
+//!   published by a release store before the first entry can be.
+//!
+//! # Where it lies
+//!
+//! A deque is two words that thieves look at, the ring's address and what they ask by, and then what its owner writes at
+//! every fork. So the words belong at the end of a cache line and the rest at the beginning of the next:
+//! [`Strand`](crate::strand::Strand) and [`SplitAfterTwoWords`](crate::padded::SplitAfterTwoWords) see to that.
 //!
 //! Everything marked `owner` in a method's `# Safety` must be called from one thread at a time.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
 use std::ptr::NonNull;
 
 use crate::context::Context;
 use crate::job::Job;
-use crate::padded::Padded;
 #[cfg(not(loom))]
 use crate::raw::prefetch;
 use crate::sync::step::{Step, fence_at, left_out, order_at};
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
+
+mod ring;
+
+use ring::{Buffer, Ring, Slot};
 
 /// A piece of work and the context it runs in. Whoever takes it must run it exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,88 +73,41 @@ pub(crate) enum Steal {
     Retry,
 }
 
-struct Slot {
-    job: AtomicPtr<Job>,
-    context: AtomicPtr<Context>,
-}
-
-impl Slot {
-    #[inline(always)]
-    fn write(&self, entry: Entry) {
-        self.job.store(entry.job.as_ptr(), Ordering::Relaxed);
-        self.context
-            .store(entry.context.cast_mut(), Ordering::Relaxed);
-    }
-}
-
-struct Buffer {
-    slots: Box<[Slot]>,
-    /// Shows the models a read that meets the buffer's end.
-    #[cfg(loom)]
-    is_alive: loom::cell::UnsafeCell<bool>,
-}
-
-impl Buffer {
-    fn allocate(capacity: usize) -> *mut Buffer {
-        debug_assert!(capacity.is_power_of_two());
-        let slots = (0..capacity)
-            .map(|_| Slot {
-                job: AtomicPtr::new(std::ptr::null_mut()),
-                context: AtomicPtr::new(std::ptr::null_mut()),
-            })
-            .collect();
-        Box::into_raw(Box::new(Buffer {
-            slots,
-            #[cfg(loom)]
-            is_alive: loom::cell::UnsafeCell::new(true),
-        }))
-    }
-
-    #[inline]
-    fn slot(&self, index: usize) -> &Slot {
-        let position = index & (self.slots.len() - 1);
-        // SAFETY: the length is a power of two, so the masked index is below it.
-        unsafe { self.slots.get_unchecked(position) }
-    }
-
-    fn write(&self, index: usize, entry: Entry) {
-        self.slot(index).write(entry);
-    }
-
-    /// Reads a slot that may never have been written at this index; only whoever wins the index may
-    /// use the result.
-    #[inline]
-    fn read(&self, index: usize) -> (*mut Job, *const Context) {
-        #[cfg(loom)]
-        // SAFETY: loom itself checks that nobody writes meanwhile.
-        self.is_alive
-            .with(|alive| unsafe { assert!(*alive, "a freed buffer is read") });
-        let slot = self.slot(index);
-        (
-            slot.job.load(Ordering::Relaxed),
-            slot.context.load(Ordering::Relaxed),
-        )
-    }
-}
-
-/// What only the owner touches: one cache line that thieves never disturb.
+/// What only the owner touches.
+#[repr(C)]
 struct OwnerSide {
     bottom: Cell<usize>,
     /// The owner's copy of `public_end`.
     public_end: Cell<usize>,
     /// A lower bound of `top`, from the last time the owner looked.
     known_top: Cell<usize>,
-    /// The current buffer, owned by the deque.
-    buffer: Cell<*mut Buffer>,
-    /// Its slots: one step less on the way of a push.
+    /// The slots of the buffer in use, which the ring owns; null without a ring.
     slots: Cell<*const Slot>,
-    capacity: Cell<usize>,
-    private_limit: usize,
-    /// Replaced buffers that a thief may still be reading.
-    retired: UnsafeCell<Vec<*mut Buffer>>,
-    /// In a model freed buffers are only marked, so that a thief that reads one can be told.
-    #[cfg(loom)]
-    freed: UnsafeCell<Vec<*mut Buffer>>,
+    /// How many slots there are.
+    capacity: Cell<u32>,
+    private_limit: PrivateLimit,
+}
+
+/// How many entries may be private.
+#[derive(Clone, Copy, PartialEq)]
+struct PrivateLimit(u16);
+
+impl PrivateLimit {
+    const NONE: PrivateLimit = PrivateLimit(u16::MAX);
+
+    fn new(limit: usize) -> PrivateLimit {
+        u16::try_from(limit).map_or(PrivateLimit::NONE, PrivateLimit)
+    }
+
+    /// The index from which on enough is private; without a limit it is [`ASKED`], which no index reaches.
+    #[inline(always)]
+    fn beyond(self, public_end: usize) -> usize {
+        match self {
+            PrivateLimit::NONE => ASKED,
+            // Saturating: an index that high is out of reach, and a limit above all indices never wraps.
+            PrivateLimit(limit) => public_end.saturating_add(usize::from(limit)),
+        }
+    }
 }
 
 /// Room in a deque that was made without any.
@@ -151,21 +116,15 @@ const FIRST_CAPACITY: usize = 16;
 /// A push limit that no index reaches: somebody asks for work, or interrupts the owner (`stop.rs`).
 const ASKED: usize = usize::MAX;
 
-/// What thieves read and write.
-struct SharedSide {
-    top: AtomicUsize,
-    public_end: AtomicUsize,
-    buffer: AtomicPtr<Buffer>,
-    readers: AtomicUsize,
-}
-
 /// See the module's head.
+#[repr(C)]
 pub(crate) struct Deque {
-    owner: Padded<OwnerSide>,
-    shared: Padded<SharedSide>,
-    /// The index from which on enough is private: `public_end + private_limit`, or [`ASKED`]. On a line
-    /// of its own: the owner reads it at every fork, thieves write it when they find nothing.
-    push_limit: Padded<AtomicUsize>,
+    /// Null before the first entry. Written by the owner only.
+    ring: AtomicPtr<Ring>,
+    /// The index from which on enough is private: `public_end + private_limit`, or [`ASKED`]. The owner reads it at every
+    /// fork, thieves write it when they find nothing.
+    push_limit: AtomicUsize,
+    owner: OwnerSide,
 }
 
 // SAFETY: the owner side is touched only by methods whose contract names one owner at a time; the
@@ -184,35 +143,65 @@ impl Deque {
         } else {
             capacity
         };
-        let capacity = capacity.next_power_of_two();
         let deque = Deque::without_room(private_limit);
-        deque.use_buffer(Buffer::allocate(capacity));
+        deque.make_ring(capacity.next_power_of_two());
         deque
     }
 
     /// A deque that takes memory for its entries with the first one: there may be a million that never have any.
     pub(crate) fn without_room(private_limit: usize) -> Deque {
+        let private_limit = PrivateLimit::new(private_limit);
         Deque {
-            owner: Padded(OwnerSide {
+            ring: AtomicPtr::new(std::ptr::null_mut()),
+            owner: OwnerSide {
                 bottom: Cell::new(0),
                 public_end: Cell::new(0),
                 known_top: Cell::new(0),
-                buffer: Cell::new(std::ptr::null_mut()),
                 slots: Cell::new(std::ptr::null()),
                 capacity: Cell::new(0),
                 private_limit,
-                retired: UnsafeCell::new(Vec::new()),
-                #[cfg(loom)]
-                freed: UnsafeCell::new(Vec::new()),
-            }),
-            shared: Padded(SharedSide {
-                top: AtomicUsize::new(0),
-                public_end: AtomicUsize::new(0),
-                buffer: AtomicPtr::new(std::ptr::null_mut()),
-                readers: AtomicUsize::new(0),
-            }),
-            push_limit: Padded(AtomicUsize::new(private_limit)),
+            },
+            push_limit: AtomicUsize::new(private_limit.beyond(0)),
         }
+    }
+
+    /// What thieves look at, if there was ever an entry.
+    #[inline(always)]
+    fn ring(&self) -> Option<&Ring> {
+        let ring = self.ring.load(Ordering::Acquire);
+        // SAFETY: null, or made by `make_ring` and kept until the deque's end.
+        let ring = unsafe { ring.as_ref() };
+        #[cfg(loom)]
+        if let Some(ring) = ring {
+            // SAFETY: loom itself checks that nobody writes meanwhile.
+            ring.is_made
+                .with(|made| unsafe { assert!(*made, "a ring is made before it is seen") });
+        }
+        ring
+    }
+
+    /// What thieves look at.
+    ///
+    /// # Safety
+    /// Owner only, and there was an entry.
+    #[inline(always)]
+    unsafe fn own_ring(&self) -> &Ring {
+        let ring = self.ring.load(Ordering::Relaxed);
+        debug_assert!(!ring.is_null());
+        // SAFETY: made with the first entry by the owner, which is here, and kept until the deque's end.
+        unsafe { &*ring }
+    }
+
+    /// The owner's way to a slot, whose index must be of an entry that was pushed, or the one before.
+    ///
+    /// # Safety
+    /// Owner only, and there was an entry.
+    #[inline(always)]
+    unsafe fn own_slot(&self, index: usize) -> &Slot {
+        let position = index & (self.owner.capacity.get() as usize - 1);
+        // SAFETY: the buffer in use is freed only by the owner, which is here; its capacity is a power
+        // of two, so the masked position is inside.
+        unsafe { &*self.owner.slots.get().add(position) }
     }
 
     /// Whether as many entries are private as may be and nobody asks for one.
@@ -280,14 +269,12 @@ impl Deque {
     pub(crate) unsafe fn push_private(&self, entry: Entry) {
         let owner = &self.owner;
         let bottom = owner.bottom.get();
-        if bottom.wrapping_sub(owner.known_top.get()) >= owner.capacity.get() {
+        if bottom.wrapping_sub(owner.known_top.get()) >= owner.capacity.get() as usize {
             // SAFETY: the caller is the owner.
             unsafe { self.make_room() };
         }
-        let position = bottom & (owner.capacity.get() - 1);
-        // SAFETY: the buffer in use is freed only by the owner, which is here; its capacity is a power
-        // of two, so the masked position is inside.
-        unsafe { (*owner.slots.get().add(position)).write(entry) };
+        // SAFETY: the caller is the owner, and there is room now.
+        unsafe { self.own_slot(bottom) }.write(entry);
         owner.bottom.set(bottom.wrapping_add(1));
     }
 
@@ -298,7 +285,8 @@ impl Deque {
     pub(crate) unsafe fn publish_oldest(&self) {
         let end = self.owner.public_end.get();
         if end != self.owner.bottom.get() {
-            self.move_public_end(end.wrapping_add(1));
+            // SAFETY: the caller is the owner, and there is an entry.
+            unsafe { self.move_public_end(end.wrapping_add(1)) };
         }
     }
 
@@ -309,7 +297,8 @@ impl Deque {
     pub(crate) unsafe fn publish_all(&self) {
         let bottom = self.owner.bottom.get();
         if self.owner.public_end.get() != bottom {
-            self.move_public_end(bottom);
+            // SAFETY: the caller is the owner, and there is an entry.
+            unsafe { self.move_public_end(bottom) };
         }
     }
 
@@ -319,33 +308,37 @@ impl Deque {
     /// Owner only.
     #[inline]
     pub(crate) unsafe fn private_jobs(&self) -> impl Iterator<Item = NonNull<Job>> {
-        let buffer = self.owner.buffer.get();
         let mut index = self.owner.public_end.get();
         let bottom = self.owner.bottom.get();
         std::iter::from_fn(move || {
             if index == bottom {
                 return None;
             }
-            // SAFETY: there is an entry, so there is a buffer, and the one in use is freed only by the owner.
-            let (job, _) = unsafe { &*buffer }.read(index);
+            // SAFETY: the caller is the owner, and there is an entry.
+            let (job, _) = unsafe { self.own_slot(index) }.read();
             index = index.wrapping_add(1);
             NonNull::new(job)
         })
     }
 
-    fn move_public_end(&self, end: usize) {
+    /// # Safety
+    /// Owner only, and there was an entry.
+    unsafe fn move_public_end(&self, end: usize) {
         self.owner.public_end.set(end);
         self.limit_pushes(end);
         let order = order_at(Step::DequePublishRelease, Ordering::Release);
-        self.shared.public_end.store(end, order);
+        // SAFETY: by contract.
+        unsafe { self.own_ring() }.public_end.store(end, order);
     }
 
     /// Follows the end of the public part. A question that comes at the same moment may be lost; a full fence must
     /// follow, by which the owner can find out.
     fn limit_pushes(&self, public_end: usize) {
-        // Saturating: an index that high is out of reach, and a limit above all indices never wraps.
-        let limit = public_end.saturating_add(self.owner.private_limit);
-        self.push_limit.store(limit, Ordering::Relaxed);
+        let limit = self.owner.private_limit.beyond(public_end);
+        // Without a limit it stays as it is, and whoever looks at the word keeps it in its cache.
+        if limit != ASKED {
+            self.push_limit.store(limit, Ordering::Relaxed);
+        }
     }
 
     /// Takes back the newest entry, which the owner knows it pushed: `false` says that it was stolen
@@ -375,14 +368,14 @@ impl Deque {
             return None;
         }
         let newest = self.owner.bottom.get().wrapping_sub(1);
-        // SAFETY: the buffer in use is freed only by the owner.
-        let (job, context) = unsafe { &*self.owner.buffer.get() }.read(newest);
+        // SAFETY: the caller is the owner, and there was an entry.
+        let (job, context) = unsafe { self.own_slot(newest) }.read();
         #[cfg(not(loom))]
         {
             // Who pops has many, as a rule: the next one's memory is fetched while this one runs. It may be gone; an
             // address is all that is needed. What belongs to a task lies before and behind it.
             // SAFETY: as above.
-            let (next, _) = unsafe { &*self.owner.buffer.get() }.read(newest.wrapping_sub(1));
+            let (next, _) = unsafe { self.own_slot(newest.wrapping_sub(1)) }.read();
             for line in -2..2 {
                 prefetch(next.cast_const().cast::<u8>().wrapping_offset(64 * line));
             }
@@ -398,27 +391,29 @@ impl Deque {
     #[cold]
     #[inline(never)]
     unsafe fn pop_public(&self) -> bool {
+        // SAFETY: the caller is the owner, and there is or was an entry.
+        let ring = unsafe { self.own_ring() };
         let newest = self.owner.bottom.get().wrapping_sub(1);
         let mut top = self.owner.known_top.get();
         if top != newest {
             // Acquire, here and below: what the owner learns of `top` lets it use slots again.
-            top = self.shared.top.load(Ordering::Acquire);
+            top = ring.top.load(Ordering::Acquire);
         }
         if top == newest {
             // The only one left: decided by the index alone, as among thieves. The ends stay where they
             // are, since whoever wins, there is nothing between them any more.
-            let won = self.win_last(newest);
+            let won = ring.win_last(newest);
             self.owner.known_top.set(newest.wrapping_add(1));
             return won;
         }
         // Release, not relaxed: a thief that reads this value may go on to read older slots.
-        self.shared.public_end.store(newest, Ordering::Release);
+        ring.public_end.store(newest, Ordering::Release);
         // Before the fence: who looks after it whether the owner was interrupted (`stop.rs`) relies on that.
         if !self.is_asked() {
             self.limit_pushes(newest);
         }
         fence_at(Step::DequePopFence);
-        let top = self.shared.top.load(Ordering::Acquire);
+        let top = ring.top.load(Ordering::Acquire);
         if (top.wrapping_sub(newest) as isize) < 0 {
             // At least one older entry is left, so no thief can be after this one.
             self.owner.bottom.set(newest);
@@ -426,63 +421,47 @@ impl Deque {
             self.owner.known_top.set(top);
             return true;
         }
-        let won = top == newest && self.win_last(newest);
+        let won = top == newest && ring.win_last(newest);
         // Empty either way: everything up to `newest` is gone.
         let end = newest.wrapping_add(1);
         self.owner.known_top.set(end);
         self.owner.bottom.set(end);
         self.owner.public_end.set(end);
-        self.shared.public_end.store(end, Ordering::Release);
+        ring.public_end.store(end, Ordering::Release);
         // Thieves take whatever is there, so they want more. And the limit above, one too low now, need not be
         // written again, which would take another fence.
         self.ask();
         won
     }
 
-    /// Tries to win the only public entry for the owner.
-    #[inline]
-    fn win_last(&self, index: usize) -> bool {
-        self.shared
-            .top
-            .compare_exchange(
-                index,
-                index.wrapping_add(1),
-                Ordering::SeqCst,
-                Ordering::Acquire,
-            )
-            .is_ok()
-    }
-
     /// Takes the oldest public entry if `suits` says so of its context. Any thread may call this.
     pub(crate) fn steal(&self, suits: impl Fn(*const Context) -> bool) -> Steal {
-        if self.looks_empty_to_thief() {
+        let Some(ring) = self.ring().filter(|ring| !ring.looks_empty()) else {
             return Steal::Empty;
-        }
-        let shared = &self.shared;
-        shared.readers.fetch_add(1, Ordering::SeqCst);
-        let result = self.steal_while_counted(suits);
-        shared.readers.fetch_sub(1, Ordering::Release);
+        };
+        ring.readers.fetch_add(1, Ordering::SeqCst);
+        let result = Deque::steal_while_counted(ring, suits);
+        ring.readers.fetch_sub(1, Ordering::Release);
         result
     }
 
-    fn steal_while_counted(&self, suits: impl Fn(*const Context) -> bool) -> Steal {
-        let shared = &self.shared;
-        let top = shared.top.load(Ordering::Acquire);
+    fn steal_while_counted(ring: &Ring, suits: impl Fn(*const Context) -> bool) -> Steal {
+        let top = ring.top.load(Ordering::Acquire);
         // Between `top` and `public_end` for the owner's pop; between counting ourselves as a reader
         // and loading the buffer for the owner's reclaim.
         fence_at(Step::DequeStealFence);
-        let end = shared.public_end.load(Ordering::Acquire);
+        let end = ring.public_end.load(Ordering::Acquire);
         if top.wrapping_sub(end) as isize >= 0 {
             return Steal::Empty;
         }
-        let buffer = shared.buffer.load(Ordering::Acquire);
+        let buffer = ring.buffer.load(Ordering::Acquire);
         // SAFETY: we are counted in `readers`, and the owner frees a replaced buffer only after it
         // has seen no reader since it replaced it.
         let (job, context) = unsafe { &*buffer }.read(top);
         if !suits(context) {
             return Steal::Empty;
         }
-        match shared.top.compare_exchange(
+        match ring.top.compare_exchange(
             top,
             top.wrapping_add(1),
             Ordering::SeqCst,
@@ -499,24 +478,20 @@ impl Deque {
     /// A glance without any promise, cheap enough to poll.
     #[inline]
     pub(crate) fn looks_empty_to_thief(&self) -> bool {
-        let top = self.shared.top.load(Ordering::Relaxed);
-        let end = self.shared.public_end.load(Ordering::Relaxed);
-        top.wrapping_sub(end) as isize >= 0
+        self.ring().is_none_or(Ring::looks_empty)
     }
 
     /// The index of the oldest public entry, if there seems to be one; as cheap as a glance.
     #[inline]
     pub(crate) fn oldest_public_index(&self) -> Option<usize> {
-        let top = self.shared.top.load(Ordering::Relaxed);
-        let end = self.shared.public_end.load(Ordering::Relaxed);
-        ((top.wrapping_sub(end) as isize) < 0).then_some(top)
+        let (top, _) = self.ring()?.public_ends_at()?;
+        Some(top)
     }
 
     /// How many entries a thief would see.
     pub(crate) fn public_len(&self) -> usize {
-        let top = self.shared.top.load(Ordering::Relaxed);
-        let end = self.shared.public_end.load(Ordering::Relaxed);
-        (end.wrapping_sub(top) as isize).max(0) as usize
+        let public = self.ring().and_then(Ring::public_ends_at);
+        public.map_or(0, |(top, end)| end.wrapping_sub(top))
     }
 
     /// Looks whether thieves have made room, else doubles the buffer.
@@ -524,20 +499,21 @@ impl Deque {
     #[inline(never)]
     unsafe fn make_room(&self) {
         let owner = &self.owner;
-        let top = self.shared.top.load(Ordering::Acquire);
+        if owner.slots.get().is_null() {
+            // In a model few slots are enough to wrap and to grow.
+            return self.make_ring(if cfg!(loom) { 2 } else { FIRST_CAPACITY });
+        }
+        // SAFETY: the caller is the owner, and there is a buffer, so there is a ring.
+        let ring = unsafe { self.own_ring() };
+        let top = ring.top.load(Ordering::Acquire);
         owner.known_top.set(top);
         let bottom = owner.bottom.get();
-        if bottom.wrapping_sub(top) < owner.capacity.get() {
+        let capacity = owner.capacity.get() as usize;
+        if bottom.wrapping_sub(top) < capacity {
             return;
         }
-        if owner.capacity.get() == 0 {
-            // In a model few slots are enough to wrap and to grow.
-            let capacity = if cfg!(loom) { 2 } else { FIRST_CAPACITY };
-            return self.use_buffer(Buffer::allocate(capacity));
-        }
-        let capacity = owner.capacity.get() * 2;
-        let old = owner.buffer.get();
-        let new = Buffer::allocate(capacity);
+        let old = ring.buffer.load(Ordering::Relaxed);
+        let new = Buffer::allocate(capacity * 2);
         // SAFETY: both buffers are alive: `old` until it is reclaimed below, `new` until replaced.
         let (old_buffer, new_buffer) = unsafe { (&*old, &*new) };
         let mut index = top;
@@ -549,22 +525,30 @@ impl Deque {
             index = index.wrapping_add(1);
         }
         self.use_buffer(new);
+        let order = order_at(Step::DequeBufferRelease, Ordering::Release);
+        ring.buffer.store(new, order);
         // SAFETY: the retired list is the owner's.
-        unsafe { (*owner.retired.get()).push(old) };
+        unsafe { (*ring.retired.get()).push(old) };
         // SAFETY: the caller is the owner.
         unsafe { self.reclaim() };
     }
 
-    /// Goes on with a buffer of the deque's own, which has all entries. By the owner, or the one who makes it.
+    /// By the owner, or the one who makes the deque.
+    fn make_ring(&self, capacity: usize) {
+        let buffer = Buffer::allocate(capacity);
+        self.use_buffer(buffer);
+        let order = order_at(Step::DequeRingRelease, Ordering::Release);
+        self.ring.store(Ring::allocate(buffer), order);
+    }
+
+    /// The owner goes on with a buffer of the ring's, which has all entries.
     fn use_buffer(&self, buffer: *mut Buffer) {
-        let owner = &self.owner;
         // SAFETY: alive until it is replaced.
         let slots = unsafe { &(*buffer).slots };
-        owner.buffer.set(buffer);
-        owner.slots.set(slots.as_ptr());
-        owner.capacity.set(slots.len());
-        let order = order_at(Step::DequeBufferRelease, Ordering::Release);
-        self.shared.buffer.store(buffer, order);
+        let capacity =
+            u32::try_from(slots.len()).expect("a deque of four thousand million entries");
+        self.owner.slots.set(slots.as_ptr());
+        self.owner.capacity.set(capacity);
     }
 
     /// Frees replaced buffers if no thief can be reading them.
@@ -572,15 +556,16 @@ impl Deque {
     /// # Safety
     /// Owner only.
     pub(crate) unsafe fn reclaim(&self) {
+        let Some(ring) = self.ring() else { return };
         // SAFETY: the retired list is the owner's.
-        let retired = unsafe { &mut *self.owner.retired.get() };
+        let retired = unsafe { &mut *ring.retired.get() };
         if retired.is_empty() {
             return;
         }
         // Pairs with the fence in `steal_while_counted`: a thief that counts itself after we have
         // looked will load the new buffer.
         fence_at(Step::DequeReclaimFence);
-        if !left_out(Step::DequeReclaimCheck) && self.shared.readers.load(Ordering::Acquire) != 0 {
+        if !left_out(Step::DequeReclaimCheck) && ring.readers.load(Ordering::Acquire) != 0 {
             return;
         }
         for buffer in retired.drain(..) {
@@ -593,7 +578,7 @@ impl Deque {
             #[cfg(loom)]
             unsafe {
                 (*buffer).is_alive.with_mut(|alive| *alive = false);
-                (*self.owner.freed.get()).push(buffer);
+                (*ring.freed.get()).push(buffer);
             }
         }
     }
@@ -601,17 +586,24 @@ impl Deque {
 
 impl Drop for Deque {
     fn drop(&mut self) {
-        // SAFETY: `&mut self` means no thief is left; both the current and the retired buffers are
-        // ours and were made by `Box::into_raw`.
+        // A model that fails unwinds: one that was asked once more would panic again, and hide what failed.
+        if cfg!(loom) && std::thread::panicking() {
+            return;
+        }
+        let ring = self.ring.load(Ordering::Acquire);
+        if ring.is_null() {
+            return;
+        }
+        // SAFETY: `&mut self` means no thief is left; the ring, and the current and the retired buffers, are ours and
+        // were made by `Box::into_raw`.
         unsafe {
-            if !self.owner.buffer.get().is_null() {
-                drop(Box::from_raw(self.owner.buffer.get()));
-            }
-            for buffer in (*self.owner.retired.get()).drain(..) {
+            let ring = Box::from_raw(ring);
+            drop(Box::from_raw(ring.buffer.load(Ordering::Relaxed)));
+            for buffer in (*ring.retired.get()).drain(..) {
                 drop(Box::from_raw(buffer));
             }
             #[cfg(loom)]
-            for buffer in (*self.owner.freed.get()).drain(..) {
+            for buffer in (*ring.freed.get()).drain(..) {
                 drop(Box::from_raw(buffer));
             }
         }

@@ -207,7 +207,7 @@ const RECLAIM_LATER: Model = Model {
         unsafe {
             scene.deque.reclaim();
             claim(
-                (*scene.deque.owner.retired.get()).is_empty(),
+                (*scene.deque.own_ring().retired.get()).is_empty(),
                 "without thieves, everything is freed",
             );
         }

@@ -40,8 +40,12 @@ impl Owned {
         deque.owner.bottom.set(entries);
         deque.owner.public_end.set(entries);
         deque.owner.known_top.set(entries);
-        deque.shared.top.store(entries, Ordering::Relaxed);
-        deque.shared.public_end.store(entries, Ordering::Relaxed);
+        deque.ring().unwrap().top.store(entries, Ordering::Relaxed);
+        deque
+            .ring()
+            .unwrap()
+            .public_end
+            .store(entries, Ordering::Relaxed);
         Owned(deque)
     }
 
@@ -96,7 +100,7 @@ impl Owned {
 
     fn retired(&self) -> usize {
         // SAFETY: the owner's thread.
-        unsafe { (*self.0.owner.retired.get()).len() }
+        unsafe { (*self.0.ring().unwrap().retired.get()).len() }
     }
 }
 
@@ -203,6 +207,23 @@ fn a_filter_lets_the_oldest_entry_lie() {
     assert_eq!(deque.0.public_len(), 2, "and stays where it is");
     assert_eq!(deque.steal(), Some(0));
     assert_eq!(deque.0.steal(suits), Steal::Taken(in_context(1, &wanted)));
+}
+
+#[test]
+fn a_deque_that_never_had_an_entry_takes_no_memory_for_thieves() {
+    let deque = Owned(Deque::without_room(2));
+    deque.0.ask_unless_public();
+    assert!(deque.0.is_asked(), "it can be asked all the same");
+    assert_eq!(deque.steal(), None);
+    assert_eq!(
+        (deque.0.public_len(), deque.0.oldest_public_index()),
+        (0, None)
+    );
+    assert!(deque.0.ring().is_none());
+    deque.push(0..1);
+    deque.publish_oldest();
+    assert!(deque.0.ring().is_some());
+    assert_eq!(deque.steal(), Some(0));
 }
 
 #[test]

@@ -15,27 +15,77 @@ use crate::strand::Strand;
 use crate::sync::step::{Step, order_at};
 use crate::sync::{AtomicPtr, Ordering};
 
-/// A letter. Embedded in a strand, or boxed around a task.
+/// A letter, as far as an inbox is concerned: the link to the next one. It comes first in what it stands for, a strand or
+/// a [`TaskLetter`], and the lowest bit of its address says which.
 pub(crate) struct Mail {
     next: AtomicPtr<Mail>,
-    content: MailContent,
 }
+
+/// A letter with a task, in a box of its own.
+#[repr(C)]
+struct TaskLetter {
+    mail: Mail,
+    entry: Entry,
+}
+
+/// Letters are aligned to far more than two bytes, so the lowest bit of their address is free.
+const TASK_BIT: usize = 1;
 
 /// What a letter says.
 #[derive(Clone, Copy)]
 pub(crate) enum MailContent {
     /// What this parked strand waited for has happened. The letter lies in the strand itself.
     Resume(*const Strand),
-    /// Run this on this worker. The letter is a box of its own.
+    /// Run this on this worker.
     Run(Entry),
 }
 
 impl Mail {
-    pub(crate) fn new(content: MailContent) -> Mail {
+    pub(crate) fn new() -> Mail {
         Mail {
             next: AtomicPtr::new(ptr::null_mut()),
-            content,
         }
+    }
+
+    /// The letter that says that `strand` may go on.
+    pub(crate) fn of_strand(strand: &Strand) -> *const Mail {
+        const { assert!(std::mem::offset_of!(Strand, mail) == 0) };
+        ptr::from_ref(strand).cast()
+    }
+
+    /// A new letter that says that `entry` is to be run. It is freed by whoever takes it out of an inbox.
+    pub(crate) fn with_task(entry: Entry) -> *const Mail {
+        let letter = Box::new(TaskLetter {
+            mail: Mail::new(),
+            entry,
+        });
+        let letter = Box::into_raw(letter).cast_const().cast::<Mail>();
+        letter.map_addr(|address| address | TASK_BIT)
+    }
+
+    /// The link in a letter's memory.
+    ///
+    /// # Safety
+    /// The letter is alive, and stays so as long as the reference is used.
+    #[inline]
+    unsafe fn link<'a>(this: *const Mail) -> &'a AtomicPtr<Mail> {
+        // SAFETY: without its mark the address is that of what the letter comes first in; alive by contract.
+        unsafe { &(*this.map_addr(|address| address & !TASK_BIT)).next }
+    }
+
+    /// Reads a letter for the last time.
+    ///
+    /// # Safety
+    /// It was made by one of the two functions above, and is the caller's.
+    #[inline]
+    unsafe fn open(this: *const Mail) -> MailContent {
+        if this.addr() & TASK_BIT == 0 {
+            return MailContent::Resume(this.cast());
+        }
+        let letter = this.map_addr(|address| address & !TASK_BIT).cast_mut();
+        // SAFETY: a marked address is a box's, made by `with_task`, and ours by contract.
+        let letter = unsafe { Box::from_raw(letter.cast::<TaskLetter>()) };
+        MailContent::Run(letter.entry)
     }
 }
 
@@ -59,12 +109,13 @@ impl Inbox {
     /// Puts `mail` in. The caller then notifies the owner.
     ///
     /// # Safety
-    /// `mail` is in no inbox, and stays alive until the owner has taken it.
+    /// `mail` is a letter made by [`Mail::of_strand`] or [`Mail::with_task`]. It is in no inbox, and stays alive until the
+    /// owner has taken it.
     pub(crate) unsafe fn push(&self, mail: *const Mail) {
         let mut newest = self.newest.load(Ordering::Relaxed);
         loop {
             // SAFETY: alive by contract, and ours alone until the exchange succeeds.
-            unsafe { (*mail).next.store(newest, Ordering::Relaxed) };
+            unsafe { Mail::link(mail) }.store(newest, Ordering::Relaxed);
             match self.newest.compare_exchange_weak(
                 newest,
                 mail.cast_mut(),
@@ -80,28 +131,24 @@ impl Inbox {
     /// Takes all mail, oldest first.
     ///
     /// # Safety
-    /// Only the owner. Boxed letters are freed here, so each must have been made by
-    /// `Box::into_raw`.
+    /// Only the owner.
     pub(crate) unsafe fn take_all(&self, mut deliver: impl FnMut(MailContent)) {
         let mut mail = self.newest.swap(ptr::null_mut(), Ordering::Acquire);
         let mut oldest: *mut Mail = ptr::null_mut();
         while !mail.is_null() {
             // SAFETY: taken out by the swap, so ours; its sender keeps it alive until now.
-            let next = unsafe { (*mail).next.load(Ordering::Relaxed) };
-            // SAFETY: as above.
-            unsafe { (*mail).next.store(oldest, Ordering::Relaxed) };
+            let link = unsafe { Mail::link(mail) };
+            let next = link.load(Ordering::Relaxed);
+            link.store(oldest, Ordering::Relaxed);
             oldest = mail;
             mail = next;
         }
         while !oldest.is_null() {
-            let mail = oldest;
-            // SAFETY: on the reversed list, so still ours.
-            let (next, content) =
-                unsafe { ((*mail).next.load(Ordering::Relaxed), (*mail).content) };
-            if let MailContent::Run(_) = content {
-                // SAFETY: letters with tasks are boxed, by contract.
-                drop(unsafe { Box::from_raw(mail) });
-            }
+            // SAFETY: on the reversed list, so still ours; its last use.
+            let (next, content) = unsafe {
+                let next = Mail::link(oldest).load(Ordering::Relaxed);
+                (next, Mail::open(oldest))
+            };
             oldest = next;
             deliver(content);
         }

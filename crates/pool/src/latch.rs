@@ -39,7 +39,7 @@ pub(crate) struct Latch {
 const NOTICE_BIT: usize = 1;
 
 fn set_mark() -> *mut Strand {
-    // Not null, not a strand: strands are aligned to 128 bytes.
+    // Not null, not a strand: strands are aligned to cache lines.
     ptr::without_provenance_mut(2)
 }
 
@@ -60,8 +60,13 @@ impl Latch {
     /// for it, and not while that waits by mail.
     ///
     /// A swap, not a store: the setter first changes something, then sets the latch; whoever resets it and then
-    /// finds nothing changed must not have wiped out that very `set`.
+    /// finds nothing changed must not have wiped out that very `set`. One that was not set yet need not be: whatever is
+    /// set later stays so.
+    #[inline]
     pub(crate) fn reset(&self) {
+        if self.state.load(Ordering::Relaxed).is_null() {
+            return;
+        }
         self.state.swap(
             ptr::null_mut(),
             order_at(Step::LatchResetAcquire, Ordering::AcqRel),

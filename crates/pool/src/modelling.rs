@@ -210,7 +210,7 @@ pub(crate) fn pool(workers: usize) -> Arc<Shared> {
 }
 
 /// A strand of a worker of `pool`, to be dropped before it.
-pub(crate) fn strand(pool: &Shared, worker: usize) -> Box<Strand> {
+pub(crate) fn strand(pool: &Arc<Shared>, worker: usize) -> Box<Strand> {
     // SAFETY: freshly made by `Box::into_raw`, and not given to the pool to keep.
     unsafe { Box::from_raw(Strand::allocate(pool, worker, 1).cast::<Strand>()) }
 }

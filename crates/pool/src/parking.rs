@@ -24,6 +24,7 @@
 //! simulations see `sim/mod.rs`); a started stack is never dropped, it is resumed until its loop ends.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
+use std::ops::Range;
 use std::time::Duration;
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -48,11 +49,15 @@ const PATIENCE_WITH_SPARES: Duration = Duration::from_millis(if cfg!(test) { 20 
 const SPARES_ENDED_AT_ONCE: usize = 512;
 const PAUSE_BETWEEN_ENDINGS: Duration = Duration::from_millis(2);
 
-/// What a strand touches first when it goes on: the frames between its switch and the code that waited.
-const LINES_TO_PREFETCH: usize = 8;
+/// What a strand touches first when it goes on, in lines from where it was suspended: the frames between its switch and
+/// the code that waited. As many as a processor fetches at once, some 16; with more it waits for them.
+const LINES_OF_READY: Range<isize> = 0..12;
 
-/// Strands made at once, each of half a KiB.
-const STRANDS_AT_A_TIME: usize = 8;
+/// The same for a spare: its loop is close, and what it will run begins below.
+const LINES_OF_SPARE: Range<isize> = -12..2;
+
+/// Strands made at once, each of three cache lines.
+const STRANDS_AT_A_TIME: usize = 16;
 
 /// Quick yields between two with care. Not a power of two less one, so that it keeps step with no loop of the program.
 const MOST_QUICK_YIELDS: u32 = 12;
@@ -63,9 +68,6 @@ type Loop = Coroutine<(), (), (), Stack>;
 pub(crate) struct StrandStack {
     coroutine: UnsafeCell<Option<Loop>>,
     yielder: Cell<*const Yielder<(), ()>>,
-    class: Cell<StackClass>,
-    /// Where on its stack it was suspended, about.
-    suspended_at: Cell<*const u8>,
 }
 
 impl StrandStack {
@@ -73,23 +75,26 @@ impl StrandStack {
         StrandStack {
             coroutine: UnsafeCell::new(None),
             yielder: Cell::new(std::ptr::null()),
-            class: Cell::new(StackClass::Default),
-            suspended_at: Cell::new(std::ptr::null()),
         }
     }
+}
 
-    /// Has the processor fetch what the strand needs first when it goes on.
+impl Strand {
+    /// Has the processor fetch what the strand, which is suspended, needs first of its stack when it goes on.
     #[inline(always)]
-    fn prefetch(&self) {
+    fn prefetch_stack(&self, lines: Range<isize>) {
         let suspended_at = self.suspended_at.get();
-        for line in 0..LINES_TO_PREFETCH {
-            prefetch(suspended_at.wrapping_add(line * 64));
+        for line in lines {
+            prefetch(suspended_at.wrapping_offset(line * 64));
         }
     }
+}
 
-    /// How large it is.
-    pub(crate) fn class(&self) -> StackClass {
-        self.class.get()
+/// Has the processor fetch a strand, of which only the address is known.
+#[inline(always)]
+fn prefetch_strand(strand: *const Strand) {
+    for line in 0..size_of::<Strand>() / 64 {
+        prefetch(strand.cast::<u8>().wrapping_add(line * 64));
     }
 }
 
@@ -163,7 +168,7 @@ impl WorkerThread {
         });
         // SAFETY: a bare or new strand has no coroutine, and only its own worker touches it.
         unsafe { *strand.stack.coroutine.get() = Some(coroutine) };
-        strand.stack.class.set(class);
+        strand.stack_class.set(class);
         self.add_spare(strand);
         Ok(())
     }
@@ -180,7 +185,7 @@ impl WorkerThread {
     }
 
     fn add_spare(&self, strand: &Strand) {
-        let class = strand.stack.class().index();
+        let class = strand.stack_class.get().index();
         self.parking.spares.borrow_mut()[class].push(strand);
     }
 
@@ -196,7 +201,7 @@ impl WorkerThread {
         let spare = spares.pop();
         if let Some(next) = spares.last() {
             // SAFETY: strands live as long as their pool.
-            unsafe { &**next }.stack.prefetch();
+            unsafe { &**next }.prefetch_stack(LINES_OF_SPARE);
         }
         spare
     }
@@ -208,10 +213,9 @@ impl WorkerThread {
         let first = ready.pop_front()?;
         if let Some(second) = ready.front() {
             // SAFETY: strands live as long as their pool.
-            unsafe { &**second }.stack.prefetch();
+            unsafe { &**second }.prefetch_stack(LINES_OF_READY);
             if let Some(third) = ready.get(1) {
-                // SAFETY: as above; only the address is used.
-                prefetch(unsafe { &raw const (**third).stack }.cast());
+                prefetch_strand(*third);
             }
         }
         Some(first)
@@ -275,24 +279,30 @@ impl WorkerThread {
     /// Suspends the running strand in favour of `next`. Returns when it is resumed.
     ///
     /// While it is suspended, others can take its public forks from the list of parked strands.
+    #[inline(always)]
     fn switch(&self, from: &Strand, next: *const Strand) {
         assert!(
             !std::thread::panicking() || self.is_simulated,
             "a strand is never suspended while panicking"
         );
         // SAFETY: we are on the strand.
-        let has_forks = unsafe { from.forks.outstanding() > 0 };
-        if has_forks {
-            self.shared().parked.list(from);
+        if unsafe { from.forks.outstanding() > 0 } {
+            self.switch_with_forks(from, next);
+        } else {
+            self.suspend(from, next);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn switch_with_forks(&self, from: &Strand, next: *const Strand) {
+        self.shared().parked.list(from);
         self.suspend(from, next);
-        if has_forks {
-            self.shared().parked.unlist(from);
-            if !from.forks.looks_empty_to_thief() {
-                // Who looked at the running strand before the switch and at the list after it has seen
-                // the forks in neither place.
-                self.pool.sleep.new_work();
-            }
+        self.shared().parked.unlist(from);
+        if !from.forks.looks_empty_to_thief() {
+            // Who looked at the running strand before the switch and at the list after it has seen
+            // the forks in neither place.
+            self.pool.sleep.new_work();
         }
     }
 
@@ -301,9 +311,7 @@ impl WorkerThread {
     fn suspend(&self, from: &Strand, next: *const Strand) {
         self.parking.next.set(next);
         let here = 0u8;
-        from.stack
-            .suspended_at
-            .set(std::hint::black_box(&raw const here));
+        from.suspended_at.set(std::hint::black_box(&raw const here));
         let named = TaskName::put_aside();
         // SAFETY: set when the strand's coroutine started; we are running on it.
         unsafe { (*from.stack.yielder.get()).suspend(()) };
@@ -317,19 +325,25 @@ impl WorkerThread {
     }
 
     /// Parks `strand`, which waits by mail, and has `found` run instead.
+    #[inline(always)]
     pub(crate) fn park_in_favour_of(&self, strand: &Strand, found: Found) {
         self.shared().stats.parks.add(1);
+        self.stolen.one_waits();
         let next = match found {
             Found::Ready(next) => next,
-            found => {
-                // SAFETY: found, so ours, and not yet run.
-                let class = unsafe { found.stack_class() };
-                self.parking.handoff.set(Some(found));
-                let spare = self.take_spare(class);
-                spare.expect("`can_park` has seen to a spare strand")
-            }
+            found => self.hand_to_spare(found),
         };
         self.switch(strand, next);
+    }
+
+    /// The strand whose loop runs `found` when it gets the thread.
+    #[inline(never)]
+    fn hand_to_spare(&self, found: Found) -> *const Strand {
+        // SAFETY: found, so ours, and not yet run.
+        let class = unsafe { found.stack_class() };
+        self.parking.handoff.set(Some(found));
+        let spare = self.take_spare(class);
+        spare.expect("`can_park` has seen to a spare strand")
     }
 
     /// Lets `ready` have the thread; `strand` goes on after what is ready now.
@@ -383,7 +397,7 @@ impl WorkerThread {
     /// A loop without work hands the thread to `ready`, and becomes a spare, or ends if there are
     /// enough of them: then it returns `false`.
     fn give_way(&self, strand: &Strand, ready: *const Strand) -> bool {
-        let class = strand.stack.class().index();
+        let class = strand.stack_class.get().index();
         let keep = self.parking.spares.borrow()[class].len() < MOST_SPARES;
         if keep {
             self.add_spare(strand);
@@ -450,7 +464,7 @@ impl WorkerThread {
     ) -> Settled {
         // SAFETY: found, so ours, and not yet run.
         let class = unsafe { found.stack_class() };
-        if class == strand.stack.class() || !self.parking.has_hub.get() {
+        if class == strand.stack_class.get() || !self.parking.has_hub.get() {
             return Settled::Here(found);
         }
         if self.ensure_spare(class).is_err() {

@@ -10,50 +10,73 @@
 //! time.
 
 use std::cell::Cell;
-use std::ptr::{self, NonNull};
+use std::ptr;
+use std::sync::Arc;
 
 use crate::context::{self, Context};
 use crate::deque::{Deque, Entry, Steal};
 use crate::fork::ForkHeader;
-use crate::inbox::{Mail, MailContent};
+use crate::inbox::Mail;
 use crate::latch::Wake;
 use crate::pool::shared::Shared;
 use crate::raw::bell::StrandBell;
 use crate::raw::fuel::Fuel;
-use crate::raw::park_hook::ParkHook;
+use crate::raw::park_hook::Hooked;
 #[cfg(jobtree_stacks)]
 use crate::stack::StackClass;
 use crate::sync::step::Step;
 use crate::worker::Worker;
 
 /// See the module's head.
-#[repr(align(128))]
+///
+/// Three cache lines, since there may be a million that are parked: what others look at while the strand runs or waits,
+/// what its owner writes all the time, and what a switch needs. The deque lies across the border of the first two.
+#[repr(C, align(64))]
 pub(crate) struct Strand {
+    /// First: see [`Mail::of_strand`].
+    pub(crate) mail: Mail,
+    pool: *const Shared,
+    /// Rings when what the strand waits for may have happened.
+    pub(crate) bell: StrandBell,
+    worker: u32,
+    /// Is told when the strand begins to wait, and when it goes on; see `raw::with_park_hook`. Owner only.
+    pub(crate) park_hook: Cell<*const Hooked>,
     pub(crate) forks: Deque,
-    /// What runs on the strand runs in this context. Owner only.
-    pub(crate) context: Cell<*const Context>,
     /// What runs on the strand may burn as much. Owner only.
     pub(crate) fuel: Fuel,
     /// How many forks are public without anybody asking.
-    eager_public: usize,
+    eager_public: u16,
     /// See `sim/mod.rs`.
     is_simulated: bool,
-    pool: *const Shared,
-    worker: usize,
-    mail: Mail,
-    /// Rings when what the strand waits for may have happened; null before its first wait. Owner only.
-    pub(crate) bell: Cell<*const StrandBell>,
+    /// How large its stack is. Owner only.
+    #[cfg(jobtree_stacks)]
+    pub(crate) stack_class: Cell<StackClass>,
+    /// Where on its stack it was suspended, about. Owner only.
+    #[cfg(jobtree_stacks)]
+    pub(crate) suspended_at: Cell<*const u8>,
+    /// What runs on the strand runs in this context. Owner only.
+    pub(crate) context: Cell<*const Context>,
     /// What the waker of the future points to that is polled on the strand; see `raw::polled_waker`. Owner only.
     pub(crate) polled_waker: Cell<*const ()>,
-    /// Is told when the strand begins to wait, and when it goes on; see `raw::with_park_hook`. Owner only.
-    pub(crate) park_hook: Cell<Option<NonNull<dyn ParkHook>>>,
     #[cfg(jobtree_stacks)]
     pub(crate) stack: crate::parking::StrandStack,
 }
 
-// SAFETY: `forks` is made for sharing. `context`, `fuel`, `bell`, `polled_waker`, `park_hook` and `stack` are touched
-// only by the worker the strand belongs to. `mail` is touched by whoever wakes the strand, once per wait, and by
-// the worker after taking it out of its inbox.
+#[cfg(all(
+    jobtree_stacks,
+    target_pointer_width = "64",
+    not(feature = "sanitizer")
+))]
+const _: () = {
+    assert!(size_of::<Strand>() == 192);
+    // Its first two words, which thieves look at, are on the first line.
+    assert!(std::mem::offset_of!(Strand, forks) == 48);
+    assert!(std::mem::offset_of!(Strand, context) == 128);
+};
+
+// SAFETY: `forks`, `mail` and `bell` are made for sharing: `mail` is touched by whoever wakes the strand, once per wait,
+// and by the worker after taking it out of its inbox. `park_hook`, `suspended_at`, `fuel`, `stack_class`, `context`,
+// `polled_waker` and `stack` are touched only by the worker the strand belongs to. The others are never written.
 unsafe impl Sync for Strand {}
 // SAFETY: a strand is made by its worker and freed with the pool after that worker's end.
 unsafe impl Send for Strand {}
@@ -61,30 +84,30 @@ unsafe impl Send for Strand {}
 impl Strand {
     /// Strands of worker number `worker` of `pool`, which keeps and frees them. A raw pointer, since they are
     /// handed around by address from the first moment on.
-    pub(crate) fn allocate(pool: &Shared, worker: usize, count: usize) -> *mut [Strand] {
+    pub(crate) fn allocate(pool: &Arc<Shared>, worker: usize, count: usize) -> *mut [Strand] {
         let strands: Box<[Strand]> = (0..count).map(|_| Strand::new(pool, worker)).collect();
-        let strands = Box::into_raw(strands);
-        for index in 0..count {
-            let strand = strands.cast::<Strand>().wrapping_add(index);
-            // SAFETY: inside of the slice, and nobody else knows the strand yet.
-            unsafe { (*strand).mail = Mail::new(MailContent::Resume(strand)) };
-        }
-        strands
+        Box::into_raw(strands)
     }
 
-    fn new(pool: &Shared, worker: usize) -> Strand {
+    fn new(pool: &Arc<Shared>, worker: usize) -> Strand {
         Strand {
+            mail: Mail::new(),
+            // Not from a reference: the bell counts references with it.
+            pool: Arc::as_ptr(pool),
+            bell: StrandBell::new(),
+            worker: u32::try_from(worker).expect("there are fewer workers"),
+            park_hook: Cell::new(ptr::null()),
             forks: Deque::without_room(pool.tuning.private_forks),
-            context: Cell::new(context::OUTERMOST),
             fuel: Fuel::new(),
-            eager_public: pool.tuning.eager_public_forks,
+            // More than this many is without end.
+            eager_public: u16::try_from(pool.tuning.eager_public_forks).unwrap_or(u16::MAX),
             is_simulated: pool.tuning.is_simulated,
-            pool,
-            worker,
-            mail: Mail::new(MailContent::Resume(std::ptr::null())),
-            bell: Cell::new(std::ptr::null()),
-            polled_waker: Cell::new(std::ptr::null()),
-            park_hook: Cell::new(None),
+            #[cfg(jobtree_stacks)]
+            stack_class: Cell::new(StackClass::Default),
+            #[cfg(jobtree_stacks)]
+            suspended_at: Cell::new(ptr::null()),
+            context: Cell::new(context::OUTERMOST),
+            polled_waker: Cell::new(ptr::null()),
             #[cfg(jobtree_stacks)]
             stack: crate::parking::StrandStack::new(),
         }
@@ -93,13 +116,13 @@ impl Strand {
     /// Which worker it belongs to.
     #[inline]
     pub(crate) fn worker_index(&self) -> usize {
-        self.worker
+        self.worker as usize
     }
 
     /// Whether other work may run on top of a frame that waits: not on a small stack.
     pub(crate) fn has_room_to_help(&self) -> bool {
         #[cfg(jobtree_stacks)]
-        return self.stack.class() == StackClass::Default;
+        return self.stack_class.get() == StackClass::Default;
         #[cfg(not(jobtree_stacks))]
         true
     }
@@ -110,6 +133,11 @@ impl Strand {
         if self.is_simulated {
             crate::sim::point();
         }
+    }
+
+    /// The pool it belongs to, as whoever counts references to it wants to know it.
+    pub(crate) fn pool_address(&self) -> *const Shared {
+        self.pool
     }
 
     /// The pool it belongs to.
@@ -126,7 +154,7 @@ impl Strand {
     #[inline(always)]
     pub(crate) unsafe fn offers_too_little(&self) -> bool {
         // SAFETY: the caller is the owner.
-        unsafe { self.forks.outstanding() < self.eager_public }
+        unsafe { self.forks.outstanding() < usize::from(self.eager_public) }
     }
 
     /// Lets others take the oldest fork that they cannot take yet, and wakes one if all sleep.
@@ -197,7 +225,7 @@ impl Strand {
     fn wake_on_own_thread(&self) -> bool {
         Worker::with_current(|worker| {
             let Some(worker) = worker else { return false };
-            let is_own = worker.index() == self.worker && ptr::eq(worker.pool(), self.pool);
+            let is_own = worker.index() == self.worker_index() && ptr::eq(worker.pool(), self.pool);
             if is_own {
                 worker.thread().ready.borrow_mut().push_back(self);
             }
@@ -216,8 +244,12 @@ impl Strand {
                 return;
             }
             // SAFETY: one wake per wait, so the letter is in no inbox; strands outlive their use.
-            unsafe { pool.workers[self.worker].inbox.push(&self.mail) };
+            unsafe {
+                pool.workers[self.worker_index()]
+                    .inbox
+                    .push(Mail::of_strand(self))
+            };
         }
-        pool.sleep.notify(self.worker);
+        pool.sleep.notify(self.worker_index());
     }
 }

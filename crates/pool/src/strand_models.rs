@@ -160,7 +160,10 @@ impl Scene {
 const TAKING_TURNS: Model = Model {
     name: "strands: taking turns",
     preemptions: Some(2),
-    needs: &[(Step::StrandOwnDeque, Failure::Race)],
+    needs: &[
+        (Step::StrandOwnDeque, Failure::Race),
+        (Step::DequeRingRelease, Failure::Race),
+    ],
     body: || {
         let scene = Scene::new();
         let crew = Crew::new();

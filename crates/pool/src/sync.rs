@@ -267,6 +267,8 @@ pub(crate) mod step {
         DequePublishRelease,
         /// `Deque::make_room`: the release order of the new buffer's address.
         DequeBufferRelease,
+        /// `Deque::make_ring`: the release order of the ring's address.
+        DequeRingRelease,
         /// `Deque::reclaim`: the fence between replacing the buffer and looking for readers.
         DequeReclaimFence,
         /// `Deque::reclaim`: the check that no thief is reading an old buffer before it is freed.

@@ -43,6 +43,14 @@ impl StolenTasks {
         }
     }
 
+    /// One of those that were stolen waits: the rest of it will run here, too, so it is not tiny.
+    #[cfg_attr(not(jobtree_stacks), allow(dead_code))]
+    #[inline]
+    pub(crate) fn one_waits(&self) {
+        self.count.set(0);
+        self.were_tiny.set(false);
+    }
+
     /// To be asked when the worker has nothing left to do: whether it may as well steal more.
     #[inline]
     pub(crate) fn are_worth_while(&self) -> bool {

@@ -43,6 +43,8 @@ const PATIENCE_WITH_THIEF: u32 = 3;
 
 impl Worker {
     /// Returns when `latch` is set; meanwhile the thread does other work or sleeps.
+    // From here to the switch of stacks everything usual is inlined, and everything else is not: each frame that the switch
+    // returns through costs a mispredicted return, and is memory that is cold then.
     pub(crate) fn wait_until(&self, latch: &Latch, what: WaitFor<'_>) {
         if latch.is_set() {
             return;
@@ -71,6 +73,7 @@ impl Worker {
     }
 
     /// Nobody can be helped any more: parks the strand until `latch` is set, or does other work on top of it.
+    #[inline(always)]
     fn park_until(&self, thread: &WorkerThread, latch: &Latch) {
         if !thread.can_park() {
             return self.wait_in_place(thread, latch);
@@ -83,6 +86,7 @@ impl Worker {
     }
 
     /// Runs forks of the thief that runs ours; `true` if ours is done.
+    #[inline(never)]
     fn help_thief(&self, thread: &WorkerThread, note: &TheftNote) -> bool {
         // In a simulation looking again and again sees the same: one look, if the seed wants it.
         let mut looks = match thread.is_simulated {
@@ -124,6 +128,7 @@ impl Worker {
     }
 
     /// Runs this worker's newest tasks while they are the scope's own; `true` if the scope is done.
+    #[inline(never)]
     fn run_own_tasks(&self, thread: &WorkerThread, latch: &Latch, owner: *const ()) -> bool {
         while !latch.is_set() {
             if thread.is_simulated && sim::choose(2) == Some(0) {
@@ -138,20 +143,14 @@ impl Worker {
     }
 
     /// Registered by mail: finds other work and parks in its favour, or sleeps, until the mail comes.
+    #[inline(always)]
     fn idle_until_ready(&self, thread: &WorkerThread) {
         let own = self.strand();
         // Usually there is something, and nobody needs to know that this worker looked for it.
-        let found = thread.find_work().unwrap_or_else(|| {
-            let mut searching = thread.start_searching();
-            let found = loop {
-                if let Some(found) = thread.look_again(&searching) {
-                    break found;
-                }
-                thread.nothing_found(&mut searching);
-            };
-            thread.stop_searching(searching);
-            found
-        });
+        let found = match thread.find_work() {
+            Some(found) => found,
+            None => thread.search_for_work(),
+        };
         match found {
             Found::Ready(strand) if std::ptr::eq(strand, own) => {}
             found => thread.park_in_favour_of(own, found),
@@ -159,6 +158,8 @@ impl Worker {
     }
 
     /// Stays on the thread until `latch` is set, and runs any other work on top.
+    #[cold]
+    #[inline(never)]
     fn wait_in_place(&self, thread: &WorkerThread, latch: &Latch) {
         if !latch.register(self.strand(), Wake::ByNotice) {
             return;
@@ -187,6 +188,8 @@ impl Worker {
 
     /// Stays on the thread until `latch` is set, and runs on top only what was made inside
     /// `isolation`. Not counted as searching: it would not take what others post.
+    #[cold]
+    #[inline(never)]
     fn wait_isolated(&self, thread: &WorkerThread, latch: &Latch, isolation: *const Context) {
         if !latch.register(self.strand(), Wake::ByNotice) {
             return;
@@ -211,5 +214,22 @@ impl Worker {
                 looks = 0;
             }
         }
+    }
+}
+
+impl WorkerThread {
+    /// Searches and sleeps until there is work.
+    #[cold]
+    #[inline(never)]
+    fn search_for_work(&self) -> Found {
+        let mut searching = self.start_searching();
+        let found = loop {
+            if let Some(found) = self.look_again(&searching) {
+                break found;
+            }
+            self.nothing_found(&mut searching);
+        };
+        self.stop_searching(searching);
+        found
     }
 }

@@ -168,14 +168,24 @@ pub(crate) struct WorkerThread {
     pub(crate) ready: RefCell<VecDeque<*const Strand>>,
     /// The task that has just run and gave way, between its end and its place in a queue.
     pub(crate) gave_way: Cell<Option<Entry>>,
-    /// The bells of this worker's strands.
-    pub(crate) bells: RefCell<Vec<Arc<crate::raw::bell::StrandBell>>>,
+    /// All strands that were ever made for this worker.
+    strands: RefCell<Vec<*const [Strand]>>,
     /// Strands that have used up a turn.
     pub(crate) exhausted: Exhausted,
     /// Tasks out of the inbox, oldest first.
     pub(crate) own_mail: RefCell<VecDeque<Entry>>,
     #[cfg(jobtree_stacks)]
     pub(crate) parking: crate::parking::ParkingLot,
+}
+
+impl Drop for WorkerThread {
+    fn drop(&mut self) {
+        for strands in self.strands.get_mut() {
+            // SAFETY: strands live as long as their pool, which this thread still keeps.
+            let strands = unsafe { &**strands };
+            strands.iter().for_each(Strand::take_bell_down);
+        }
+    }
 }
 
 /// Work that a search has found.
@@ -230,7 +240,7 @@ impl WorkerThread {
             stolen: StolenTasks::new(),
             ready: RefCell::new(VecDeque::new()),
             gave_way: Cell::new(None),
-            bells: RefCell::new(Vec::new()),
+            strands: RefCell::new(Vec::new()),
             exhausted: Exhausted::new(),
             own_mail: RefCell::new(VecDeque::new()),
             #[cfg(jobtree_stacks)]
@@ -255,6 +265,7 @@ impl WorkerThread {
     pub(crate) fn new_strands(&self, count: usize) -> *mut [Strand] {
         let strands = Strand::allocate(&self.pool, self.index, count);
         self.pool.keep_strands(strands);
+        self.strands.borrow_mut().push(strands);
         strands
     }
 

@@ -14,6 +14,7 @@ use crate::{
 
 /// What became of a job by a command: the answer to `cancel` and `retry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StateAnswer {
     /// The job.
     pub job_id: JobId,
@@ -23,6 +24,7 @@ pub struct StateAnswer {
 
 /// `POST …/queue/jobs/{job_id}/retry`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct RetryRequest {
     /// Why.
@@ -32,6 +34,7 @@ pub struct RetryRequest {
 
 /// `POST …/queue/jobs/cancel-many`: stops all that a query finds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CancelManyRequest {
     /// Which; `{}` for all. Its `limit` means nothing here.
@@ -43,6 +46,7 @@ pub struct CancelManyRequest {
 
 /// `POST …/lease/{lease_id}/heartbeat`: [`Heartbeat`] without the lease, which stands in the path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct HeartbeatBody {
     /// Which job of a batch runs now; the first that has not ended, if absent.
@@ -70,6 +74,7 @@ impl HeartbeatBody {
 
 /// `POST …/lease/{lease_id}/report`: [`ReportRequest`] without the lease, which stands in the path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct ReportBody {
     /// Which job of a batch; the current one, if absent.
@@ -101,6 +106,7 @@ impl ReportBody {
 
 /// `POST …/lease/{lease_id}/pid`: the processes that work under it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PidsRequest {
     /// They, in place of those named before.
@@ -109,6 +115,7 @@ pub struct PidsRequest {
 
 /// `POST …/drain`, and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DrainRequest {
     /// Whether to start nothing new.
@@ -117,6 +124,7 @@ pub struct DrainRequest {
 
 /// The answer to `POST …/queue/resume`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ResumeAnswer {
     /// Whether it was skipped before.
     pub resumed: bool,
@@ -124,6 +132,7 @@ pub struct ResumeAnswer {
 
 /// The answer to `POST …/policy/validate`, if it is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PolicyVerdict {
     /// It is. What is none is answered with a problem that names each field.
     pub valid: bool,
@@ -131,6 +140,7 @@ pub struct PolicyVerdict {
 
 /// The answer to `POST …/queue/claim`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ClaimedLeases {
     /// One or more, or none if there was nothing to run in time.
     pub leases: Vec<ClaimAnswer>,
@@ -138,6 +148,7 @@ pub struct ClaimedLeases {
 
 /// Jobs without pages: the answer to `GET …/queue/dispatchable`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DispatchableJobs {
     /// They.
     pub jobs: Vec<JobView>,
@@ -145,6 +156,7 @@ pub struct DispatchableJobs {
 
 /// A page of leases that hold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeaseList {
     /// In the order of their ids.
     pub leases: Vec<LeaseView>,
@@ -155,6 +167,7 @@ pub struct LeaseList {
 
 /// All schedules that the caller sees.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ScheduleList {
     /// By name.
     pub schedules: Vec<ScheduleView>,
@@ -162,6 +175,7 @@ pub struct ScheduleList {
 
 /// All tokens.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TokenList {
     /// Without their secrets.
     pub tokens: Vec<TokenView>,
@@ -169,6 +183,7 @@ pub struct TokenList {
 
 /// Something that is skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PauseView {
     /// Whose jobs.
     pub addon_id: AddonId,
@@ -184,6 +199,7 @@ pub struct PauseView {
 
 /// All that is skipped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PauseList {
     /// They.
     pub pauses: Vec<PauseView>,
@@ -191,6 +207,7 @@ pub struct PauseList {
 
 /// How jobs did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HistoryList {
     /// By addon, then by type.
     pub history: Vec<HistoryStats>,
@@ -198,6 +215,7 @@ pub struct HistoryList {
 
 /// What was decided last.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DecisionList {
     /// The newest first.
     pub decisions: Vec<Decision>,
@@ -205,6 +223,7 @@ pub struct DecisionList {
 
 /// An event with its place in the trail.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EventEntry {
     /// Its place. Places only grow.
     pub cursor: u64,
@@ -215,6 +234,7 @@ pub struct EventEntry {
 
 /// A page of a job's trail.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EventPage {
     /// The oldest first.
     pub events: Vec<EventEntry>,
@@ -225,6 +245,7 @@ pub struct EventPage {
 
 /// `GET …/stats`: counts and histograms since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StatsView {
     /// Events by kind.
     pub events: BTreeMap<String, u64>,
@@ -244,6 +265,7 @@ pub struct StatsView {
 
 /// How long things took.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DurationStats {
     /// How many there were.
     pub count: u64,
@@ -255,6 +277,7 @@ pub struct DurationStats {
 
 /// How many things did not take longer than a bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DurationBucket {
     /// The bound.
     pub sec: f64,
@@ -264,6 +287,7 @@ pub struct DurationBucket {
 
 /// Who works here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkerList {
     /// By addon.
     pub workers: Vec<WorkerView>,
@@ -271,6 +295,7 @@ pub struct WorkerList {
 
 /// How busy the machine was.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LoadList {
     /// The oldest first.
     pub samples: Vec<LoadSample>,
@@ -278,7 +303,32 @@ pub struct LoadList {
 
 /// All webhooks of the daemon that was asked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WebhookList {
     /// The oldest first.
     pub webhooks: Vec<WebhookView>,
+}
+
+/// `POST …/backup`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct BackupRequest {
+    /// What the file in the daemon's folder `backups` is called; the time, if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// The answer to that: the copy is whole, and on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BackupAnswer {
+    /// Where it is, on the daemon's machine.
+    pub path: String,
+    /// How large it is.
+    pub bytes: u64,
+    /// The place of the last event in it: what was acknowledged before the call is in it.
+    pub last_event: u64,
+    /// When it was asked for.
+    pub at: Timestamp,
 }

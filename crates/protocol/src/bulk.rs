@@ -9,6 +9,7 @@ use crate::{
 
 /// What became of one of many: the answer that it would have had alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum Each<T> {
     /// It was done.
@@ -22,6 +23,7 @@ pub enum Each<T> {
 
 /// Submits many jobs. Each is checked and answered for itself, in order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SubmitManyRequest {
     /// They.
@@ -30,6 +32,7 @@ pub struct SubmitManyRequest {
 
 /// The answers to a submission of many.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SubmitManyAnswer {
     /// In the order of the request.
     pub jobs: Vec<Each<SubmitAnswer>>,
@@ -37,6 +40,7 @@ pub struct SubmitManyAnswer {
 
 /// Completes many jobs of one lease.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CompleteManyRequest {
     /// The lease they ran under.
@@ -47,6 +51,7 @@ pub struct CompleteManyRequest {
 
 /// One of many completions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CompleteOne {
     /// The job.
@@ -96,6 +101,7 @@ impl CompleteManyRequest {
 
 /// The answers to a completion of many.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CompleteManyAnswer {
     /// In the order of the request.
     pub jobs: Vec<Each<CompleteAnswer>>,

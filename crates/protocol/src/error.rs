@@ -8,6 +8,7 @@ use crate::{JobState, LeaseId};
 
 /// What is wrong with one field, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FieldError {
     /// The field, as a path: `tags[3]`.
     pub field: String,
@@ -35,6 +36,7 @@ impl std::error::Error for FieldError {}
 
 /// What kind of error it is: stable names that programs may compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
     /// The request is no JSON, or not of this shape.
@@ -100,6 +102,7 @@ impl ErrorCode {
 
 /// An error, as a body of JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ApiError {
     /// For programs.
     pub code: ErrorCode,

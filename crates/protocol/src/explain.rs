@@ -7,6 +7,7 @@ use crate::{AddonId, JobId, LeaseNumbers};
 
 /// One thing that keeps a job from starting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Reason {
     /// For programs: `capacity`, `not_quiet`, `dependency`, …
     pub code: String,
@@ -27,6 +28,7 @@ pub struct Reason {
 
 /// What an estimate rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EstimateBasis {
     /// The job's own start time.
@@ -39,6 +41,7 @@ pub enum EstimateBasis {
 
 /// When a job will probably start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Estimate {
     /// Then.
     pub start_at: Timestamp,
@@ -50,6 +53,7 @@ pub struct Estimate {
 
 /// The answer to "why does it not run?".
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Explain {
     /// The job.
     pub job_id: JobId,
@@ -58,10 +62,14 @@ pub struct Explain {
     /// When it will probably start.
     #[serde(default)]
     pub estimate: Option<Estimate>,
+    /// By the policy the load does not matter, so it is never among the reasons.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub load_ignored: bool,
 }
 
 /// An entry of the decisions log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Decision {
     /// When.
     pub at: Timestamp,

@@ -18,6 +18,7 @@ macro_rules! drawn {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
         #[serde(transparent)]
         pub struct $name(pub Uuid);
 
@@ -74,9 +75,9 @@ drawn! {
 }
 
 impl JobId {
-    /// A new id, of this machine's clock and randomness.
+    /// A new id, of this machine's clock and randomness. It is greater than all that this process has drawn before.
     pub fn generate() -> Self {
-        Self(Uuid::now_v7())
+        Self(crate::draw::version_7())
     }
 
     /// The id that a given time and given random bytes make.
@@ -149,6 +150,8 @@ macro_rules! chosen {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+        #[cfg_attr(feature = "openapi", schema(value_type = String, min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9._:-]+$"))]
         pub struct $name(Arc<str>);
 
         impl $name {

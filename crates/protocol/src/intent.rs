@@ -10,6 +10,7 @@ use crate::{AddonId, JobId, JobType, Json, NodeId, ScheduleId};
 
 /// How urgent a job is against jobs of other classes. Written in upper case, read in either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Priority {
     /// After the others.
@@ -59,6 +60,7 @@ impl<'de> Deserialize<'de> for Priority {
 
 /// Which resources a job leans on: admission looks harder at those.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Constraints {
     /// Computes much.
@@ -74,6 +76,7 @@ pub struct Constraints {
 /// How long a failed job waits before its next attempt: `initial × factor^(attempt - 1)`, at most `max`, less a random
 /// share of it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Backoff {
     /// The wait after the first failure.
@@ -100,6 +103,7 @@ impl Default for Backoff {
 
 /// What becomes of a job whose deadline passes while it waits. One that runs goes on either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Late {
     /// It still runs: late is better than never.
@@ -111,6 +115,7 @@ pub enum Late {
 
 /// What becomes of a job when one that it depends on ends other than DONE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum OnDependencyFailure {
     /// It is canceled: what it needs is not there.

@@ -13,6 +13,7 @@ use crate::{
 
 /// Where a job is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum JobState {
     /// It waits: for its turn, its time, its dependencies.
@@ -81,6 +82,7 @@ impl FromStr for JobState {
 
 /// How far a running job says it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Progress {
     /// The share that is done, 0 to 1.
@@ -93,6 +95,7 @@ pub struct Progress {
 
 /// The answer to a submission.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SubmitAnswer {
     /// The job.
     pub job_id: JobId,
@@ -105,6 +108,7 @@ pub struct SubmitAnswer {
 
 /// A job, as `GET …/queue/jobs/{job_id}` shows it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobView {
     /// Its id.
     pub job_id: JobId,
@@ -189,6 +193,7 @@ pub struct JobView {
 
 /// Which jobs a list shows: `GET …/queue/jobs?state=QUEUED&limit=50`. All that is given must hold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct JobQuery {
     /// Only these states; none means all.
@@ -220,6 +225,7 @@ pub struct JobQuery {
 
 /// A page of jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobList {
     /// In the order of their ids, which is that of their submission.
     pub jobs: Vec<JobView>,
@@ -230,6 +236,7 @@ pub struct JobList {
 
 /// What a command on many jobs did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BulkAnswer {
     /// Those it was done to.
     pub done: Vec<JobId>,
@@ -239,6 +246,7 @@ pub struct BulkAnswer {
 
 /// One job that a command on many could not change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BulkFailure {
     /// The job.
     pub job_id: JobId,

@@ -11,6 +11,8 @@ use serde_json::value::RawValue;
 
 /// A valid JSON text.
 #[derive(Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", schema(value_type = serde_json::Value))]
 #[serde(transparent)]
 pub struct Json(Box<RawValue>);
 

@@ -12,6 +12,7 @@ use crate::{
 
 /// Where a lease is. A revoked one is RELEASED too, and its `reason` says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum LeaseState {
     /// It holds.
@@ -24,6 +25,7 @@ pub enum LeaseState {
 
 /// `POST …/lease/request`: may this run now? With `job_id` it takes up that job's dispatch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct LeaseRequest {
     /// Who asks.
@@ -50,6 +52,7 @@ pub struct LeaseRequest {
 
 /// What a lease answer was decided by.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct LeaseNumbers {
     /// Units in use.
@@ -64,6 +67,7 @@ pub struct LeaseNumbers {
 
 /// The caps that hold for whoever asked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct LeaseLimits {
     /// Renew it within this.
@@ -78,6 +82,7 @@ pub struct LeaseLimits {
 
 /// The answer to a lease request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeaseAnswer {
     /// Whether it may run.
     pub approved: bool,
@@ -99,6 +104,7 @@ pub struct LeaseAnswer {
 
 /// Asks for jobs to run, up to `max_jobs` in one lease that runs them one after the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ClaimRequest {
     /// A random id that the worker draws for the lease, new for each claim: asking again with it after a lost answer
@@ -135,6 +141,7 @@ fn one() -> u32 {
 
 /// One lease of a claim: its jobs are to be run in this order, one after the other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ClaimAnswer {
     /// What every later call must carry.
     pub lease_id: LeaseId,
@@ -146,6 +153,7 @@ pub struct ClaimAnswer {
 
 /// `POST …/queue/jobs/{job_id}/ack`: the dispatch is taken up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct AckRequest {
     /// A lease that was requested before; without it the reservation becomes one.
@@ -158,6 +166,7 @@ pub struct AckRequest {
 
 /// `POST …/lease/{id}/heartbeat`: still here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Heartbeat {
     /// The lease.
@@ -189,6 +198,7 @@ impl Heartbeat {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Advice {
     /// Go on.
@@ -208,6 +218,7 @@ pub enum Advice {
 
 /// The answer to a heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HeartbeatAnswer {
     /// What to do.
     pub advice: Advice,
@@ -220,6 +231,7 @@ pub struct HeartbeatAnswer {
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum CompleteStatus {
     /// Well.
     #[serde(rename = "DONE", alias = "done")]
@@ -241,6 +253,7 @@ impl CompleteStatus {
 
 /// `POST …/queue/jobs/{job_id}/complete`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CompleteRequest {
     /// The lease it ran under.
@@ -288,6 +301,7 @@ impl CompleteRequest {
 
 /// The answer to a completion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CompleteAnswer {
     /// The job.
     pub job_id: JobId,
@@ -300,6 +314,7 @@ pub struct CompleteAnswer {
 
 /// `POST …/lease/{id}/report`: what a running job tells.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReportRequest {
     /// The lease.
@@ -320,6 +335,7 @@ pub struct ReportRequest {
 
 /// `POST …/lease/{id}/release`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct ReleaseRequest {
     /// Jobs that have not ended wait again, and nothing is counted. Without this a lease with such jobs is not released:
@@ -331,6 +347,7 @@ pub struct ReleaseRequest {
 
 /// `POST …/lease/{id}/revoke`: takes a lease away. Its jobs wait again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct RevokeRequest {
     /// Why.
@@ -339,6 +356,7 @@ pub struct RevokeRequest {
 
 /// `POST …/queue/jobs/{job_id}/cancel`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct CancelRequest {
     /// Why.
@@ -347,6 +365,7 @@ pub struct CancelRequest {
 
 /// Queues dead letters again: those listed, or all that a query finds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct RedriveRequest {
     /// These.
@@ -359,6 +378,7 @@ pub struct RedriveRequest {
 
 /// A lease, as it is shown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LeaseView {
     /// Its id.
     pub lease_id: LeaseId,

@@ -23,6 +23,7 @@
 mod answers;
 mod bulk;
 mod check;
+mod draw;
 mod error;
 mod event;
 mod explain;
@@ -48,10 +49,11 @@ mod webhook;
 mod worker;
 
 pub use answers::{
-    CancelManyRequest, ClaimedLeases, DecisionList, DispatchableJobs, DrainRequest, DurationBucket,
-    DurationStats, EventEntry, EventPage, HeartbeatBody, HistoryList, LeaseList, LoadList,
-    PauseList, PauseView, PidsRequest, PolicyVerdict, ReportBody, ResumeAnswer, RetryRequest,
-    ScheduleList, StateAnswer, StatsView, TokenList, WebhookList, WorkerList,
+    BackupAnswer, BackupRequest, CancelManyRequest, ClaimedLeases, DecisionList, DispatchableJobs,
+    DrainRequest, DurationBucket, DurationStats, EventEntry, EventPage, HeartbeatBody, HistoryList,
+    LeaseList, LoadList, PauseList, PauseView, PidsRequest, PolicyVerdict, ReportBody,
+    ResumeAnswer, RetryRequest, ScheduleList, StateAnswer, StatsView, TokenList, WebhookList,
+    WorkerList,
 };
 pub use bulk::{
     CompleteManyAnswer, CompleteManyRequest, CompleteOne, Each, SubmitManyAnswer, SubmitManyRequest,

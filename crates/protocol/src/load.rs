@@ -7,6 +7,7 @@ use crate::QuietState;
 
 /// One measurement, or the average of some.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LoadSample {
     /// When it was taken; of an average, its end.
     pub at: Timestamp,

@@ -9,6 +9,7 @@ use crate::{JobId, LeaseId};
 /// It is kept up to a limit for each job; what goes beyond is counted and left out. `offset` makes repeating safe; one
 /// that is further than what was sent before leaves a gap, which is counted as left out, too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LogAppend {
     /// The lease it runs under.
@@ -21,6 +22,7 @@ pub struct LogAppend {
 
 /// The answer to that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LogAppendAnswer {
     /// How many bytes of this run's output are dealt with: the offset to go on from.
     pub next_offset: u64,
@@ -31,6 +33,7 @@ pub struct LogAppendAnswer {
 
 /// `GET …/queue/jobs/{job_id}/log?after=…`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LogPage {
     /// Whose.
     pub job_id: JobId,

@@ -15,6 +15,7 @@ use crate::{ApiError, ErrorCode, FieldError, JobState, LeaseId};
 /// assert_eq!(ApiError::from(problem).code, ErrorCode::NotFound);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
     /// Names the kind of problem: `urn:jobtree:problem:` and the code.
     #[serde(rename = "type")]

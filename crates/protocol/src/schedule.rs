@@ -7,6 +7,7 @@ use crate::{JobId, ScheduleId, SubmitRequest};
 
 /// What happens to firings that nobody was there for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Missed {
     /// Nothing.
@@ -20,6 +21,7 @@ pub enum Missed {
 
 /// What happens when a firing finds the job of the one before not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Overlap {
     /// It is submitted all the same.
@@ -31,6 +33,7 @@ pub enum Overlap {
 
 /// A schedule as it is written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleSpec {
     /// A name for people, unique.
@@ -62,6 +65,7 @@ fn utc() -> String {
 
 /// A schedule as it is shown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ScheduleView {
     /// Its id.
     pub schedule_id: ScheduleId,

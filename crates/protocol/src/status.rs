@@ -9,6 +9,7 @@ use crate::{AddonId, JobState, JobType, NodeId};
 
 /// How much a machine is needed by others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum QuietState {
     /// Nobody needs it.
@@ -23,6 +24,7 @@ pub enum QuietState {
 
 /// A stretch of quiet: as many minutes in a row as there were.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Streak {
     /// Its first minute.
     pub start: Timestamp,
@@ -36,6 +38,7 @@ pub struct Streak {
 
 /// How a machine stands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NodeStatus {
     /// Its name.
     pub node_id: NodeId,
@@ -57,6 +60,9 @@ pub struct NodeStatus {
     /// The measurements are too old to be trusted, and nothing is admitted by them.
     #[serde(default)]
     pub stale: bool,
+    /// By its policy the load does not matter: `busy` and `state` are those of an idle machine.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub load_ignored: bool,
     /// Its stretches of quiet in the last 24 hours.
     #[serde(default)]
     pub streaks: Vec<Streak>,
@@ -64,6 +70,7 @@ pub struct NodeStatus {
 
 /// How an addon stands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct AddonStatus {
     /// Jobs that wait.
@@ -78,6 +85,7 @@ pub struct AddonStatus {
 
 /// `GET …/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StatusView {
     /// When this was so.
     pub at: Timestamp,
@@ -94,6 +102,7 @@ pub struct StatusView {
 
 /// Skips an addon, or one of its types, until it is resumed. What runs goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PauseRequest {
     /// Which.
@@ -108,6 +117,7 @@ pub struct PauseRequest {
 
 /// What the host measured of itself. Each may be absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct SignalsRequest {
     /// Of which machine; the scheduler's own if absent.
@@ -124,6 +134,7 @@ pub struct SignalsRequest {
 
 /// How jobs of one addon and type did, as far as history is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HistoryStats {
     /// Whose.
     pub addon_id: AddonId,

@@ -10,6 +10,7 @@ use crate::AddonId;
 
 /// What a token allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// To submit jobs.
@@ -54,6 +55,7 @@ impl fmt::Display for Scope {
 
 /// `POST …/tokens`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
     /// What it is for, in words.
@@ -70,6 +72,7 @@ pub struct TokenRequest {
 
 /// A token, as it is shown: without its secret, which nobody can tell any more.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TokenView {
     /// To delete it by.
     pub token_id: Uuid,
@@ -87,6 +90,7 @@ pub struct TokenView {
 
 /// The answer to `POST …/tokens`: the only time that the secret is told.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct NewToken {
     /// What goes behind `Authorization: Bearer`.
     pub token: String,

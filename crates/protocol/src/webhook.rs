@@ -10,6 +10,7 @@ use crate::{AddonId, EventKind};
 
 /// `POST …/webhooks`.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WebhookRequest {
     /// Where to: `http://` or `https://`.
@@ -37,6 +38,7 @@ impl fmt::Debug for WebhookRequest {
 
 /// A webhook, as it is shown: without its secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WebhookView {
     /// To delete it by.
     pub webhook_id: Uuid,

@@ -7,6 +7,7 @@ use crate::{AddonId, Heartbeat, HeartbeatAnswer, InstanceId, JobId, JobType, Nod
 
 /// `POST …/lease/heartbeat-many`: still here, for all leases of one worker. One answer each, in order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct HeartbeatManyRequest {
     /// One for each lease.
@@ -18,6 +19,7 @@ pub struct HeartbeatManyRequest {
 
 /// The answers to heartbeats for many leases.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HeartbeatManyAnswer {
     /// In the order of the request.
     pub leases: Vec<crate::Each<HeartbeatAnswer>>,
@@ -25,6 +27,7 @@ pub struct HeartbeatManyAnswer {
 
 /// How a worker process does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WorkerReport {
     /// Drawn anew at each start of the process.
@@ -59,6 +62,7 @@ pub struct WorkerReport {
 
 /// How a work-stealing pool does: counts since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct PoolReport {
     /// Its threads.
@@ -75,6 +79,7 @@ pub struct PoolReport {
 
 /// The jobs under one durable job, in its worker's process, each after the one it belongs to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LiveTree {
     /// The durable job.
@@ -95,6 +100,7 @@ impl LiveTree {
 
 /// One job of a live tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LiveNode {
     /// How deep it lies; 0 for the run of the durable job itself.
@@ -112,6 +118,7 @@ pub struct LiveNode {
 
 /// A worker, as it is shown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkerView {
     /// What it said last; its trees are asked for one by one.
     #[serde(flatten)]
@@ -125,6 +132,7 @@ pub struct WorkerView {
 
 /// `GET …/queue/jobs/{job_id}/tree`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TreeView {
     /// Who reported it.
     pub instance_id: InstanceId,

@@ -22,7 +22,7 @@ use crate::block::{Block, name};
 use crate::busy::{Reading, Resource};
 use crate::capacity::capacity;
 use crate::deadline::Waiver;
-use crate::now::{Now, wall_until};
+use crate::now::{Now, wall_before, wall_until};
 use crate::policy::{AddonTerms, Policy};
 use crate::quiet::{QuietMachine, enter_bound, leave_bound};
 use crate::ramp::Ramp;
@@ -79,6 +79,8 @@ pub struct View {
     pub streak: Duration,
     /// Whether one job may start without quiet because it did not come for so long.
     pub allow_one: bool,
+    /// The policy says that load does not matter: the numbers above are those of an idle machine.
+    pub ignored: bool,
 }
 
 /// The answer.
@@ -94,6 +96,8 @@ pub struct Verdict {
     pub numbers: LeaseNumbers,
     /// The machine's state then.
     pub state: QuietState,
+    /// Load did not matter.
+    pub load_ignored: bool,
 }
 
 impl Verdict {
@@ -112,6 +116,11 @@ impl Verdict {
         } = &self.numbers;
         match &self.denied {
             Some(block) => block.to_string(),
+            None if self.load_ignored => {
+                format!(
+                    "Admitted whatever the load (busy.ignore): used={used}, requested={requested}, capacity={capacity}"
+                )
+            }
             None => {
                 let state = name(self.state);
                 format!(
@@ -266,8 +275,26 @@ impl Admission {
                 .min()
         };
         let limit = policy.quiet.allow_one_after;
+        if policy.busy.ignore {
+            return View {
+                now,
+                busy: 0.0,
+                cpu: 0.0,
+                pressure: [0.0; 4],
+                state: QuietState::Quiet,
+                since: wall_before(now.wall, now.mono.saturating_sub(self.started)),
+                stale: None,
+                cooling: None,
+                in_window,
+                opens,
+                streak: now.mono.saturating_sub(self.started),
+                allow_one: !limit.is_zero() && in_window && self.quiet.starved() >= limit,
+                ignored: true,
+            };
+        }
         View {
             now,
+            ignored: false,
             busy: reading.map_or(policy.busy.stale_busy, |reading| reading.busy),
             cpu: reading.map_or(policy.busy.stale_busy, |reading| reading.cpu),
             pressure: reading.map_or([policy.busy.stale_busy; 4], |reading| reading.pressure),
@@ -378,6 +405,10 @@ impl Admission {
 
     /// Units that the ramp still lets be added; none when any one job may start.
     pub fn ramp_left(&self, used: u32) -> Option<u32> {
+        if self.policy.busy.ignore {
+            // There need not be any samples, between which it could be counted.
+            return None;
+        }
         self.ramp.left(&self.policy.ramp, used)
     }
 
@@ -466,6 +497,7 @@ impl Admission {
                 busy: view.busy,
             },
             state: view.state,
+            load_ignored: view.ignored,
         }
     }
 
@@ -498,7 +530,8 @@ impl Admission {
         let stale = self
             .signals
             .stale_at(policy)
-            .map(|at| at.saturating_sub(now.mono));
+            .map(|at| at.saturating_sub(now.mono))
+            .filter(|_| !view.ignored);
         let streak = policy
             .quiet
             .min_streak

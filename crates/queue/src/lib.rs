@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 // What a job is, and how it changes.
+pub mod audit;
 pub mod backoff;
 pub mod lease;
 pub mod record;

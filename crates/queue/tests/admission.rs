@@ -48,6 +48,58 @@ fn machine(text: &str, level: f64) -> (Admission, Now) {
 }
 
 #[test]
+fn an_ignored_load_neither_has_to_be_measured_nor_counts() {
+    let _watchdog = watch();
+    // Nothing was measured: closed, unless load does not matter.
+    let measured = Admission::new(policy(""), noon());
+    assert!(!decide(&measured, high(1), 0, noon()).approved());
+    let ignoring = Admission::new(policy("[busy]\nignore = true"), noon());
+    let verdict = decide(&ignoring, ask(60), 40, noon());
+    assert!(verdict.approved(), "{}", verdict.reason());
+    assert!(verdict.load_ignored);
+    assert!(
+        verdict.reason().contains("busy.ignore"),
+        "{}",
+        verdict.reason()
+    );
+    let change = ignoring.next_change(noon());
+    assert!(
+        change.is_none_or(|wait| wait > secs(3600)),
+        "nothing grows stale"
+    );
+    // Capacity holds, and so do windows.
+    assert!(!decide(&ignoring, ask(61), 40, noon()).approved());
+    let windows = "[busy]\nignore = true\n[quiet]\nwindows = [\"22:00-06:00 UTC\"]";
+    let nightly = Admission::new(policy(windows), noon());
+    let denied = decide(&nightly, ask(1), 0, noon()).denied;
+    assert!(matches!(denied, Some(Block::OutsideWindow { .. })));
+
+    // A machine in PANIC, with a ramp: neither counts. When load counts again, all of it does.
+    let (mut admission, now) = machine("[busy]\nignore = true", 10.0);
+    let constraints = Constraints {
+        cpu_heavy: true,
+        ..Constraints::default()
+    };
+    let heavy = Ask {
+        constraints,
+        ..ask(100)
+    };
+    assert!(decide(&admission, heavy, 0, now).approved());
+    let told = advice(
+        &admission,
+        &admission.view(now),
+        Priority::Normal,
+        constraints,
+        false,
+        now,
+    );
+    assert_eq!(told, Advice::Continue);
+    admission.set_policy(policy(""), now);
+    let denied = decide(&admission, high(1), 0, now).denied;
+    assert!(matches!(denied, Some(Block::Panic { .. })), "{denied:?}");
+}
+
+#[test]
 fn capacity_follows_the_curve_and_is_never_exceeded() {
     let _watchdog = watch();
     for (level, capacity) in [100, 100, 100, 80, 65, 50, 35, 25].into_iter().enumerate() {

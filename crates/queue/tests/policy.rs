@@ -30,6 +30,16 @@ fn each_violation_names_field_value_and_what_is_allowed() {
             "quiet.time_zone",
             "Mars/Base",
         ),
+        (
+            "[busy]\nignore = true\npushed_required = true",
+            "busy.pushed_required",
+            "true",
+        ),
+        (
+            "[busy]\nignore = true\n[quiet]\nmin_streak = \"10m\"",
+            "quiet.min_streak",
+            "10m",
+        ),
         ("[busy]\ntighten = 0.5", "busy.tighten", "0.5"),
         ("[busy]\nstale_after = \"10ms\"", "busy.stale_after", "10ms"),
         (

@@ -58,6 +58,7 @@ commands! {
     Claim            of "claim":             [Now(Running),     NOTHING,          NOTHING,          NOTHING,  NOTHING,  NOTHING],
     Heartbeat        of "heartbeat":         [ENDED,            ENDED,            Now(Running),     ENDED,    ENDED,    ENDED],
     Report           of "report":            [ENDED,            ENDED,            Now(Running),     ENDED,    ENDED,    ENDED],
+    Log              of "log":               [ENDED,            ENDED,            Now(Running),     ENDED,    ENDED,    ENDED],
     CompleteDone     of "complete":          [WRONG,            WRONG,            Now(Done),        Repeated, WRONG,    WRONG],
     CompleteFailed   of "complete":          [WRONG,            WRONG,            Now(Queued),      WRONG,    Repeated, WRONG],
     CompleteFinal    of "complete":          [WRONG,            WRONG,            Now(Failed),      WRONG,    Repeated, WRONG],
@@ -268,6 +269,7 @@ fn run(
             };
             flag(world.apply(|w| t::report(&w.cx(), w.lease(lease), Some(w.job(job)), report)))
         }
+        Command::Log => flag(world.apply(|w| t::log(&w.cx(), w.lease(lease), w.job(job)))),
         Command::CompleteDone => {
             flag(world.apply(|w| t::complete(&w.cx(), w.job(job), w.lease_of(job), &done)))
         }

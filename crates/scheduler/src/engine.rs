@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use jobtree_protocol::{Advice, InstanceId, LeaseId, LeaseLimits};
 use jobtree_queue::policy::Policy;
 use jobtree_queue::transitions::Rules;
-use jobtree_store::{Hint, Stamp, Store, StoreError};
+use jobtree_store::{Hint, Listening, Stamp, Store, StoreError};
 
 use crate::clock::Clock;
 use crate::core::{Answered, Call, Core, Input, OpId, Output, Slot, Told, perform, rules_of};
@@ -72,6 +72,7 @@ pub(crate) struct Engine {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
     next_slot: AtomicU64,
+    _listening: Listening,
 }
 
 struct Shared {
@@ -102,7 +103,7 @@ impl Engine {
         });
         let mailbox = Arc::new(Mailbox::default());
         let told = Arc::downgrade(&mailbox);
-        shared.store.listen(Arc::new(move |written| {
+        let listening = shared.store.listen(Arc::new(move |written| {
             if let Some(mailbox) = told.upgrade() {
                 mailbox.push(Mail::Input(Input::Committed(written.to_vec())));
             }
@@ -135,6 +136,7 @@ impl Engine {
             shared,
             thread: Mutex::new(Some(thread)),
             next_slot: AtomicU64::new(0),
+            _listening: listening,
         }
     }
 

@@ -23,7 +23,8 @@ pub struct Options {
     pub policy: Policy,
     /// How large things may be.
     pub limits: Limits,
-    /// Other schedulers use the same store: what they do is looked for each [`Options::look`].
+    /// Other schedulers use the same store: what they do is looked for each [`Options::look`], and where the store brings
+    /// their hints, at once.
     pub shared: bool,
     /// How often a shared store is looked through.
     pub look: Duration,

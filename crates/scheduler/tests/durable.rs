@@ -64,6 +64,25 @@ fn no_wait() -> Backoff {
 }
 
 #[test]
+fn the_load_is_ignored_and_that_is_told() {
+    let _watch = watch();
+    let queue = Queue::in_memory();
+    assert!(queue.sampling().is_none(), "nothing is measured");
+    assert!(queue.scheduler().policy().busy.ignore);
+    let status = queue.scheduler().status().wait().unwrap();
+    assert!(status.nodes[0].load_ignored && !status.nodes[0].stale);
+    let job = queue
+        .submit(NewJob::new("nobody", &1))
+        .wait()
+        .unwrap()
+        .job_id;
+    let why = queue.scheduler().explain(job).wait().unwrap();
+    assert!(why.load_ignored);
+    let codes: Vec<_> = why.reasons.iter().map(|why| &*why.code).collect();
+    assert_eq!(codes, ["no_worker"], "and nothing about load");
+}
+
+#[test]
 fn values_go_in_and_results_come_out() {
     let _watch = watch();
     let (queue, runtime) = (Queue::in_memory(), runtime());

@@ -1,5 +1,8 @@
 //! What others write to a shared store is looked for in steady intervals, whatever else is read meanwhile.
 
+#[path = "../../pool/tests/watchdog/mod.rs"]
+mod watchdog;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +10,7 @@ use jobtree_queue::Now;
 use jobtree_queue::policy::Policy;
 use jobtree_scheduler::Options;
 use jobtree_scheduler::core::{Answered, Core, Input, Live, Op, Output};
+use watchdog::Watchdog;
 
 /// Answers what is asked of an empty store, until nothing is asked any more. How often all that waits was read.
 fn answered(core: &mut Core, mut outputs: Vec<Output>, now: Now) -> usize {
@@ -38,6 +42,7 @@ fn answered(core: &mut Core, mut outputs: Vec<Output>, now: Now) -> usize {
 
 #[test]
 fn a_look_is_not_put_off_by_smaller_ones() {
+    let _watchdog = Watchdog::watching("looks");
     let start: jiff::Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     let at = |seconds: u64| Now {
         wall: start + Duration::from_secs(seconds),

@@ -14,6 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use jobtree_queue::policy::Policy;
 use jobtree_scheduler::sim::{Bug, Mistake, Report, Scenario, flood, retell, run};
 use watchdog::Watchdog;
 
@@ -155,6 +156,20 @@ fn a_seed_tells_all() {
     );
 }
 
+/// A policy of real life, by which things happen in minutes and hours, and addons take up dispatches.
+#[test]
+fn the_default_policy_holds() {
+    let _watchdog = Watchdog::watching("the default policy");
+    let scenario = Scenario {
+        policy: Policy::default(),
+        calm: Duration::from_secs(4 * 3600),
+        ..Scenario::one()
+    };
+    for seed in 0..10 {
+        run(seed, &scenario).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}
+
 /// Runs seeds until one finds the mistake, and tells what it says.
 fn found(scenario: Scenario, mistake: Mistake, says: &str) {
     let _watchdog = Watchdog::watching("a planted mistake");
@@ -211,7 +226,7 @@ planted! {
     leases_shorter_than_jobs: one, Mistake::NoHeartbeats, "both may believe";
     // Concurrency slots leak: usage is computed from live leases. Units, and slots of a key.
     slots_leak: one, Mistake::Core(Bug::LeakedUnits), "never end";
-    slots_of_keys_leak: three, Mistake::Core(Bug::LeakedKeys), "never end";
+    slots_of_keys_leak: one, Mistake::Core(Bug::LeakedKeys), "never end";
     // Poison job crashes worker after worker: rescues are counted.
     poison_takes_worker_after_worker: one, Mistake::Core(Bug::NoQuarantine), "was rescued";
     // Wake-ups get lost: `lost_wake_ups_stay_lost` above.

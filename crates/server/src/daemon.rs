@@ -1,5 +1,6 @@
 //! What all requests share.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,6 +23,7 @@ pub(crate) struct Daemon {
     pub(crate) hosts: Hosts,
     pub(crate) policy: PolicyKeeper,
     pub(crate) observing: Observing,
+    pub(crate) data_dir: PathBuf,
     limits: HttpLimits,
     clock: Clock,
     started: Instant,
@@ -37,6 +39,7 @@ impl Daemon {
         policy: PolicyKeeper,
         observing: Observing,
         limits: HttpLimits,
+        data_dir: PathBuf,
     ) -> Self {
         Self {
             scheduler,
@@ -45,6 +48,7 @@ impl Daemon {
             hosts,
             policy,
             observing,
+            data_dir,
             limits,
             clock: Clock::system(),
             started: Instant::now(),

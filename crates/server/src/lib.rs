@@ -36,6 +36,7 @@ mod live;
 mod load;
 mod metrics;
 mod observing;
+mod openapi;
 mod options;
 mod policy;
 mod problem;
@@ -44,5 +45,6 @@ mod stall;
 pub mod webhooks;
 
 pub use error::ServeError;
+pub use openapi::openapi;
 pub use options::{Auth, HttpLimits, Rate, ServerOptions, StoreChoice, TlsFiles};
 pub use server::Server;

@@ -7,6 +7,7 @@ use std::fmt::{self, Write};
 
 use jobtree_protocol::{JobState, QuietState, StatusView};
 use jobtree_scheduler::core::{Histogram, Stats};
+use jobtree_store::StoreNumbers;
 
 /// What Prometheus expects to be told the text is.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -172,6 +173,52 @@ impl Page {
                 self.gauge(name, help, [(of_node(), units)]);
             }
         }
+    }
+
+    /// What the store's writer has done.
+    pub fn store(&mut self, numbers: &StoreNumbers) {
+        let none = Vec::new;
+        for (name, help, count) in [
+            (
+                "jobtree_store_operations_total",
+                "Calls of the store.",
+                numbers.operations,
+            ),
+            (
+                "jobtree_commits_total",
+                "Commits that changed something.",
+                numbers.commits,
+            ),
+            (
+                "jobtree_failed_commits_total",
+                "Commits that failed.",
+                numbers.failed_commits,
+            ),
+        ] {
+            self.counter(name, help, [(none(), count)]);
+        }
+        let help = "Calls that wait for the store's writer.";
+        self.gauge("jobtree_store_waiting", help, [(none(), numbers.waiting)]);
+        let sizes = &numbers.batch_sizes;
+        self.histogram(
+            "jobtree_commit_calls",
+            "How many calls shared a commit.",
+            sizes
+                .cumulative()
+                .map(|(bound, count)| (bound as f64, count)),
+            sizes.count(),
+            sizes.sum as f64,
+        );
+        let micros = &numbers.commit_micros;
+        self.histogram(
+            "jobtree_commit_seconds",
+            "How long a commit took to write and to sync.",
+            micros
+                .cumulative()
+                .map(|(bound, count)| (bound as f64 / 1e6, count)),
+            micros.count(),
+            micros.sum as f64 / 1e6,
+        );
     }
 
     /// Counts and histograms since the start.

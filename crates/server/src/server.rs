@@ -101,6 +101,7 @@ impl Server {
             keeper,
             observing,
             options.limits,
+            options.data_dir,
         ));
         let with_tls = tls.is_some();
         let door = Arc::new(Door::new(Arc::clone(&daemon), tls));
@@ -137,7 +138,11 @@ impl Server {
     /// Stops: no new connections, long polls are told so, requests under way may finish for
     /// [`HttpLimits::stop_timeout`](crate::HttpLimits::stop_timeout); then the scheduler stops. What runs at workers goes
     /// on, under leases that hold when the server is back. Returns when nothing of it is left.
-    pub fn stop(&self) {
+    pub fn stop(self) {
+        drop(self);
+    }
+
+    fn halt(&self) {
         let running = self
             .running
             .lock()
@@ -158,7 +163,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.stop();
+        self.halt();
     }
 }
 
@@ -175,7 +180,7 @@ fn guard_exposure(options: &ServerOptions) -> Result<(), ServeError> {
     })
 }
 
-fn make_folder(path: &Path) -> Result<(), ServeError> {
+pub(crate) fn make_folder(path: &Path) -> Result<(), ServeError> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

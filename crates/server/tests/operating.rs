@@ -389,3 +389,35 @@ fn what_was_decided_and_counted_is_told() {
     assert_eq!(reader.get(paths::STATUS).expect(200)["addons"], json!({}));
     reader.get(paths::STATS).problem(403, "forbidden");
 }
+
+#[test]
+fn a_backup_is_made_under_a_name_in_a_folder_of_its_own() {
+    let house = House::with(|options| options.store = jobtree_server::StoreChoice::File);
+    let mut admin = house.admin();
+    let id = admin.submit("photos", "index");
+    let made = admin
+        .post(paths::BACKUP, &json!({"name": "before.db"}))
+        .expect(201);
+    let path = house.folder.path().join("backups").join("before.db");
+    assert_eq!(made["path"], json!(path.to_str().unwrap()));
+    let copy = jobtree_store::Store::open(&jobtree_store::SqliteOptions::new(&path)).unwrap();
+    let job = copy.job(id.parse().unwrap()).wait().unwrap();
+    assert_eq!(job.job.intent.addon_id.as_str(), "photos");
+
+    // Never over another, and nowhere else.
+    admin
+        .post(paths::BACKUP, &json!({"name": "before.db"}))
+        .problem(409, "conflict");
+    for name in ["../jobs.db", "/tmp/x", "", ".hidden", "a b", "a\u{0}"] {
+        let refused = admin.post(paths::BACKUP, &json!({"name": name}));
+        refused.problem(422, "invalid");
+    }
+    admin.poke(paths::BACKUP).expect(201);
+    let mut photos = house.addon("photos", &[Scope::Read]);
+    photos.poke(paths::BACKUP).problem(403, "forbidden");
+    let in_memory = House::new();
+    in_memory
+        .admin()
+        .poke(paths::BACKUP)
+        .problem(409, "conflict");
+}

@@ -64,7 +64,6 @@ fn jobs_and_the_token_outlive_it() {
     let addr = first.addr();
     first.stop();
     assert!(TcpStream::connect(addr).is_err());
-    drop(first);
     let second = Server::start(on_disk()).unwrap();
     let job = house(&second).get(&paths::at(paths::JOB, &id)).expect(200);
     assert_eq!(job["state"], "QUEUED");

@@ -4,13 +4,17 @@
 //! Protocol. A [`Promise`] and an [`Answer`] share one slot behind a lock. The promise fills it once; if it is dropped
 //! empty, the answer says that the store has stopped, so nobody waits for ever. The waker is taken out under the lock
 //! and called after it: no lock of ours is held while others' code runs.
+//!
+//! A call that shares a commit with others gets their [`Bell`] before its caller can ask for the answer. A thread waits
+//! for that first, and for its own slot only if there is nothing in it yet.
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use crate::bell::Bell;
 use crate::error::StoreError;
 
 struct Slot<T> {
@@ -22,6 +26,7 @@ struct Slot<T> {
 struct Shared<T> {
     slot: Mutex<Slot<T>>,
     filled: Condvar,
+    bell: OnceLock<Arc<Bell>>,
 }
 
 impl<T> Shared<T> {
@@ -58,6 +63,7 @@ pub(crate) fn promise<T>() -> (Promise<T>, Answer<T>) {
             blocked: false,
         }),
         filled: Condvar::new(),
+        bell: OnceLock::new(),
     });
     let promise = Promise {
         shared: Some(Arc::clone(&shared)),
@@ -66,6 +72,14 @@ pub(crate) fn promise<T>() -> (Promise<T>, Answer<T>) {
 }
 
 impl<T> Promise<T> {
+    /// It will be kept together with others, and then this rings.
+    pub(crate) fn gather(&self, bell: &Arc<Bell>) {
+        if let Some(shared) = &self.shared {
+            // A call is queued once; should it ever be twice, the first bell is still sure to ring.
+            let _ = shared.bell.set(Arc::clone(bell));
+        }
+    }
+
     pub(crate) fn keep(mut self, value: Result<T, StoreError>) {
         self.fill(value);
     }
@@ -106,6 +120,11 @@ impl<T> Answer<T> {
     /// there, await it.
     pub fn wait(self) -> Result<T, StoreError> {
         let mut slot = self.shared.slot();
+        if let (None, Some(bell)) = (&slot.value, self.shared.bell.get()) {
+            drop(slot);
+            bell.wait();
+            slot = self.shared.slot();
+        }
         loop {
             if let Some(value) = slot.value.take() {
                 return value;

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use jobtree_protocol::JobId;
 use jobtree_queue::Now;
@@ -10,7 +10,9 @@ use jobtree_queue::transitions::Changes;
 
 use crate::answer::{Answer, Promise, promise};
 use crate::backup::BackupDone;
+use crate::bell::Bell;
 use crate::error::StoreError;
+use crate::numbers::StoreNumbers;
 use crate::tables::{Reading, Result, Tables};
 
 /// A database that keeps the queue.
@@ -22,8 +24,9 @@ pub trait Backend: Send + Sync {
     /// Shows the work a snapshot of what is committed.
     fn snapshot(&self, query: Box<dyn Query>);
 
-    /// Calls the listener after each commit, in the order of commits, before anybody is answered.
-    fn listen(&self, listener: Listener);
+    /// Calls the listener after each commit, in the order of commits, before anybody is answered, as long as somebody
+    /// holds it.
+    fn listen(&self, listener: Weak<Listen>);
 
     /// Calls the listener when other processes that share the database tell that they wrote something. One that nobody
     /// shares has nothing to tell.
@@ -33,6 +36,11 @@ pub trait Backend: Send + Sync {
 
     /// Why the store has stopped, if it has.
     fn stopped(&self) -> Option<StoreError>;
+
+    /// What the writer has done since the store was opened.
+    fn numbers(&self) -> StoreNumbers {
+        StoreNumbers::default()
+    }
 
     /// Copies everything into a new file, from the calling thread, while the store is in use.
     ///
@@ -51,6 +59,11 @@ pub trait Backend: Send + Sync {
 pub trait Work: Send {
     /// Runs it. The answer stays inside until [`finish`](Work::finish).
     fn run(&mut self, tables: &mut dyn Tables) -> Result<()>;
+
+    /// It will be finished together with others, and then this rings. Whoever does not care is woken alone.
+    fn gather(&mut self, bell: &Arc<Bell>) {
+        let _ = bell;
+    }
 
     /// Answers: with what `run` gave if it was committed. Without a `run` before, the outcome must be an error.
     fn finish(self: Box<Self>, committed: Result<()>);
@@ -74,8 +87,33 @@ pub struct Written {
     pub now: Now,
 }
 
-/// Something that wants to know what was committed. It must not block.
-pub type Listener = Arc<dyn Fn(&[Written]) + Send + Sync>;
+/// What a listener does. It must not block.
+pub type Listen = dyn Fn(&[Written]) + Send + Sync;
+
+/// Something that wants to know what was committed.
+pub type Listener = Arc<Listen>;
+
+/// Somebody listens to a store, until this is dropped. A commit that is being told at that moment may still be told.
+#[must_use = "nothing is told any more when this is dropped"]
+pub struct Listening(Listener);
+
+impl Listening {
+    pub(crate) fn to(backend: &dyn Backend, listener: Listener) -> Self {
+        backend.listen(Arc::downgrade(&listener));
+        Self(listener)
+    }
+
+    /// Listens as long as the store is open.
+    pub fn forever(self) {
+        std::mem::forget(self.0);
+    }
+}
+
+impl std::fmt::Debug for Listening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listening").finish_non_exhaustive()
+    }
+}
 
 /// What another process tells of what it wrote. It may tell too much, late, twice, or nothing at all: a hint says what to
 /// read, and whoever hears none has to read now and then all the same.
@@ -118,14 +156,13 @@ impl HintListeners {
 
 /// All listeners of a backend.
 #[derive(Default)]
-pub(crate) struct Listeners(Mutex<Vec<Listener>>);
+pub(crate) struct Listeners(Mutex<Vec<Weak<Listen>>>);
 
 impl Listeners {
-    pub(crate) fn add(&self, listener: Listener) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(listener);
+    pub(crate) fn add(&self, listener: Weak<Listen>) {
+        let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.retain(|known| known.strong_count() > 0);
+        listeners.push(listener);
     }
 
     pub(crate) fn tell(&self, written: &[Written]) {
@@ -138,7 +175,7 @@ impl Listeners {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        for listener in listeners {
+        for listener in listeners.iter().filter_map(Weak::upgrade) {
             listener(written);
         }
     }
@@ -183,6 +220,10 @@ where
         };
         self.result = Some(result);
         outcome
+    }
+
+    fn gather(&mut self, bell: &Arc<Bell>) {
+        self.promise.gather(bell);
     }
 
     fn finish(self: Box<Self>, committed: Result<()>) {

@@ -25,8 +25,10 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod audit;
 mod backend;
 mod backup;
+mod bell;
 pub mod conformance;
 mod error;
 mod execute;
@@ -34,23 +36,30 @@ mod ids;
 mod logs;
 mod memory;
 mod moving;
+mod numbers;
 pub mod outbox;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod search;
 mod sqlite;
 mod store;
+mod stream;
 mod tables;
 mod writer;
 
 pub use answer::Answer;
-pub use backend::{Backend, Hint, HintListener, Listener, Query, Work, Written};
+pub use audit::{AuditReport, Audited, audit};
+pub use backend::{
+    Backend, Hint, HintListener, Listen, Listener, Listening, Query, Work, Written,
+};
 pub use backup::BackupDone;
+pub use bell::Bell;
 pub use error::{OpenError, StoreError};
 pub use execute::{Firing, Stamp, Submission};
 pub use logs::{LogChunk, LogEnd, ReadLogs, WriteLogs, read_log};
 pub use memory::{Memory, MemoryImage};
 pub use moving::{Fired, MoveError, Moved, ReadAll, TakeIn, move_store};
+pub use numbers::{Histogram, StoreNumbers};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresOptions;
 pub use sqlite::SqliteOptions;

@@ -61,11 +61,6 @@ impl Searched {
         Self(MOST_JOBS)
     }
 
-    /// How many jobs may still be searched.
-    pub(crate) fn left(&self) -> usize {
-        self.0
-    }
-
     /// Another job was searched. Whether there is room for one more.
     pub(crate) fn add(&mut self, job: &JobRecord) -> bool {
         let payload = job.intent.payload.as_ref();

@@ -14,11 +14,12 @@ use jobtree_queue::transitions::{
 use jobtree_queue::{JobRecord, LeaseRecord, Reservation};
 
 use crate::answer::Answer;
-use crate::backend::{Backend, HintListener, Listener, question, work};
+use crate::backend::{Backend, HintListener, Listener, Listening, question, work};
 use crate::error::{OpenError, StoreError};
 use crate::execute::{Firing, Stamp, Submission, Unit};
 use crate::logs;
 use crate::memory::Memory;
+use crate::numbers::StoreNumbers;
 use crate::sqlite::{Sqlite, SqliteOptions};
 use crate::tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
@@ -93,9 +94,10 @@ impl Store {
     }
 
     /// Calls the listener with what each commit of this process wrote, in the order of commits, before anybody is
-    /// answered. It must neither block, nor call the store and wait, nor hold the store.
-    pub fn listen(&self, listener: Listener) {
-        self.backend.listen(listener);
+    /// answered, until what is returned is dropped. It must neither block, nor call the store and wait, nor hold the
+    /// store.
+    pub fn listen(&self, listener: Listener) -> Listening {
+        Listening::to(&*self.backend, listener)
     }
 
     /// Calls the listener when other processes that share the database tell that they wrote something; never for what
@@ -108,6 +110,11 @@ impl Store {
     /// Why the store has stopped, if it has.
     pub fn stopped(&self) -> Option<StoreError> {
         self.backend.stopped()
+    }
+
+    /// What its writer has done since it was opened: how many calls shared a commit, and how long commits took.
+    pub fn numbers(&self) -> StoreNumbers {
+        self.backend.numbers()
     }
 
     pub(crate) fn backend(&self) -> Arc<dyn Backend> {

@@ -8,10 +8,12 @@
 //!   had written.
 //! - A commit that fails takes the whole group with it. If the database says that it cannot be trusted any more
 //!   ([`StoreError::Stopped`]), the store stops: every later call fails until it is opened again.
+//! - Callers that block are woken all at once, when all of their answers are there (`bell.rs`).
 //! - The queue is bounded: one call too many is refused at once instead of waiting without end.
-//! - After a commit, the callers of its group tend to come back together. If the thread took the first of them at
-//!   once, each second group would be small. So it waits a little, at most a part of the time that a commit takes, for
-//!   as many as were there the last time. A lone caller is never delayed.
+//! - After a commit, the callers of its group tend to come back together. The thread begins with the first of them, and
+//!   takes the others into the same transaction as they come: so it works while they wake up and ask again. When none is
+//!   left it waits a little, at most a part of the time that a group takes, for as many as there were the last time. A
+//!   lone caller is never delayed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,7 +21,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::backend::{Listeners, Work, Written};
+use crate::bell::Ringer;
 use crate::error::StoreError;
+use crate::numbers::{Counting, StoreNumbers};
 use crate::tables::Tables;
 
 /// Tables inside of transactions that the writer begins and ends.
@@ -59,13 +63,38 @@ pub(crate) struct Bounds {
 
 struct Waiting {
     operations: VecDeque<Box<dyn Work>>,
+    /// Rings for those that wait now.
+    ringer: Ringer,
     /// Set when no more calls are taken: the writer finishes what waits and ends.
     closing: bool,
     /// Set when the disk failed.
     stopped: Option<StoreError>,
-    /// How many the writer hopes for while it lingers, so that not every call wakes it.
+    /// With how many the writer wants to be woken. While it works it looks for itself, and no call need wake it.
     awaited: usize,
 }
+
+impl Waiting {
+    fn take_group(&mut self, most: usize) -> Option<Group> {
+        let count = self.operations.len().min(most);
+        (count > 0).then(|| Group {
+            operations: self.operations.drain(..count).collect(),
+            ringer: std::mem::take(&mut self.ringer),
+        })
+    }
+}
+
+/// Calls that were taken together.
+struct Group {
+    operations: VecDeque<Box<dyn Work>>,
+    /// To be dropped when all of them are finished.
+    ringer: Ringer,
+}
+
+/// With so many more of those that it hopes for, the writer goes on: to be woken for each would cost more than it gains.
+const AT_A_TIME: usize = 16;
+
+/// No longer than this does a transaction go on to take calls.
+const LONGEST: Duration = Duration::from_millis(5);
 
 struct Queue {
     waiting: Mutex<Waiting>,
@@ -85,7 +114,7 @@ impl Queue {
         }
     }
 
-    fn try_push(&self, work: Box<dyn Work>) -> Result<(), (Box<dyn Work>, StoreError)> {
+    fn try_push(&self, mut work: Box<dyn Work>) -> Result<(), (Box<dyn Work>, StoreError)> {
         let mut waiting = self.waiting();
         let count = waiting.operations.len();
         if let Some(error) = &waiting.stopped {
@@ -97,6 +126,7 @@ impl Queue {
         if count >= self.max_waiting {
             return Err((work, StoreError::Overloaded { waiting: count }));
         }
+        work.gather(waiting.ringer.bell());
         waiting.operations.push_back(work);
         if count + 1 >= waiting.awaited {
             self.arrived.notify_one();
@@ -104,58 +134,69 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits for a group; `None` when the store closes and nothing is left.
-    fn next_group(
-        &self,
-        hoped: usize,
-        patience: Duration,
-        most: usize,
-    ) -> Option<Vec<Box<dyn Work>>> {
+    /// Waits for calls; `None` when the store closes and nothing is left.
+    fn next_group(&self, most: usize) -> Option<Group> {
+        self.wait_for(self.waiting(), 1, None).take_group(most)
+    }
+
+    /// More calls, which may take until then to come, if there is hope for any.
+    fn more(&self, hoped: usize, until: Instant, most: usize) -> Option<Group> {
         let mut waiting = self.waiting();
-        waiting.awaited = 1;
-        while waiting.operations.is_empty() {
-            if waiting.closing {
-                return None;
+        if waiting.operations.is_empty() && hoped > 0 {
+            waiting = self.wait_for(waiting, hoped.min(AT_A_TIME), Some(until));
+        }
+        waiting.take_group(most)
+    }
+
+    fn wait_for<'a>(
+        &self,
+        mut waiting: MutexGuard<'a, Waiting>,
+        count: usize,
+        until: Option<Instant>,
+    ) -> MutexGuard<'a, Waiting> {
+        waiting.awaited = count;
+        while waiting.operations.len() < count && !waiting.closing {
+            let Some(until) = until else {
+                waiting = self
+                    .arrived
+                    .wait(waiting)
+                    .unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
             }
             waiting = self
                 .arrived
-                .wait(waiting)
-                .unwrap_or_else(PoisonError::into_inner);
+                .wait_timeout(waiting, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
-        if waiting.operations.len() < hoped && !waiting.closing {
-            let until = Instant::now() + patience;
-            waiting.awaited = hoped;
-            while waiting.operations.len() < hoped && !waiting.closing {
-                let left = until.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    break;
-                }
-                waiting = self
-                    .arrived
-                    .wait_timeout(waiting, left)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0;
-            }
-        }
-        let count = waiting.operations.len().min(most);
-        Some(waiting.operations.drain(..count).collect())
+        waiting.awaited = usize::MAX;
+        waiting
     }
 
     fn stop(&self, error: &StoreError) {
         let left = {
             let mut waiting = self.waiting();
             waiting.stopped = Some(error.clone());
-            std::mem::take(&mut waiting.operations)
+            Group {
+                operations: std::mem::take(&mut waiting.operations),
+                ringer: std::mem::take(&mut waiting.ringer),
+            }
         };
-        for operation in left {
+        for operation in left.operations {
             operation.finish(Err(error.clone()));
         }
+        drop(left.ringer);
     }
 }
 
 /// The writer's end for callers. Dropping it finishes what waits, and closes the file.
 pub(crate) struct Writer {
     queue: Arc<Queue>,
+    counting: Arc<Counting>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -169,20 +210,24 @@ impl Writer {
         let queue = Arc::new(Queue {
             waiting: Mutex::new(Waiting {
                 operations: VecDeque::new(),
+                ringer: Ringer::default(),
                 closing: false,
                 stopped: None,
-                awaited: 1,
+                awaited: usize::MAX,
             }),
             arrived: Condvar::new(),
             max_waiting: bounds.max_waiting,
         });
         let shared = Arc::clone(&queue);
+        let counting = Arc::new(Counting::default());
+        let counted = Arc::clone(&counting);
         let work = move || {
             let desk = Desk {
                 tables: make(),
                 queue: shared,
                 max_group: bounds.max_group,
                 listeners,
+                counting: counted,
             };
             desk.work();
         };
@@ -191,6 +236,7 @@ impl Writer {
             .spawn(work)?;
         Ok(Self {
             queue,
+            counting,
             thread: Some(thread),
         })
     }
@@ -198,6 +244,12 @@ impl Writer {
     /// Runs the work in a savepoint of the next commit.
     pub(crate) fn transact(&self, work: Box<dyn Work>) {
         self.queue.push(work);
+    }
+
+    /// What the thread has done.
+    pub(crate) fn numbers(&self) -> StoreNumbers {
+        let waiting = self.queue.waiting().operations.len();
+        self.counting.read(waiting)
     }
 
     /// Why the store has stopped, if it has.
@@ -217,12 +269,20 @@ impl Drop for Writer {
     }
 }
 
+/// What the thread expects from the last group.
+#[derive(Clone, Copy)]
+struct Hope {
+    calls: usize,
+    patience: Duration,
+}
+
 /// What the thread works with.
 struct Desk<L> {
     tables: L,
     queue: Arc<Queue>,
     max_group: usize,
     listeners: Arc<Listeners>,
+    counting: Arc<Counting>,
 }
 
 impl<L: Ledger> Desk<L> {
@@ -236,26 +296,42 @@ impl<L: Ledger> Desk<L> {
         }
         let _stop = StopOnExit(Arc::clone(&self.queue));
 
-        let (mut hoped, mut patience) = (1, Duration::ZERO);
-        while let Some(group) = self.queue.next_group(hoped, patience, self.max_group) {
-            hoped = group.len();
+        let mut hope = Hope {
+            calls: 1,
+            patience: Duration::ZERO,
+        };
+        while let Some(group) = self.queue.next_group(self.max_group) {
             let begun = Instant::now();
-            if let Err(error) = self.run_group(group) {
-                self.queue.stop(&error);
-                // The queue refuses from now on; wait for the owner to close.
-                while self.queue.next_group(1, Duration::ZERO, 1).is_some() {}
-                return;
+            match self.run_group(group, hope) {
+                Ok(calls) => hope.calls = calls,
+                Err(error) => {
+                    self.queue.stop(&error);
+                    // The queue refuses from now on; wait for the owner to close.
+                    while self.queue.next_group(1).is_some() {}
+                    return;
+                }
             }
-            patience = (begun.elapsed() / 4).min(Duration::from_millis(2));
+            hope.patience = (begun.elapsed() / 4).min(Duration::from_millis(2));
         }
     }
 
-    /// Runs and answers a group. An error is one after which the store must stop.
-    fn run_group(&mut self, group: Vec<Box<dyn Work>>) -> Result<(), StoreError> {
-        let mut group = VecDeque::from(group);
+    /// Runs and answers a group and those who join it, and says how many they were. An error is one after which the store
+    /// must stop.
+    fn run_group(&mut self, group: Group, hope: Hope) -> Result<usize, StoreError> {
+        let Group {
+            operations: mut group,
+            ringer,
+        } = group;
+        let mut ringers = vec![ringer];
+        let mut calls = 0;
         while !group.is_empty() {
-            let mut ran = Vec::with_capacity(group.len());
-            let outcome = self.run_in_transaction(&mut group, &mut ran);
+            let mut ran = Vec::with_capacity(group.len().max(hope.calls));
+            let outcome = self.run_in_transaction(&mut group, &mut ran, &mut ringers, hope);
+            self.counting.ran(ran.len());
+            if outcome.is_err() {
+                self.counting.failed();
+            }
+            calls += ran.len();
             let fatal = outcome
                 .as_ref()
                 .err()
@@ -273,6 +349,10 @@ impl<L: Ledger> Desk<L> {
             for operation in ran {
                 operation.finish(outcome.as_ref().map(drop).map_err(Clone::clone));
             }
+            if group.is_empty() {
+                // Before the tidying up, which nobody has to wait for.
+                ringers.clear();
+            }
             if let Some(error) = fatal {
                 return Err(error);
             }
@@ -280,15 +360,17 @@ impl<L: Ledger> Desk<L> {
                 self.tables.tidy()?;
             }
         }
-        Ok(())
+        Ok(calls)
     }
 
-    /// Runs operations from the front of the group until it is empty or the transaction is lost, and commits. Those
-    /// that ran are moved to `ran`: the outcome is theirs. Says whether anything was changed.
+    /// Runs operations from the front of the group until it is empty and nobody joins it, or the transaction is lost, and
+    /// commits. Those that ran are moved to `ran`: the outcome is theirs. Says whether anything was changed.
     fn run_in_transaction(
         &mut self,
         group: &mut VecDeque<Box<dyn Work>>,
         ran: &mut Vec<Box<dyn Work>>,
+        ringers: &mut Vec<Ringer>,
+        hope: Hope,
     ) -> Result<bool, StoreError> {
         let begin = self.tables.begin_transaction();
         if begin.is_err() {
@@ -296,23 +378,41 @@ impl<L: Ledger> Desk<L> {
             ran.extend(group.drain(..));
             return begin.map(|()| false).map_err(as_commit_failure);
         }
-        let mut changed = false;
-        while let Some(mut operation) = group.pop_front() {
-            let first = ran.is_empty();
-            let outcome = self.run_one(operation.as_mut(), first);
-            changed |= self.tables.touched();
-            ran.push(operation);
-            if let Err(error) = outcome {
-                let _ = self.tables.execute("ROLLBACK");
-                return Err(error);
+        let (mut changed, begun) = (false, Instant::now());
+        loop {
+            while let Some(mut operation) = group.pop_front() {
+                let first = ran.is_empty();
+                let outcome = self.run_one(operation.as_mut(), first);
+                changed |= self.tables.touched();
+                ran.push(operation);
+                if let Err(error) = outcome {
+                    let _ = self.tables.execute("ROLLBACK");
+                    return Err(error);
+                }
             }
+            let most = self.max_group.saturating_sub(ran.len());
+            if most == 0 || begun.elapsed() > LONGEST {
+                break;
+            }
+            let hoped = hope.calls.saturating_sub(ran.len());
+            let Some(joined) = self.queue.more(hoped, begun + hope.patience, most) else {
+                break;
+            };
+            group.extend(joined.operations);
+            ringers.push(joined.ringer);
         }
+        let begun = Instant::now();
         let committed = self
             .tables
             .flush()
             .and_then(|flushed| self.tables.execute("COMMIT").map(|()| flushed));
         match committed {
-            Ok(flushed) => Ok(changed | flushed),
+            Ok(flushed) => {
+                if changed | flushed {
+                    self.counting.committed(ran.len(), Some(begun.elapsed()));
+                }
+                Ok(changed | flushed)
+            }
             Err(error) => {
                 let _ = self.tables.execute("ROLLBACK");
                 Err(as_commit_failure(error))

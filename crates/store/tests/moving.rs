@@ -74,11 +74,13 @@ fn fill(store: &Store, seed: u64) -> JobId {
     let schedule_id = schedule.id;
     let put = store.put_schedule(stamp(), schedule).wait();
     put.expect("new");
-    for (second, job) in [(0, Some(submission())), (60, None)] {
+    for (revision, second, job) in [(1, 0, Some(submission())), (2, 60, None)] {
         let firing = Firing {
             schedule_id,
+            revision,
             at: Timestamp::from_second(second).expect("a time"),
             job,
+            unless: None,
             next_at: None,
         };
         store.fire(stamp(), firing).wait().expect("fired");

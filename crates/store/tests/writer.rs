@@ -9,7 +9,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use jobtree_protocol::{CompleteRequest, JobState, LeaseId};
-use jobtree_store::{Answer, OpenError, SqliteOptions, Stamp, Store, StoreError, Submission};
+use jobtree_store::{
+    Answer, Listening, OpenError, SqliteOptions, Stamp, Store, StoreError, Submission,
+};
 use jobtree_store_faults::{Fault, Machine};
 use support::{Folder, claim, stamp, submission};
 use watchdog::Watchdog;
@@ -21,6 +23,7 @@ struct Held {
     store: Store,
     first: Answer<jobtree_protocol::SubmitAnswer>,
     go: Sender<()>,
+    _listening: Listening,
 }
 
 fn held(change: impl Fn(SqliteOptions) -> SqliteOptions) -> Held {
@@ -30,7 +33,7 @@ fn held(change: impl Fn(SqliteOptions) -> SqliteOptions) -> Held {
     let (reached, standing) = channel();
     let (go, gone): (Sender<()>, Receiver<()>) = channel();
     let gate = Mutex::new(Some((reached, gone)));
-    store.listen(Arc::new(move |_| {
+    let listening = store.listen(Arc::new(move |_| {
         let first = gate.lock().expect("nobody panics").take();
         if let Some((reached, gone)) = first {
             let _ = reached.send(());
@@ -46,6 +49,7 @@ fn held(change: impl Fn(SqliteOptions) -> SqliteOptions) -> Held {
         store,
         first,
         go,
+        _listening: listening,
     }
 }
 
@@ -70,6 +74,38 @@ fn calls_that_wait_share_one_sync() {
         1,
         "three hundred calls, one sync"
     );
+}
+
+#[test]
+fn the_writer_is_counted() {
+    let _watchdog = Watchdog::watching("numbers");
+    let held = held(|options| options);
+    let waiting: Vec<_> = (0..40).map(|_| submit(&held.store)).collect();
+    assert_eq!(held.store.numbers().waiting, 40);
+    held.go.send(()).expect("it stands still");
+    held.first.wait().expect("taken");
+    let job = waiting.into_iter().map(|(_, answer)| answer.wait()).last();
+    let job = job.expect("some").expect("taken").job_id;
+    let foreign = CompleteRequest::done(LeaseId::generate(), None);
+    let refused = held.store.complete(stamp(), job, foreign).wait();
+    assert!(refused.is_err());
+    let numbers = held.store.numbers();
+    assert_eq!((numbers.operations, numbers.commits), (42, 2));
+    assert_eq!((numbers.failed_commits, numbers.waiting), (0, 0));
+    let sizes = &numbers.batch_sizes;
+    assert_eq!((sizes.count(), sizes.sum), (2, 41), "one alone, then forty");
+    let bounds: Vec<_> = [0.5, 1.0].map(|part| sizes.quantile(part)).to_vec();
+    assert_eq!(bounds, [Some(1), Some(64)]);
+    assert_eq!(numbers.commit_micros.count(), 2);
+    assert!(numbers.commit_micros.sum > 0);
+    held.machine.inject(Fault::NoSpace, 0, 1);
+    let failed = submit(&held.store).1.wait();
+    assert_eq!(failed, Err(StoreError::NoSpace));
+    assert_eq!(held.store.numbers().failed_commits, 1);
+    let memory = Store::in_memory();
+    memory.submit(stamp(), submission()).wait().expect("taken");
+    let numbers = memory.numbers();
+    assert_eq!((numbers.operations, numbers.commits), (1, 1));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The suites, one file each. A new one needs a module here and a line in [`ALL`].
 
 mod forkjoin;
+mod http;
 mod jobs;
 mod lanes;
 mod loops;
@@ -20,6 +21,7 @@ pub const PROBES: &[&[Probe]] = &[
     tasks::TICK_PROBES,
     lanes::PROBES,
     queue::PROBES,
+    queue::DISPATCH_PROBES,
 ];
 
 /// What the command line asked for.
@@ -66,6 +68,11 @@ pub const ALL: &[Suite] = &[
         name: "forkjoin",
         about: "what a fork costs, against rayon, chili and no fork at all",
         run: forkjoin::run,
+    },
+    Suite {
+        name: "http",
+        about: "the daemon on SQLite: submit, claim and complete over HTTP, submit to start, many who wait",
+        run: http::run,
     },
     Suite {
         name: "jobs",

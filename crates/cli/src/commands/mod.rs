@@ -1,10 +1,41 @@
 //! The subcommands. A new one needs a module here and a line in [`ALL`].
 
+mod audit;
+mod backup;
 mod bench;
+mod cancel;
+mod completions;
+mod config;
+mod doctor;
+mod explain;
+mod kick;
+mod lease;
+mod logs;
+mod ls;
+mod man;
+mod move_store;
+mod pause;
+mod policy;
+mod redrive;
+mod resume;
+mod retry;
+mod run;
+mod schedule;
+mod serve;
+mod show;
+mod simulate;
+mod submit;
+mod token;
+mod top;
+mod wait;
+mod watch;
+mod work;
 
 use clap::{ArgMatches, Command};
 
+use crate::context::Context;
 use crate::error::CliError;
+use crate::exit::Exit;
 
 /// One subcommand.
 pub struct Subcommand {
@@ -13,12 +44,49 @@ pub struct Subcommand {
     /// Adds its arguments and help.
     pub define: fn(Command) -> Command,
     /// Does it.
-    pub run: fn(&ArgMatches) -> Result<(), CliError>,
+    pub run: fn(&ArgMatches, &Context) -> Result<Exit, CliError>,
 }
 
-/// All there are.
-pub const ALL: &[Subcommand] = &[Subcommand {
-    name: "bench",
-    define: bench::define,
-    run: bench::run,
-}];
+macro_rules! all {
+    ($($name:literal => $module:ident,)*) => {
+        /// All there are, as the help shows them.
+        pub const ALL: &[Subcommand] = &[$(Subcommand {
+            name: $name,
+            define: $module::define,
+            run: $module::run,
+        }),*];
+    };
+}
+
+all! {
+    "serve" => serve,
+    "run" => run,
+    "submit" => submit,
+    "ls" => ls,
+    "show" => show,
+    "explain" => explain,
+    "logs" => logs,
+    "watch" => watch,
+    "wait" => wait,
+    "cancel" => cancel,
+    "retry" => retry,
+    "redrive" => redrive,
+    "pause" => pause,
+    "resume" => resume,
+    "kick" => kick,
+    "top" => top,
+    "schedule" => schedule,
+    "lease" => lease,
+    "work" => work,
+    "token" => token,
+    "policy" => policy,
+    "simulate" => simulate,
+    "backup" => backup,
+    "move-store" => move_store,
+    "audit" => audit,
+    "config" => config,
+    "doctor" => doctor,
+    "bench" => bench,
+    "completions" => completions,
+    "man" => man,
+}

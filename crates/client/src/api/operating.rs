@@ -4,9 +4,9 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use jobtree_protocol::{
-    DrainRequest, NewToken, PauseList, PauseRequest, PauseView, PolicyVerdict, ResumeAnswer,
-    SignalsRequest, TokenList, TokenRequest, TokenView, WebhookList, WebhookRequest, WebhookView,
-    paths,
+    BackupAnswer, BackupRequest, DrainRequest, NewToken, PauseList, PauseRequest, PauseView,
+    PolicyVerdict, ResumeAnswer, SignalsRequest, TokenList, TokenRequest, TokenView, WebhookList,
+    WebhookRequest, WebhookView, paths,
 };
 
 use crate::call::Result;
@@ -58,11 +58,11 @@ impl Client {
         call.repeated().done()
     }
 
-    /// Copies the database while it is used. What the daemon says of the copy, as it says it.
+    /// Copies the database, while it is used, into a file of the daemon's folder `backups`.
     ///
     /// # Errors
     /// If it cannot be copied, or the daemon does not answer.
-    pub fn backup(&self, request: &serde_json::Value) -> Result<serde_json::Value> {
+    pub fn backup(&self, request: &BackupRequest) -> Result<BackupAnswer> {
         self.post(paths::BACKUP)
             .json(request)?
             .within(BACKUP)

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use crate::context::Context;
 use crate::deque::{Deque, Entry};
-use crate::inbox::{Inbox, Mail, MailContent};
+use crate::inbox::{Inbox, Mail};
 use crate::injector::Injector;
-use crate::padded::Padded;
+use crate::padded::{Padded, SplitAfterTwoWords};
 use crate::placement::Workplace;
 use crate::requeued::Requeued;
 use crate::sleep::Sleep;
@@ -76,7 +76,7 @@ impl Tuning {
 
 /// What other threads may touch of a worker.
 pub(crate) struct WorkerShared {
-    pub(crate) tasks: Deque,
+    pub(crate) tasks: SplitAfterTwoWords<Deque>,
     /// Tasks that gave way.
     pub(crate) requeued: Requeued,
     pub(crate) inbox: Inbox,
@@ -92,7 +92,7 @@ impl WorkerShared {
     fn new() -> WorkerShared {
         WorkerShared {
             // Tasks are public at once: their maker may run on for long.
-            tasks: Deque::new(usize::MAX / 2, TASK_CAPACITY),
+            tasks: SplitAfterTwoWords::new(Deque::new(usize::MAX, TASK_CAPACITY)),
             requeued: Requeued::new(),
             inbox: Inbox::new(),
             parked: ParkedForks::new(),
@@ -295,9 +295,8 @@ impl Shared {
     /// Queues a task for worker number `index` alone.
     pub(crate) fn send(&self, index: usize, entry: Entry) {
         self.made_outside.fetch_add(1, Ordering::Release);
-        let letter = Box::into_raw(Box::new(Mail::new(MailContent::Run(entry))));
-        // SAFETY: a fresh box, which the owner frees when it takes it out.
-        unsafe { self.workers[index].inbox.push(letter) };
+        // SAFETY: a fresh letter, which the owner frees when it takes it out.
+        unsafe { self.workers[index].inbox.push(Mail::with_task(entry)) };
         self.sleep.notify(index);
     }
 

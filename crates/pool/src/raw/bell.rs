@@ -1,6 +1,6 @@
 //! Waiting for a future: a waker for the calling stack that costs nothing to have.
 //!
-//! Every strand has one bell, made when it first waits, and so has every other thread. Whoever waits
+//! Every strand has one bell, and so has every other thread. Whoever waits
 //! silences it, polls, and sleeps until it rings. A waker of an older wait may ring it at any time: then
 //! one polls in vain, which every future allows.
 //!
@@ -14,37 +14,113 @@
 use std::cell::Cell;
 use std::fmt;
 use std::mem::ManuallyDrop;
+use std::ptr;
 use std::sync::Arc;
-use std::task::{Wake, Waker};
+use std::task::{RawWaker, RawWakerVTable, Wake, Waker};
 
 use crate::latch::{Latch, ThreadLatch};
-use crate::pool::shared::Shared;
 use crate::strand::Strand;
+use crate::sync::{AtomicU32, Ordering};
 use crate::wait::WaitFor;
-use crate::worker::{Worker, WorkerThread};
+use crate::worker::Worker;
 
-/// The bell of a strand. The worker's thread keeps it for the strand.
+/// The bell of a strand, and part of it.
+///
+/// Wakers are counted, and the count as a whole has one reference to the pool, which keeps the strand: from the strand's
+/// first wait on, when the worker takes the first count, until the worker's end and that of the last waker.
 pub(crate) struct StrandBell {
     rung: Latch,
+    references: AtomicU32,
     /// How many waits of the strand are nested now. Only the strand looks.
     waits: Cell<u32>,
-    /// Kept so that the strand that the latch names is there when somebody rings.
-    _pool: Arc<Shared>,
 }
 
-// SAFETY: the latch is made for sharing; the count is touched by the strand alone, that is on one thread.
-unsafe impl Sync for StrandBell {}
-// SAFETY: as above.
-unsafe impl Send for StrandBell {}
+/// More wakers of one strand than fit into memory: somebody leaks them.
+const MOST_REFERENCES: u32 = u32::MAX / 2;
 
-impl Wake for StrandBell {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
+impl StrandBell {
+    pub(crate) fn new() -> StrandBell {
+        StrandBell {
+            rung: Latch::new(),
+            references: AtomicU32::new(0),
+            waits: Cell::new(0),
+        }
+    }
+}
+
+/// How a waker rings the bell of the strand that it points to.
+static VTABLE: RawWakerVTable = RawWakerVTable::new(clone_waker, wake, wake_by_ref, drop_waker);
+
+unsafe fn clone_waker(data: *const ()) -> RawWaker {
+    // SAFETY: a waker points to a strand, which its count keeps.
+    let bell = unsafe { &(*data.cast::<Strand>()).bell };
+    // Relaxed: whoever adds one has one.
+    if bell.references.fetch_add(1, Ordering::Relaxed) >= MOST_REFERENCES {
+        eprintln!("jobtree: a stack has more than 2^31 wakers; aborting");
+        std::process::abort();
+    }
+    RawWaker::new(data, &VTABLE)
+}
+
+unsafe fn wake(data: *const ()) {
+    // SAFETY: the waker's count is given back after its last use.
+    unsafe {
+        wake_by_ref(data);
+        drop_waker(data);
+    }
+}
+
+unsafe fn wake_by_ref(data: *const ()) {
+    // SAFETY: a waker points to a strand, which its count keeps with its pool, also during the call.
+    unsafe { Latch::set(&raw const (*data.cast::<Strand>()).bell.rung) };
+}
+
+unsafe fn drop_waker(data: *const ()) {
+    // SAFETY: the waker's count keeps strand and pool, and is given back once.
+    unsafe { (*data.cast::<Strand>()).release_bell() };
+}
+
+impl Strand {
+    /// The waker that rings this strand's bell, without a count of its own.
+    #[inline]
+    fn lend_waker(&self) -> ManuallyDrop<Waker> {
+        if self.bell.references.load(Ordering::Relaxed) == 0 {
+            self.hang_bell();
+        }
+        let waker = RawWaker::new(ptr::from_ref(self).cast(), &VTABLE);
+        // SAFETY: the functions keep to the contract of wakers: strand and pool are there as long as somebody has a
+        // count, latches are set from any thread, and this one is never dropped, which would give a count back.
+        ManuallyDrop::new(unsafe { Waker::from_raw(waker) })
     }
 
-    fn wake_by_ref(self: &Arc<Self>) {
-        // SAFETY: alive by `self`, and the waiter's pool by the bell.
-        unsafe { Latch::set(&self.rung) };
+    /// The worker's own count, and with it the pool's reference.
+    #[cold]
+    #[inline(never)]
+    fn hang_bell(&self) {
+        // SAFETY: the pool is kept by its own worker, which is here, in an `Arc`.
+        unsafe { Arc::increment_strong_count(self.pool_address()) };
+        self.bell.references.store(1, Ordering::Relaxed);
+    }
+
+    /// Gives a count back; with the last one, the reference to the pool, and maybe the strand with it.
+    ///
+    /// # Safety
+    /// The count is the caller's. The strand is not used by the caller afterwards.
+    unsafe fn release_bell(&self) {
+        let pool = self.pool_address();
+        // Release and acquire: what others did with the strand comes before its end.
+        if self.bell.references.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // SAFETY: taken by `hang_bell`, and given back once, by the last.
+            unsafe { Arc::decrement_strong_count(pool) };
+        }
+    }
+
+    /// Gives back the worker's own count, if it has one. At the worker's end: nobody waits any more.
+    pub(crate) fn take_bell_down(&self) {
+        if self.bell.references.load(Ordering::Relaxed) > 0 {
+            // SAFETY: taken by `hang_bell`, on this thread, and given back once. The caller keeps the pool.
+            unsafe { self.release_bell() };
+        }
     }
 }
 
@@ -113,11 +189,8 @@ enum Hung<'a> {
 pub fn with_bell<R>(use_it: impl FnOnce(&Bell<'_>) -> R) -> R {
     Worker::with_current(|worker| match worker {
         Some(worker) => {
-            let address = worker.thread().bell_of(worker.strand());
-            // SAFETY: the address is an `Arc`'s, whose reference is not given back.
-            let waker = ManuallyDrop::new(Waker::from(unsafe { Arc::from_raw(address) }));
-            // SAFETY: the thread keeps the bell until its end, and this frame is on it.
-            let hung = Hung::Strand(worker, unsafe { &*address });
+            let strand = worker.strand();
+            let (waker, hung) = (strand.lend_waker(), Hung::Strand(worker, &strand.bell));
             use_it(&Bell { hung, waker })
         }
         None => use_it(&Bell::of_thread()),
@@ -232,21 +305,61 @@ impl<F: Fn()> Drop for OnExit<F> {
     }
 }
 
-impl WorkerThread {
-    /// The bell of `strand`, one of this thread's.
-    fn bell_of(&self, strand: &Strand) -> *const StrandBell {
-        let known = strand.bell.get();
-        if !known.is_null() {
-            return known;
-        }
-        let bell = Arc::new(StrandBell {
-            rung: Latch::new(),
-            waits: Cell::new(0),
-            _pool: Arc::clone(&self.pool),
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Weak;
+
+    use super::*;
+    use crate::Pool;
+    use crate::pool::shared::Shared;
+
+    /// A waker of a strand of a pool's that has ended, and what is left of the pool.
+    fn waker_of_an_ended_pool() -> (Waker, Weak<Shared>) {
+        let pool = Pool::builder().workers(2).build().unwrap();
+        let shared = Arc::downgrade(pool.shared());
+        let mut kept = None;
+        pool.install(|| {
+            wait_with_waker(None, |waker| match kept {
+                Some(_) => Some(()),
+                None => {
+                    kept = Some(waker.clone());
+                    waker.wake_by_ref();
+                    None
+                }
+            });
         });
-        let address = Arc::as_ptr(&bell);
-        self.bells.borrow_mut().push(bell);
-        strand.bell.set(address);
-        address
+        drop(pool);
+        (kept.expect("it was polled"), shared)
+    }
+
+    #[test]
+    fn wakers_keep_what_they_ring_and_the_last_one_lets_it_go() {
+        let (waker, pool) = waker_of_an_ended_pool();
+        // Worker threads may still be on their way out.
+        let others = || pool.strong_count().saturating_sub(1);
+        while others() > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(pool.strong_count(), 1, "the wakers together have one");
+        let copies: Vec<Waker> = (0..4).map(|_| waker.clone()).collect();
+        assert!(copies.iter().all(|copy| copy.will_wake(&waker)));
+        waker.wake();
+        assert_eq!(pool.strong_count(), 1);
+        let threads = copies
+            .into_iter()
+            .map(|copy| std::thread::spawn(move || copy.wake()));
+        for thread in threads.collect::<Vec<_>>() {
+            thread.join().unwrap();
+        }
+        assert_eq!(pool.strong_count(), 0, "nobody is left to ring it");
+    }
+
+    #[test]
+    fn a_pool_whose_strands_have_waited_ends_when_no_waker_is_left() {
+        let (waker, pool) = waker_of_an_ended_pool();
+        drop(waker);
+        while pool.strong_count() > 0 {
+            std::thread::yield_now();
+        }
     }
 }

@@ -22,6 +22,9 @@ pub trait ParkHook: Sync {
     fn returns(&self);
 }
 
+/// A hook in the frame of [`with_park_hook`]: a strand has room for one word.
+pub(crate) struct Hooked(NonNull<dyn ParkHook>);
+
 /// Calls `body`, and `hook` whenever the calling stack waits meanwhile. On threads that are no workers it is not called.
 ///
 /// ```
@@ -48,7 +51,7 @@ pub trait ParkHook: Sync {
 /// # Ok::<(), jobtree_pool::BuildError>(())
 /// ```
 pub fn with_park_hook<R>(hook: &dyn ParkHook, body: impl FnOnce() -> R) -> R {
-    struct Restore<'w>(&'w Worker, Option<NonNull<dyn ParkHook>>);
+    struct Restore<'w>(&'w Worker, *const Hooked);
     impl Drop for Restore<'_> {
         fn drop(&mut self) {
             self.0.strand().park_hook.set(self.1);
@@ -60,12 +63,12 @@ pub fn with_park_hook<R>(hook: &dyn ParkHook, body: impl FnOnce() -> R) -> R {
         };
         // SAFETY: only the lifetime changes. The strand forgets the hook before this call is over, on every way out, and
         // a stack that was started is never dropped; so the hook is there whenever the strand looks.
-        let hook = unsafe {
+        let hooked = Hooked(unsafe {
             std::mem::transmute::<NonNull<dyn ParkHook + '_>, NonNull<dyn ParkHook + 'static>>(
                 NonNull::from(hook),
             )
-        };
-        let outer = worker.strand().park_hook.replace(Some(hook));
+        });
+        let outer = worker.strand().park_hook.replace(&hooked);
         let _restore = Restore(worker, outer);
         body()
     })
@@ -74,20 +77,22 @@ pub fn with_park_hook<R>(hook: &dyn ParkHook, body: impl FnOnce() -> R) -> R {
 /// Runs `wait`, during which `strand`, the calling one, does not go on.
 #[inline(always)]
 pub(crate) fn away(strand: &Strand, wait: impl FnOnce()) {
-    match strand.park_hook.get() {
-        None => wait(),
-        Some(hook) => away_with(strand, hook, wait),
+    let hooked = strand.park_hook.get();
+    if hooked.is_null() {
+        wait();
+    } else {
+        away_with(strand, hooked, wait);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn away_with(strand: &Strand, hook: NonNull<dyn ParkHook>, wait: impl FnOnce()) {
-    strand.park_hook.set(None);
+fn away_with(strand: &Strand, hooked: *const Hooked, wait: impl FnOnce()) {
+    strand.park_hook.set(std::ptr::null());
     // SAFETY: set by `with_park_hook`, whose frame is below this one on the same stack, so the hook is there.
-    let told = unsafe { hook.as_ref() };
+    let told = unsafe { (*hooked).0.as_ref() };
     told.leaves();
     wait();
     told.returns();
-    strand.park_hook.set(Some(hook));
+    strand.park_hook.set(hooked);
 }

@@ -44,20 +44,23 @@ const LARGEST_FIRST_SLAB: usize = LARGEST_SLAB / 8;
 #[must_use = "a stack that is not given back to a cache is lost, with its slab"]
 pub struct Stack {
     base: NonZeroUsize,
-    limit: NonZeroUsize,
-    class: StackClass,
+    /// The limit, which is page-aligned, with the class in its lowest bit: every parked strand has one of these.
+    limit_and_class: NonZeroUsize,
 }
+
+const CLASS_BIT: usize = 1;
 
 impl Stack {
     /// Which size this stack has.
     #[inline]
     pub fn class(&self) -> StackClass {
-        self.class
+        StackClass::ALL[self.limit_and_class.get() & CLASS_BIT]
     }
 
     /// The lowest address of the stack, which is also that of its guard.
+    #[inline]
     pub(super) fn lowest_address(&self) -> usize {
-        self.limit.get()
+        self.limit_and_class.get() & !CLASS_BIT
     }
 
     /// Makes the guard region of a stack that has just been cut off.
@@ -65,12 +68,12 @@ impl Stack {
         // SAFETY: the guard region is page-aligned by the slab's layout; it lies in the slab's private
         // anonymous mapping, which is not unmapped while this stack exists; owning the stack means
         // owning its guard region, in which nothing ever lives.
-        unsafe { guard::install(method, self.limit.get(), guard_len()) }
+        unsafe { guard::install(method, self.lowest_address(), guard_len()) }
     }
 
     /// Gives the pages of a stack that nothing runs on back to the system. Its next user finds zeroes.
     pub(super) fn discard_contents(&mut self) {
-        let lowest_usable = self.limit.get() + guard_len();
+        let lowest_usable = self.lowest_address() + guard_len();
         // SAFETY: page-aligned by the slab's layout; inside the slab's mapping; the exclusive borrow of
         // an owned stack shows that no coroutine is running on it, so its contents are dead.
         unsafe { discard_pages(lowest_usable, self.base.get() - lowest_usable) };
@@ -89,7 +92,10 @@ unsafe impl corosensei::stack::Stack for Stack {
 
     #[inline]
     fn limit(&self) -> corosensei::stack::StackPointer {
-        self.limit
+        match NonZeroUsize::new(self.lowest_address()) {
+            Some(limit) => limit,
+            None => unreachable!("the system never maps the lowest page unasked"),
+        }
     }
 }
 
@@ -163,8 +169,7 @@ impl Slab {
         self.cut += 1;
         Some(Stack {
             base: limit.saturating_add(self.stride),
-            limit,
-            class: self.class,
+            limit_and_class: limit | self.class.index(),
         })
     }
 

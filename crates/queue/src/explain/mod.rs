@@ -43,6 +43,8 @@ pub struct Explanation {
     pub obstacles: Vec<Obstacle>,
     /// Whether the changes are known to be enough, and all of them needed. Not when too many jobs stand before it.
     pub exact: bool,
+    /// By the policy load does not matter.
+    pub load_ignored: bool,
 }
 
 impl Explanation {
@@ -60,6 +62,7 @@ impl Explanation {
             job_id: self.job,
             reasons: self.obstacles.iter().map(reason).collect(),
             estimate: None,
+            load_ignored: self.load_ignored,
         }
     }
 }
@@ -89,6 +92,7 @@ impl Dispatcher {
             job,
             obstacles,
             exact,
+            load_ignored: self.admission().policy().busy.ignore,
         })
     }
 

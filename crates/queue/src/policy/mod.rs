@@ -94,6 +94,10 @@ impl SignalRange {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BusyPolicy {
+    /// The load of the machine does not matter: nothing has to be measured, busy is 0 and the machine counts as quiet,
+    /// whatever samples say. Capacity, caps, windows and pauses hold; the ramp, which goes by samples, does not. For
+    /// programs whose jobs are their purpose, and machines that do nothing else.
+    pub ignore: bool,
     /// p95 latency that the host pushes, in milliseconds.
     pub latency_ms: SignalRange,
     /// Requests in flight that the host pushes.
@@ -133,6 +137,7 @@ pub struct BusyPolicy {
 impl Default for BusyPolicy {
     fn default() -> Self {
         BusyPolicy {
+            ignore: false,
             latency_ms: SignalRange::new(50.0, 800.0, 0.30),
             in_flight: SignalRange::new(1.0, 20.0, 0.25),
             requests_per_sec: SignalRange::new(0.5, 25.0, 0.15),

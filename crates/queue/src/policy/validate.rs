@@ -127,6 +127,20 @@ fn busy(policy: &Policy, check: &mut Check) {
     }
     check.range("busy.memory_available", &busy.memory_available, false, true);
     check.range("busy.disk_free", &busy.disk_free, false, true);
+    let allowed = "it must be left out while busy.ignore is true";
+    let ignored = |field: bool| field && busy.ignore;
+    check.that(
+        !ignored(busy.pushed_required),
+        "busy.pushed_required",
+        busy.pushed_required,
+        allowed,
+    );
+    check.that(
+        !ignored(!policy.quiet.min_streak.is_zero()),
+        "quiet.min_streak",
+        write_duration(policy.quiet.min_streak),
+        allowed,
+    );
     check.between("busy.tighten", busy.tighten, 1.0, 10.0);
     check.between("busy.stale_busy", busy.stale_busy, 0.0, 10.0);
     check.time("busy.stale_after", busy.stale_after, Duration::from_secs(1));

@@ -5,6 +5,7 @@
 //! where it left off, with what the schedule says of missed times.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use jobtree_protocol::{Overlap, ScheduleId, ScheduleView};
@@ -19,9 +20,12 @@ use super::{Bug, Core};
 struct Scheduled {
     record: ScheduleRecord,
     schedule: Schedule,
-    /// When it fires, with jitter.
+    /// When it is fired here, with jitter.
     at: Timestamp,
 }
+
+/// The longest that a scheduler on a shared store waits for another to fire first.
+const HESITATION: Duration = Duration::from_millis(250);
 
 /// All schedules that fire.
 #[derive(Debug, Default)]
@@ -73,26 +77,36 @@ pub(crate) fn view_of(record: &ScheduleRecord) -> ScheduleView {
 }
 
 impl Core {
-    pub(super) fn set_schedules(&mut self, records: Vec<ScheduleRecord>, _now: Now) {
+    pub(super) fn set_schedules(&mut self, records: Vec<ScheduleRecord>) {
         self.schedules.firing = self
             .flights
             .values()
             .filter_map(|flight| flight.op.fires())
             .collect();
-        let all = records.into_iter().filter_map(|record| {
-            if record.spec.paused {
-                return None;
-            }
+        let mut all = Vec::with_capacity(records.len());
+        for record in records.into_iter().filter(|record| !record.spec.paused) {
             // One that cannot be read was refused when it was written; a newer version may have written it.
-            let schedule = Schedule::new(record.id, &record.spec).ok()?;
-            let at = with_jitter(&schedule, record.next_at?);
-            Some(Scheduled {
+            let schedule = Schedule::new(record.id, &record.spec).ok();
+            let (Some(schedule), Some(next)) = (schedule, record.next_at) else {
+                continue;
+            };
+            let at = with_jitter(&schedule, next) + self.hesitation();
+            all.push(Scheduled {
                 record,
                 schedule,
                 at,
-            })
-        });
-        self.schedules.all = all.collect();
+            });
+        }
+        self.schedules.all = all;
+    }
+
+    /// Several schedulers would all fire at the same moment, and all but one in vain.
+    fn hesitation(&mut self) -> Duration {
+        if self.options.shared {
+            HESITATION.mul_f64(self.dice.below(1 << 20) as f64 / f64::from(1 << 20))
+        } else {
+            Duration::ZERO
+        }
     }
 
     pub(super) fn fire_schedules(&mut self, now: Now) {

@@ -102,7 +102,7 @@ impl Core {
             schedules,
         } = live;
         self.set_pauses(&pauses);
-        self.set_schedules(schedules, now);
+        self.set_schedules(schedules);
         if !self.ready && self.has(Bug::NoGrace) {
             for lease in leases.iter().filter(|lease| lease.expires_at <= now.wall) {
                 let proof = jobtree_queue::transitions::Proof::Wall;
@@ -237,7 +237,7 @@ impl Core {
             self.read_all_waits(now);
             // A look that is due sooner stays: what was read may have been only what is live, and where schedules fire
             // often, or others tell of much, a look that is put off each time would never come.
-            let look = self.next_look(now);
+            let look = self.draw_look(now);
             self.load.soon(look);
         }
         if let Some(full) = self.load.again.take() {
@@ -245,7 +245,7 @@ impl Core {
         }
     }
 
-    fn next_look(&mut self, now: Now) -> Duration {
+    fn draw_look(&mut self, now: Now) -> Duration {
         let look = self.dice.jittered(self.options.look);
         if self.has(Bug::NoJitter) {
             // On the full seconds of the wall clock.
@@ -285,6 +285,9 @@ impl Core {
 
     /// Keys that are held on other nodes.
     fn set_elsewhere(&mut self, running: &[JobRecord], dispatching: &[JobRecord]) {
+        if self.has(Bug::LeakedKeys) {
+            return;
+        }
         let mut holders: HashMap<(AddonId, Arc<str>), HashSet<uuid_of::Holder>> = HashMap::new();
         for job in running.iter().chain(dispatching) {
             if job.node_id.as_ref() == Some(&self.node) {
@@ -296,16 +299,10 @@ impl Core {
                 holders.entry((addon, key.key)).or_default().insert(held);
             }
         }
-        let mut new: HashMap<_, u32> = holders
+        let new: HashMap<_, u32> = holders
             .into_iter()
             .map(|(key, held)| (key, held.len() as u32))
             .collect();
-        if self.has(Bug::LeakedKeys) {
-            for (key, running) in &self.elsewhere {
-                let counted = new.entry(key.clone()).or_default();
-                *counted = (*counted).max(*running);
-            }
-        }
         let mut changed: Vec<((AddonId, Arc<str>), u32)> = Vec::new();
         for (key, running) in &new {
             if self.elsewhere.get(key) != Some(running) {

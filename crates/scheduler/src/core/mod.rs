@@ -128,7 +128,7 @@ pub enum Bug {
     BlockedHead,
     /// Nothing is quarantined.
     NoQuarantine,
-    /// Slots of concurrency keys that others hold are counted up and never down.
+    /// Slots of concurrency keys are counted up when a lease is granted, and not down when it ends.
     LeakedKeys,
     /// What is paused is started all the same.
     IgnorePauses,

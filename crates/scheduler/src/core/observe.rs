@@ -139,6 +139,11 @@ impl Core {
         if known.is_none_or(|known| known.pids != lease.pids) {
             self.pids_version += 1;
         }
+        let new = known.is_none();
+        if let Some(key) = key.as_ref().filter(|_| new && self.has(Bug::LeakedKeys)) {
+            self.count_up(lease, key.key.clone());
+        }
+        let known = self.leases.get(&lease.id);
         let heard = self.heard;
         self.advice_changed |= known.is_none() && (self.advised || self.draining);
         self.leases.insert(
@@ -165,6 +170,18 @@ impl Core {
             key,
             ends_in: ends.map(|at| at.saturating_sub(now.mono)),
         }));
+    }
+
+    /// The mistake [`Bug::LeakedKeys`].
+    fn count_up(&mut self, lease: &LeaseRecord, key: std::sync::Arc<str>) {
+        let addon = lease.addon_id.clone();
+        let counter = self.elsewhere.entry((addon.clone(), key.clone()));
+        let running = *counter.and_modify(|count| *count += 1).or_insert(1);
+        self.events.push(Event::KeyElsewhere {
+            addon,
+            key,
+            running,
+        });
     }
 
     /// A lease is over.

@@ -92,6 +92,7 @@ impl Core {
             job_id: id,
             reasons,
             estimate: None,
+            load_ignored: self.policy.busy.ignore,
         };
         self.reply(slot, Ok(Told::Explain(told)));
     }
@@ -129,6 +130,7 @@ impl Core {
             reserved: self.dispatcher.reserved(),
             active_leases: self.leases.len() as u32,
             stale: view.stale.is_some(),
+            load_ignored: view.ignored,
             streaks: admission
                 .quiet()
                 .streaks(now)

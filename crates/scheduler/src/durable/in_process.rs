@@ -1,6 +1,6 @@
 //! A scheduler in this process, as a worker sees it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jobtree_protocol::{
@@ -8,6 +8,7 @@ use jobtree_protocol::{
     HeartbeatManyAnswer, HeartbeatManyRequest, JobId, LeaseId, LogAppend, LogAppendAnswer,
     ReleaseRequest,
 };
+use jobtree_store::Listening;
 use jobtree_worker::{Grantor, Poke};
 
 use crate::{Clock, Reply, Scheduler};
@@ -15,6 +16,8 @@ use crate::{Clock, Reply, Scheduler};
 pub(super) struct InProcess {
     scheduler: Scheduler,
     clock: Clock,
+    /// Ends with the worker.
+    watching: Mutex<Vec<Listening>>,
 }
 
 impl InProcess {
@@ -22,6 +25,7 @@ impl InProcess {
         InProcess {
             scheduler,
             clock: Clock::system(),
+            watching: Mutex::default(),
         }
     }
 }
@@ -65,7 +69,7 @@ impl Grantor for InProcess {
 
     /// The store tells of each commit; what is not about the end of a lease or a wish to stop is passed over.
     fn watch(&self, poke: Poke) {
-        self.scheduler.store().listen(Arc::new(move |written| {
+        let listening = self.scheduler.store().listen(Arc::new(move |written| {
             for event in written.iter().flat_map(|written| &written.changes.events) {
                 let ends = matches!(
                     event.kind,
@@ -79,5 +83,7 @@ impl Grantor for InProcess {
                 }
             }
         }));
+        let mut watching = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
+        watching.push(listening);
     }
 }

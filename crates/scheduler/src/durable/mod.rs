@@ -221,18 +221,9 @@ impl fmt::Debug for Queue {
 pub struct QueueBuilder {
     addon: Option<String>,
     options: Options,
-    load: Load,
+    /// Somebody tells the scheduler how busy the machine is.
+    told: bool,
     every: Duration,
-}
-
-/// From where it is known how busy the machine is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Load {
-    /// It does not matter.
-    Ignored,
-    Measured,
-    /// Somebody tells the scheduler.
-    Told,
 }
 
 impl Default for QueueBuilder {
@@ -244,7 +235,7 @@ impl Default for QueueBuilder {
         QueueBuilder {
             addon: None,
             options,
-            load: Load::Ignored,
+            told: false,
             every: Duration::from_secs(2),
         }
     }
@@ -257,12 +248,12 @@ impl QueueBuilder {
         self
     }
 
-    /// Jobs start by this policy, and so wait for a quiet machine: it is measured from now on.
-    /// `Policy::default()` is a good one. Workers claim their jobs, whatever mode it names.
+    /// Jobs start by this policy, and so wait for a quiet machine: it is measured from now on, unless the policy says
+    /// that load does not matter (`busy.ignore`). `Policy::default()` is a good one. Workers claim their jobs, whatever mode it names.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.options.policy = policy;
         self.options.policy.dispatch.mode = Mode::Claim;
-        self.load = Load::Measured;
+        self.told = false;
         self
     }
 
@@ -274,7 +265,7 @@ impl QueueBuilder {
 
     /// The policy decides, but nothing is measured: somebody tells the scheduler what the load is.
     pub fn without_measuring(mut self) -> Self {
-        self.load = Load::Told;
+        self.told = true;
         self
     }
 
@@ -312,19 +303,10 @@ impl QueueBuilder {
     }
 
     fn start(self, addon: AddonId, store: Store, path: &Path) -> Result<Queue, QueueError> {
+        let measured = !self.told && !self.options.policy.busy.ignore;
         let scheduler = Scheduler::start(store, self.options);
-        let sampling = match self.load {
-            Load::Measured => {
-                let sampling = Sampling::start(&scheduler, path, self.every);
-                Some(sampling.map_err(QueueError::Thread)?)
-            }
-            Load::Ignored => {
-                // Once and for all: see `at_once`.
-                scheduler.sample(Sample::idle());
-                None
-            }
-            Load::Told => None,
-        };
+        let sampling = measured.then(|| Sampling::start(&scheduler, path, self.every));
+        let sampling = sampling.transpose().map_err(QueueError::Thread)?;
         let inner = Inner {
             scheduler,
             live: Arc::default(),
@@ -342,17 +324,7 @@ impl QueueBuilder {
 /// once is bounded by the workers, and by the capacity that costs are counted against.
 fn at_once() -> Policy {
     let mut policy = Policy::default();
-    // The one sample that it gets, of an idle machine, is good for as long as a policy can say.
-    policy.busy.stale_after = Duration::from_secs(366 * 86_400);
-    policy.busy.stale_busy = 0.0;
-    policy.quiet.enter_after = Duration::ZERO;
-    policy.quiet.quiet_max = 10.0;
-    policy.quiet.quiet_leave = 10.0;
-    policy.quiet.normal_max = 10.0;
-    policy.quiet.busy_max = 10.0;
-    policy.quiet.panic_cooldown = Duration::ZERO;
-    policy.capacity.curve = [100.0; 11];
-    policy.ramp.units_per_sample = 0;
+    policy.busy.ignore = true;
     policy.dispatch.mode = Mode::Claim;
     policy
 }

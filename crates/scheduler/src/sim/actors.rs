@@ -12,7 +12,6 @@ use jobtree_store::StoreError;
 use super::Bug;
 use super::check::Broken;
 use super::happening::{Calling, From, Happening, Out};
-use super::node::TTL;
 use super::worker::{Doing, Holding, Task, Way};
 use super::world::{World, core_bug};
 use crate::core::{Call, Told, Wait};
@@ -80,6 +79,10 @@ impl World {
                 self.turn_to(worker, Doing::Idle, Duration::ZERO);
             }
         }
+    }
+
+    fn lease_ttl(&self) -> Duration {
+        self.scenario.policy.dispatch.lease_ttl
     }
 
     fn crash(&mut self, worker: usize) {
@@ -261,7 +264,7 @@ impl World {
             lease,
             tasks,
             confirmed: false,
-            fence: time + TTL,
+            fence: time + self.lease_ttl(),
             next_beat: time,
             ends: None,
             telling: None,
@@ -289,7 +292,7 @@ impl World {
             return self.turn_to(worker, Doing::Idle, Duration::ZERO);
         }
         if time >= holding.next_beat {
-            holding.next_beat = time + TTL / 3;
+            holding.next_beat = time + self.lease_ttl() / 3;
             self.beat(worker, &holding);
         }
         if holding.confirmed {
@@ -455,7 +458,7 @@ impl World {
             (Doing::Holding(mut holding), answer) if self.workers[worker].turn == turn => {
                 match answer {
                     Ok(Out::Beat(beat)) => {
-                        holding.fence = holding.fence.max(sent + TTL);
+                        holding.fence = holding.fence.max(sent + self.lease_ttl());
                         holding.confirmed = true;
                         let told_to_stop = |task: &Task| beat.cancel.contains(&task.id);
                         if holding.tasks.front().is_some_and(told_to_stop) {

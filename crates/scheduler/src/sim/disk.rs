@@ -5,11 +5,11 @@
 //! effect, or it is done and its answer is lost, with the news of it.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use jiff::Timestamp;
 use jobtree_store::{
-    Backend, Listener, Memory, MemoryImage, Query, StoreError, Tables, Work, Written,
+    Backend, Listen, Listener, Memory, MemoryImage, Query, StoreError, Tables, Work, Written,
 };
 
 use super::tables::{Forgets, Setting, Timed};
@@ -35,6 +35,7 @@ pub(super) struct Disk {
     /// What a power cut leaves.
     durable: Mutex<Option<MemoryImage>>,
     forgets: Forgets,
+    _listener: Listener,
 }
 
 /// What a command did.
@@ -53,15 +54,17 @@ impl Disk {
         let memory = Memory::default();
         let written = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&written);
-        memory.listen(Arc::new(move |news: &[Written]| {
+        let listener: Listener = Arc::new(move |news: &[Written]| {
             lock(&noted).extend(news.iter().cloned());
-        }));
+        });
+        memory.listen(Arc::downgrade(&listener));
         Arc::new(Self {
             memory,
             wall: Mutex::new(None),
             written,
             durable: Mutex::new(None),
             forgets,
+            _listener: listener,
         })
     }
 
@@ -91,7 +94,7 @@ enum Asked {
 pub(super) struct Port {
     disk: Arc<Disk>,
     asked: Mutex<VecDeque<Asked>>,
-    listeners: Mutex<Vec<Listener>>,
+    listeners: Mutex<Vec<Weak<Listen>>>,
 }
 
 impl Port {
@@ -147,7 +150,7 @@ impl Port {
     }
 
     fn tell(&self, written: &[Written]) {
-        for listener in lock(&self.listeners).iter() {
+        for listener in lock(&self.listeners).iter().filter_map(Weak::upgrade) {
             listener(written);
         }
     }
@@ -255,7 +258,7 @@ impl Backend for Plug {
         lock(&self.0.asked).push_back(Asked::Query(query));
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: Weak<Listen>) {
         lock(&self.0.listeners).push(listener);
     }
 
@@ -276,7 +279,7 @@ impl Backend for Peek {
         self.0.memory.snapshot(query);
     }
 
-    fn listen(&self, _: Listener) {}
+    fn listen(&self, _: Weak<Listen>) {}
 
     fn stopped(&self) -> Option<StoreError> {
         None

@@ -15,7 +15,7 @@ use jobtree_queue::hold::WaitBound;
 use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::Sample;
 use jobtree_queue::transitions::TakeUp;
-use jobtree_store::{Stamp, Store, Submission, Written};
+use jobtree_store::{Listening, Stamp, Store, Submission, Written};
 
 use super::node::base;
 use crate::core::{Core, Dice, Input, Output, perform, rules_of};
@@ -37,6 +37,7 @@ struct Machine {
     store: Store,
     options: Options,
     news: Arc<Mutex<Vec<Written>>>,
+    _listening: Listening,
     dice: Dice,
     time: Duration,
     /// Runs, and when they end.
@@ -62,7 +63,7 @@ impl Machine {
         let store = Store::in_memory();
         let news: Arc<Mutex<Vec<Written>>> = Arc::default();
         let told = Arc::clone(&news);
-        store.listen(Arc::new(move |written| {
+        let listening = store.listen(Arc::new(move |written| {
             let mut news = told.lock().unwrap_or_else(PoisonError::into_inner);
             news.extend(written.iter().cloned());
         }));
@@ -77,6 +78,7 @@ impl Machine {
             store,
             options,
             news,
+            _listening: listening,
             dice,
             time: Duration::ZERO,
             ends: BTreeMap::new(),

@@ -2,25 +2,58 @@
 //!
 //! All of a run follows from its seed: the clocks of machines and of the database, their load, workers that crash, stall,
 //! lie and ask again, answers that get lost or come twice, a store that fails before and after its commit, schedulers that
-//! are killed and machines that sleep. After each step the invariants below are looked at. A run that fails
-//! gives its seed and its last steps, and the same seed fails again in the same way.
+//! are killed and machines that sleep. Meanwhile jobs are submitted with keys, deadlines and dependencies, schedules fire,
+//! and operators pause, cancel, redrive, hasten and revoke. After each step the invariants below are looked at. A run that
+//! fails gives its seed and its last steps; the same seed fails again in the same way, and [`retell`] tells all of its
+//! steps.
+//!
+//! It is a feature of this crate (`sim`), for tests of programs that use the queue: is *this* policy one under which nobody
+//! is forgotten and nothing is granted twice, on machines as bad as *these*? Everything in a [`Scenario`] may be changed.
 //!
 //! ```
+//! use std::time::Duration;
+//!
 //! use jobtree_scheduler::sim::{Scenario, run};
 //!
-//! let report = run(7, &Scenario::one()).unwrap();
-//! assert!(report.done > 0);
+//! // Two schedulers, three leases at once, and workers that crash all the time.
+//! let mut scenario = Scenario::three();
+//! (scenario.schedulers, scenario.jobs) = (2, 10);
+//! scenario.trouble = Duration::from_secs(60);
+//! scenario.policy.caps.leases = 3;
+//! scenario.faults.worker_crashes = 100;
+//! scenario.policy.validate().unwrap();
+//!
+//! for seed in 0..2 {
+//!     let report = run(seed, &scenario).unwrap_or_else(|failure| panic!("{failure}"));
+//!     assert!(report.done > 0);
+//! }
 //! ```
 //!
-//! Invariants:
+//! # Invariants
 //!
 //! - no acknowledged job is lost, and what was acknowledged as done stays done;
 //! - a job has one live lease at most, and no two workers run it that both may believe they hold it;
 //! - nothing is granted above the capacity that is known then, counting what the *store* says is in use;
-//! - concurrency keys hold; lease ids are never used twice; a job is rescued at most as often as the rules say;
+//! - concurrency keys hold, and unique ones; a key that comes again means the same job, and with another body is refused;
+//! - lease ids are never used twice; a job is rescued at most as often as the rules say;
+//! - a job starts when its time has come and what it depends on is done; one that failed waits as its backoff says;
+//! - a schedule fires once for each time of its calendar, whoever fires it; with "all" it leaves none out, without overlap
+//!   only when the job before has ended, and not at all while it is paused; and it goes on;
+//! - a scheduler that was told of a pause starts nothing of it;
 //! - each denial has a reason;
-//! - each waiting job has a next moment at which it is looked at;
+//! - each waiting job has a next moment at which each scheduler looks at it, or looks at the store;
+//! - schedulers do not read the store all at the same moments; nothing spins;
 //! - when nothing goes wrong any more, everything that was acknowledged ends.
+//!
+//! How long anybody waits at most under a flood is [`flood`]'s question. That these are looked at is shown by
+//! [`Mistake`]s, which can be switched on.
+//!
+//! # What escapes it
+//!
+//! Whatever is not in the core: threads and their wakers (the engine around it, the handles), files and SQL (the store
+//! here is memory, which neither tears nor reorders a commit), pruned history, the measuring of real machines, HTTP, and the
+//! code of handlers. A simulated worker renews, runs and answers as ours does, but it is not ours. And a run is one of
+//! many: what takes a rare order of events is found by many seeds, if at all.
 
 mod actors;
 mod blind;
@@ -41,6 +74,8 @@ mod world;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
+
+use jobtree_queue::policy::Policy;
 
 pub use crate::core::Bug;
 pub use flood::{Flood, flood};
@@ -122,6 +157,9 @@ pub struct Scenario {
     /// How long everything has to end after that. A clock that was wrong by two minutes may have let a job wait for a time
     /// that much later.
     pub calm: Duration,
+    /// What is decided by. The addons are `a0`, `a1` and `a2`; `a3` asks for capacity alone, and `a4` is paused. With a
+    /// policy that is slower than the one of [`Scenario::one`], `calm` has to be longer, too.
+    pub policy: Policy,
     /// What goes wrong.
     pub faults: Faults,
     /// Mistakes that are switched on.
@@ -137,6 +175,7 @@ impl Scenario {
             jobs: 40,
             trouble: Duration::from_secs(240),
             calm: Duration::from_secs(600),
+            policy: node::policy(),
             faults: Faults {
                 store_fails: 40,
                 answer_lost_in_store: 0,

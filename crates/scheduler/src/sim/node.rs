@@ -9,20 +9,19 @@ use jiff::{SignedDuration, Timestamp};
 use jobtree_protocol::{AddonId, JobId, NodeId};
 use jobtree_queue::Now;
 use jobtree_queue::policy::{AddonPolicy, Mode, Policy};
-use jobtree_store::{Store, StoreError, Written};
+use jobtree_store::{Listening, Store, StoreError, Written};
 
 use super::disk::{Disk, Plug, Port};
 use super::{Mistake, Scenario};
 use crate::core::{Answered, Core, Op, OpId, Performing, Slot};
 use crate::options::Options;
 
-/// Leases hold so long in simulations.
-pub(super) const TTL: Duration = Duration::from_secs(10);
 /// With its so manieth rescue a job is quarantined.
 pub(super) const QUARANTINE: u32 = 4;
 
+/// The first moment of 2026, at which simulations begin.
 pub(super) fn base() -> Timestamp {
-    "2026-01-01T00:00:00Z".parse().expect("a time")
+    Timestamp::constant(1_767_225_600, 0)
 }
 
 /// What waits to be told to the core.
@@ -36,6 +35,7 @@ pub(super) struct Node {
     pub(super) store: Store,
     pub(super) port: Arc<Port>,
     inbox: Inbox,
+    listening: Option<Listening>,
     pub(super) ops: BTreeMap<OpId, Performing>,
     /// What each operation under way is.
     pub(super) asked: BTreeMap<OpId, Op>,
@@ -63,7 +63,7 @@ pub(super) struct Node {
     boot: Duration,
 }
 
-/// The policy of simulations: everything happens in seconds, not in hours.
+/// The policy of simulations, if nothing else is said: everything happens in seconds, not in hours.
 pub(super) fn policy() -> Policy {
     let mut policy = Policy::default();
     let seconds = Duration::from_secs;
@@ -80,7 +80,7 @@ pub(super) fn policy() -> Policy {
     policy.deadline.waive_quiet = seconds(40);
     policy.dispatch.take_up = seconds(8);
     policy.dispatch.tick = seconds(5);
-    policy.dispatch.lease_ttl = TTL;
+    policy.dispatch.lease_ttl = seconds(10);
     policy.dispatch.mode = Mode::Claim;
     policy.caps.leases = 8;
     // One addon takes dispatches up, and one is not allowed much.
@@ -99,7 +99,7 @@ pub(super) fn policy() -> Policy {
 
 impl Node {
     pub(super) fn new(index: usize, scenario: &Scenario, disk: &Arc<Disk>) -> Self {
-        let policy = policy();
+        let policy = scenario.policy.clone();
         let options = Options {
             node: NodeId::new(format!("n{index}")).expect("a name"),
             policy: policy.clone(),
@@ -120,6 +120,7 @@ impl Node {
             store: Store::on(Plug(Arc::clone(&port))),
             port,
             inbox: Arc::default(),
+            listening: None,
             ops: BTreeMap::new(),
             asked: BTreeMap::new(),
             slots: BTreeMap::new(),
@@ -167,10 +168,11 @@ impl Node {
         }
         self.core = Some(core);
         let inbox = Arc::clone(&self.inbox);
-        self.store.listen(Arc::new(move |written| {
+        let listening = self.store.listen(Arc::new(move |written| {
             let mut inbox = inbox.lock().unwrap_or_else(PoisonError::into_inner);
             inbox.extend(written.iter().cloned());
         }));
+        self.listening = Some(listening);
     }
 
     /// Kills its process: nothing of it is left but what the store holds.

@@ -43,6 +43,7 @@ impl World {
         for (place, addon) in ["a0", "a2"].into_iter().enumerate() {
             let mut bytes = [0; 16];
             bytes[..8].copy_from_slice(&self.dice.roll().to_le_bytes());
+            let cost = self.scenario.policy.largest_cost(addon).min(5);
             let spec = ScheduleSpec {
                 name: format!("schedule {place}"),
                 cron: "*/20 * * * * *".to_owned(),
@@ -51,7 +52,7 @@ impl World {
                 missed: [Missed::Skip, Missed::Once, Missed::All][self.dice.below(3) as usize],
                 overlap: [Overlap::Allow, Overlap::Forbid][self.dice.below(2) as usize],
                 paused: false,
-                job: SubmitRequest::new(addon, "t", 5),
+                job: SubmitRequest::new(addon, "t", cost),
             };
             let id = ScheduleId::from_random(bytes);
             let stamp = self.stamp(0);

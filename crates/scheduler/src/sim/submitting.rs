@@ -44,11 +44,14 @@ impl World {
         } else {
             cost
         };
+        // Of each addon's own key.
+        let limit = if addon == 0 { 1 } else { 2 };
         let addon = if place == 0 {
             PAUSED.to_owned()
         } else {
             format!("a{addon}")
         };
+        let cost = cost.min(self.scenario.policy.largest_cost(&addon));
         let takes = 200 + self.dice.below(9_000);
         let poison = self.dice.chance(40);
         let fails = if self.dice.chance(150) { 1 } else { 0 };
@@ -59,7 +62,7 @@ impl World {
         };
         let priority = Priority::ALL[self.dice.below(3) as usize];
         let expected = self.dice.chance(500);
-        let key = self.dice.chance(200);
+        let key = self.dice.chance(300);
         let deadline = self.dice.chance(100);
         let late = self.dice.chance(500);
         let limited = self.dice.chance(100);
@@ -73,7 +76,7 @@ impl World {
             payload: Json::of(&script).ok(),
             expected_duration_sec: expected.then_some((takes / 1000 + 1) as i64),
             concurrency_key: key.then(|| "k".to_owned()),
-            concurrency_limit: key.then_some(2),
+            concurrency_limit: key.then_some(limit),
             deadline_at: deadline.then(|| second(when + 260)),
             late: if late && deadline {
                 Late::Fail

@@ -43,6 +43,7 @@ impl World {
         let Served { written, settings } = self.nodes[node].port.serve(place, fate);
         self.shadow.take(&written, self.database_time())?;
         self.take_settings(&settings)?;
+        self.progressed |= !written.is_empty() || !settings.is_empty();
         self.check_ends(&written)?;
         if !written.is_empty() {
             self.touched.fill(true);

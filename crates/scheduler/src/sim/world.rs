@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use jobtree_protocol::{InstanceId, JobId, JobState, SubmitRequest};
+use jobtree_queue::policy::Mode;
 use jobtree_queue::signals::Sample;
 use jobtree_store::{Pause, Store};
 
@@ -63,6 +64,8 @@ pub(super) struct World {
     pub(super) reads: Vec<Duration>,
     pub(super) together: u32,
     pub(super) commits: u64,
+    /// Something was written or acknowledged: it may be over.
+    pub(super) progressed: bool,
     pub(super) busy_since: Duration,
     pub(super) busy_steps: u32,
 }
@@ -83,21 +86,21 @@ impl World {
         let mut workers = Vec::new();
         for node in 0..scenario.schedulers {
             for place in 0..scenario.workers {
-                let way = match place {
-                    1 => Way::TakeUp,
-                    _ if place == scenario.workers - 1 && node == 0 => Way::Capacity,
-                    _ => Way::Claim,
+                let addon = match place {
+                    1 => "a1",
+                    _ if place == scenario.workers - 1 && node == 0 => "a3",
+                    _ => ["a0", "a2"][(place / 2) % 2],
                 };
-                let addon = match way {
-                    Way::TakeUp => 1,
-                    Way::Capacity => 3,
-                    Way::Claim => [0, 2][(place / 2) % 2],
+                let way = match scenario.policy.addon(addon).mode {
+                    _ if addon == "a3" => Way::Capacity,
+                    Mode::Dispatch => Way::TakeUp,
+                    Mode::Claim => Way::Claim,
                 };
                 let mut bytes = [0; 16];
                 bytes[..8].copy_from_slice(&dice.roll().to_le_bytes());
                 workers.push(Worker {
                     node,
-                    addon: format!("a{addon}").parse().expect("a name"),
+                    addon: addon.parse().expect("a name"),
                     way,
                     instance: InstanceId::from_random(bytes),
                     doing: Doing::Idle,
@@ -135,6 +138,7 @@ impl World {
             reads,
             together: 0,
             commits: 0,
+            progressed: false,
             busy_since: Duration::ZERO,
             busy_steps: 0,
         }
@@ -224,7 +228,8 @@ impl World {
             self.happen(happening)?;
             self.check_runs()?;
             self.check_moments()?;
-            if self.calm && self.is_closed() && self.finished() {
+            let progressed = std::mem::take(&mut self.progressed);
+            if self.calm && progressed && self.is_closed() && self.finished() {
                 return self.check_kept();
             }
             if time > end {
@@ -356,7 +361,10 @@ impl World {
                 }
             }
             Happening::Reply(worker, turn, reply) => self.replied(worker, turn, *reply)?,
-            Happening::Back(from, answer) => self.came_back(from, *answer)?,
+            Happening::Back(from, answer) => {
+                self.progressed = true;
+                self.came_back(from, *answer)?;
+            }
             Happening::Act(worker, alarm) => {
                 if self.workers[worker].alarm == alarm {
                     self.act(worker);
@@ -414,7 +422,7 @@ impl World {
 
     /// Everything works from now on.
     fn calm_down(&mut self) -> Result<(), Broken> {
-        self.calm = true;
+        (self.calm, self.progressed) = (true, true);
         for node in 0..self.nodes.len() {
             self.nodes[node].idle = 1.0;
             self.nodes[node].blind_until = Duration::ZERO;

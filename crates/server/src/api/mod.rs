@@ -3,6 +3,7 @@
 //! A handler reads its request, asks its caller's rights, and awaits the scheduler. Rights come before existence: a
 //! caller without the scope is told so, and one with the scope cannot tell another addon's thing from none.
 
+mod backup;
 mod commands;
 mod events;
 mod jobs;
@@ -47,7 +48,9 @@ pub(crate) fn router(daemon: Arc<Daemon>) -> Router {
         .merge(operating::routes())
         .merge(tokens::routes())
         .merge(events::routes())
+        .merge(backup::routes())
         .merge(observe::routes())
+        .merge(crate::openapi::routes())
         .fallback(nothing_here)
         .method_not_allowed_fallback(other_method)
         .with_state(daemon)

@@ -132,6 +132,7 @@ async fn metrics(
     let mut page = Page::default();
     page.status(&daemon.scheduler.status().await?);
     page.stats(&daemon.scheduler.stats().await?);
+    page.store(&daemon.store().numbers());
     let taken = daemon.limits().streams - daemon.observing.streams.available_permits();
     page.gauge(
         "jobtree_event_streams",

@@ -18,7 +18,7 @@ use jobtree_protocol::{
     AddonId, ApiError, ErrorCode, Event, EventKind, JobId, JobType, LoadSample,
 };
 use jobtree_scheduler::Scheduler;
-use jobtree_store::{Recorded, StoreError, Written};
+use jobtree_store::{Listening, Recorded, StoreError, Written};
 use serde::Serialize;
 use tokio::sync::{Notify, broadcast};
 
@@ -64,6 +64,7 @@ pub struct Hub {
     /// Somebody came, and the place to begin at is known.
     came: Notify,
     whose: Mutex<HashMap<JobId, Whose>>,
+    _listening: Listening,
 }
 
 #[derive(Default)]
@@ -97,23 +98,25 @@ impl Drop for Listener {
 impl Hub {
     /// A hub of what this scheduler's store tells. [`follow`](Self::follow) is to be run beside it.
     pub fn new(scheduler: Scheduler) -> Arc<Self> {
-        let hub = Arc::new(Hub {
-            sender: broadcast::Sender::new(BACKLOG),
-            audience: Mutex::default(),
-            heard: AtomicBool::new(false),
-            came: Notify::new(),
-            whose: Mutex::default(),
-            scheduler,
-        });
-        let weak: Weak<Hub> = Arc::downgrade(&hub);
-        hub.scheduler.store().listen(Arc::new(move |written| {
-            if let Some(hub) = weak.upgrade()
-                && hub.is_heard()
-            {
-                hub.pass_on(written);
+        Arc::new_cyclic(|hub: &Weak<Hub>| {
+            let hub = hub.clone();
+            let listening = scheduler.store().listen(Arc::new(move |written| {
+                if let Some(hub) = hub.upgrade()
+                    && hub.is_heard()
+                {
+                    hub.pass_on(written);
+                }
+            }));
+            Hub {
+                sender: broadcast::Sender::new(BACKLOG),
+                audience: Mutex::default(),
+                heard: AtomicBool::new(false),
+                came: Notify::new(),
+                whose: Mutex::default(),
+                _listening: listening,
+                scheduler,
             }
-        }));
-        hub
+        })
     }
 
     fn is_heard(&self) -> bool {

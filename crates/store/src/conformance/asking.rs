@@ -1,11 +1,15 @@
 //! Questions: lists, pages, trails and counts; and what listeners are told.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use jobtree_protocol::{
     AddonId, CompleteRequest, JobQuery, JobState, JobType, Json, SubmitRequest,
 };
 
 use super::Case;
 use super::world::{World, refused};
+use crate::backend::Written;
 
 pub(super) const CASES: &[Case] = &[
     ("lists are filtered and paged", lists_are_filtered_and_paged),
@@ -23,6 +27,10 @@ pub(super) const CASES: &[Case] = &[
     (
         "listeners hear of each commit",
         listeners_hear_of_each_commit,
+    ),
+    (
+        "who listens no longer is not told",
+        who_listens_no_longer_is_not_told,
     ),
     (
         "a refused command leaves no trace",
@@ -279,6 +287,28 @@ fn listeners_hear_of_each_commit(world: &World) {
     );
     assert_eq!(told[1].changes.leases, [lease]);
     assert!(told.is_sorted_by_key(|written| written.now));
+}
+
+fn who_listens_no_longer_is_not_told(world: &World) {
+    let heard = Arc::new(AtomicUsize::new(0));
+    let listen = || {
+        let heard = Arc::clone(&heard);
+        let listener = move |_: &[Written]| _ = heard.fetch_add(1, Ordering::Relaxed);
+        world.store.listen(Arc::new(listener))
+    };
+    let (one, other) = (listen(), listen());
+    world.plain();
+    assert_eq!(heard.load(Ordering::Relaxed), 2);
+    drop(one);
+    world.plain();
+    assert_eq!(heard.load(Ordering::Relaxed), 3);
+    drop(other);
+    world.plain();
+    assert_eq!(heard.load(Ordering::Relaxed), 3);
+    assert_eq!(Arc::strong_count(&heard), 1, "nothing is kept of them");
+    listen().forever();
+    world.plain();
+    assert_eq!(heard.load(Ordering::Relaxed), 4);
 }
 
 fn a_refused_command_leaves_no_trace(world: &World) {

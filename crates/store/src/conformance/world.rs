@@ -15,7 +15,7 @@ use jobtree_queue::replay::Story;
 use jobtree_queue::transitions::{Claim, Claimed, Reserve, TransitionError};
 use jobtree_queue::{JobRecord, LeaseRecord, Now};
 
-use crate::backend::Written;
+use crate::backend::{Listening, Written};
 use crate::error::StoreError;
 use crate::execute::{Stamp, Submission};
 use crate::store::Store;
@@ -25,6 +25,7 @@ pub(super) struct World {
     now: Cell<Now>,
     drawn: Cell<u64>,
     told: Arc<Mutex<Vec<Written>>>,
+    _listening: Listening,
     /// Jobs that were pruned on purpose.
     pub(super) pruned: RefCell<Vec<JobId>>,
 }
@@ -40,7 +41,7 @@ impl World {
     pub(super) fn new(store: Store) -> Self {
         let told = Arc::new(Mutex::new(Vec::new()));
         let listener = Arc::clone(&told);
-        store.listen(Arc::new(move |written: &[Written]| {
+        let listening = store.listen(Arc::new(move |written: &[Written]| {
             listener
                 .lock()
                 .expect("no listener panics")
@@ -55,6 +56,7 @@ impl World {
             }),
             drawn: Cell::new(0),
             told,
+            _listening: listening,
             pruned: RefCell::default(),
         }
     }
@@ -253,6 +255,8 @@ impl World {
         for lease in live {
             assert_eq!(Some(&lease), leases.get(&lease.id), "{case}: a lease");
         }
+        let report = crate::audit(&self.store, |_| {}).expect("it can be read");
+        assert_eq!(report.violations, [], "{case}: trail and records agree");
         let mut listed = self.list(JobQuery::default());
         let mut known: Vec<JobId> = jobs.keys().copied().collect();
         listed.sort_unstable();

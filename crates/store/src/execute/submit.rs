@@ -97,6 +97,11 @@ impl Unit<'_> {
         };
         Ok(transitions::submit(&self.cx, command).map(|done| {
             let new = done.changes;
+            if changes.jobs.capacity() == 0 && changes.is_empty() {
+                // The only one, or the first of a list that nobody made room for.
+                *changes = new;
+                return done.answer;
+            }
             changes.jobs.extend(new.jobs);
             changes.events.extend(new.events);
             changes.keys.extend(new.keys);

@@ -9,7 +9,7 @@ mod moving;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
 use jiff::Timestamp;
 use jobtree_protocol::{
@@ -18,8 +18,9 @@ use jobtree_protocol::{
 use jobtree_queue::transitions::Changes;
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
 
-use crate::backend::{Backend, Listener, Listeners, Query, Work, Written};
+use crate::backend::{Backend, Listen, Listeners, Query, Work, Written};
 use crate::error::StoreError;
+use crate::numbers::{Counting, StoreNumbers};
 use crate::search::{Searched, Text};
 use crate::tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
@@ -31,6 +32,7 @@ use crate::tables::{
 pub struct Memory {
     data: Mutex<Data>,
     listeners: Listeners,
+    counting: Counting,
 }
 
 /// What a [`Memory`] held at one moment.
@@ -89,6 +91,10 @@ impl Backend for Memory {
         let mut data = self.data();
         let outcome = work.run(&mut *data);
         let written = std::mem::take(&mut data.written);
+        self.counting.ran(1);
+        if !written.is_empty() {
+            self.counting.committed(1, None);
+        }
         // Under the lock, so that listeners hear of commits in their order.
         self.listeners.tell(&written);
         drop(data);
@@ -99,12 +105,16 @@ impl Backend for Memory {
         query.ask(&mut *self.data());
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: Weak<Listen>) {
         self.listeners.add(listener);
     }
 
     fn stopped(&self) -> Option<StoreError> {
         None
+    }
+
+    fn numbers(&self) -> StoreNumbers {
+        self.counting.read(0)
     }
 }
 

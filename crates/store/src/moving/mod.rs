@@ -16,7 +16,6 @@ mod taking;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
 
 use jobtree_protocol::Json;
 use jobtree_queue::Now;
@@ -25,6 +24,7 @@ use jobtree_queue::transitions::Changes;
 use crate::error::StoreError;
 use crate::ids::IdMap;
 use crate::store::Store;
+use crate::stream::stream;
 use crate::tables::{Reading, Result, Tables};
 use produce::{Part, produce};
 pub use taking::{Fired, ReadAll, TakeIn};
@@ -146,24 +146,19 @@ pub fn move_store(
         }
     }
     begin(from, to)?;
-    let (sender, parts) = sync_channel(2);
-    let moved = std::thread::scope(|scope| {
-        let reading = scope.spawn(|| {
-            let all = from.read(move |tables| {
-                produce(tables, &mut |part| {
-                    // Nobody takes it: the target has failed, which is told by whoever wrote to it.
-                    sender.send(part).map_err(|_| StoreError::closed())
-                })
-            });
-            all.wait()
-        });
-        let written = take_all(to, parts, &mut progress);
-        let read = reading.join().unwrap_or_else(|_| Err(StoreError::closed()));
-        let (mover, last) = written?;
-        read.map_err(MoveError::Source)?;
-        let last = last.ok_or(MoveError::Source(StoreError::closed()))?;
-        finish(from, to, mover, last)
+    let (mut mover, mut last) = (Mover::default(), None);
+    let read = stream(from, produce, |part| {
+        if matches!(part, Part::Last { .. }) {
+            last = Some(part);
+            return Ok(());
+        }
+        mover = write(to, std::mem::take(&mut mover), part)?;
+        progress(mover.moved);
+        Ok(())
     })?;
+    read.map_err(MoveError::Source)?;
+    let last = last.ok_or(MoveError::Source(StoreError::closed()))?;
+    let moved = finish(from, to, mover, last)?;
     progress(moved);
     Ok(moved)
 }
@@ -204,24 +199,6 @@ struct Mover {
     moved: Moved,
     /// Each job's last event so far.
     last_events: IdMap<jobtree_protocol::JobId, u64>,
-}
-
-/// Writes all parts but the last, which is given back.
-fn take_all(
-    to: &Store,
-    parts: Receiver<Part>,
-    progress: &mut dyn FnMut(Moved),
-) -> std::result::Result<(Mover, Option<Part>), MoveError> {
-    let mut mover = Mover::default();
-    for part in parts {
-        if matches!(part, Part::Last { .. }) {
-            return Ok((mover, Some(part)));
-        }
-        mover = write(to, mover, part)?;
-        progress(mover.moved);
-    }
-    // The reading has failed, which is told by its own answer.
-    Ok((mover, None))
 }
 
 /// Writes a part in a transaction of its own.

@@ -1,8 +1,8 @@
 //! Hints between the schedulers that share a database, by LISTEN and NOTIFY.
 //!
-//! A hint only saves time. Whoever misses one finds the same thing with its next look, so nothing here is repeated,
-//! confirmed or waited for, and the only promise is that a listener is told [`Hint::Everything`] whenever it may have
-//! missed something: after each connect.
+//! A hint only saves time. Whoever misses one finds the same thing with its next look, so nothing here is confirmed or
+//! waited for, and the only promise is that a listener is told [`Hint::Everything`] whenever it may have missed
+//! something: after each connect.
 //!
 //! Protocol. One thread with a connection of its own both listens and notifies.
 //!
@@ -19,6 +19,7 @@
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::pin::{Pin, pin};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::thread::JoinHandle;
@@ -162,13 +163,18 @@ impl Hints {
             outgoing: Arc::clone(&outgoing),
             heard,
             listeners: Arc::clone(&listeners),
+            unsent: Vec::new(),
             quiet_until: Instant::now(),
             keys_until: Instant::now(),
         };
         let runtime = Builder::new_current_thread().enable_all().build()?;
+        let (tried, first_try) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("jobtree-hints".to_owned())
-            .spawn(move || runtime.block_on(station.run(closing)))?;
+            .spawn(move || runtime.block_on(station.run(closing, tried)))?;
+        // Whoever listens from now on need not read everything a second time. If it did not work out, it will be told so
+        // when it does.
+        let _ = first_try.recv();
         let hints = Self {
             listeners,
             closed: Some(closed),
@@ -202,6 +208,8 @@ struct Station {
     outgoing: Arc<Outgoing>,
     heard: UnboundedReceiver<Happening>,
     listeners: Arc<HintListeners>,
+    /// Payloads of which nobody knows whether they were sent.
+    unsent: Vec<String>,
     quiet_until: Instant,
     keys_until: Instant,
 }
@@ -222,17 +230,23 @@ async fn unless<T>(
 }
 
 impl Station {
-    async fn run(mut self, mut closing: oneshot::Receiver<()>) {
+    async fn run(mut self, mut closing: oneshot::Receiver<()>, tried: Sender<()>) {
         let mut failures = 0;
         loop {
             let Some(connected) = unless(&mut closing, self.connect()).await else {
                 return;
             };
-            if let Ok(client) = connected {
-                let since = Instant::now();
+            if connected.is_ok() {
                 // Whatever was told before this moment was not heard here.
                 self.listeners.tell(&Hint::Everything);
+            }
+            // After the first time nobody waits for it any more.
+            let _ = tried.send(());
+            if let Ok(client) = connected {
+                let since = Instant::now();
                 if unless(&mut closing, self.serve(&client)).await.is_none() {
+                    // Nothing is left for later.
+                    self.keys_until = Instant::now();
                     let _ = timeout(LAST_WORDS, self.send(&client)).await;
                     return;
                 }
@@ -276,7 +290,7 @@ impl Station {
 
     /// Hears and sends until the connection is lost.
     async fn serve(&mut self, client: &Client) {
-        let mut noted = !self.outgoing.lock().is_empty();
+        let mut noted = !self.unsent.is_empty() || !self.outgoing.lock().is_empty();
         loop {
             let next = if noted {
                 timeout_at(self.quiet_until, self.heard.recv()).await
@@ -316,36 +330,31 @@ impl Station {
         if pending.keys {
             self.keys_until = now + GAP_OF_KEYS;
         }
-        let payloads = write(&pending, self.own);
-        let gap = if pending.everything {
+        self.unsent.extend(write(&pending, self.own));
+        let gap = if pending.everything || self.unsent.len() > 2 * PAYLOADS {
+            self.unsent = vec![everything(self.own)];
             GAP_AFTER_EVERYTHING
         } else {
             GAP
         };
         self.quiet_until = now + gap;
-        if payloads.is_empty() {
-            return Ok(left);
-        }
-        let channel = self.channel.as_str();
-        let sent = client
-            .query(
-                "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload",
-                &[&channel, &payloads],
-            )
-            .await;
-        if let Err(error) = sent {
-            // Perhaps some heard it, and perhaps nobody.
-            self.outgoing.lock().everything = true;
-            return Err(error);
+        if !self.unsent.is_empty() {
+            let sql = "SELECT pg_notify($1, payload) FROM unnest($2::text[]) AS payload";
+            client.query(sql, &[&self.channel, &self.unsent]).await?;
+            self.unsent.clear();
         }
         Ok(left)
     }
 }
 
+fn everything(own: u64) -> String {
+    format!("{own:016x}e")
+}
+
 /// The payloads that tell all of it.
 fn write(pending: &Pending, own: u64) -> Vec<String> {
     if pending.everything {
-        return vec![format!("{own:016x}e")];
+        return vec![everything(own)];
     }
     let mut payloads = Vec::new();
     let jobs: Vec<JobId> = pending.jobs.iter().copied().collect();

@@ -21,7 +21,7 @@ mod reading;
 mod tables;
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ use connection::Connection;
 use hints::Hints;
 use tables::PgTables;
 
-use crate::backend::{Backend, HintListener, Listener, Listeners, Query, Work};
+use crate::backend::{Backend, HintListener, Listen, Listeners, Query, Work};
 use crate::error::{OpenError, StoreError};
 use crate::moving::MOVING;
 use crate::writer::{Bounds, Ledger, Writer};
@@ -243,7 +243,7 @@ impl Backend for Postgres {
         }
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: Weak<Listen>) {
         self.listeners.add(listener);
     }
 
@@ -255,6 +255,10 @@ impl Backend for Postgres {
 
     fn stopped(&self) -> Option<StoreError> {
         self.writer.stopped()
+    }
+
+    fn numbers(&self) -> crate::StoreNumbers {
+        self.writer.numbers()
     }
 
     fn backup(&self, _: &std::path::Path) -> Result<crate::BackupDone, StoreError> {

@@ -123,9 +123,8 @@ impl Reading for PgTables {
         let (mut page, mut searched) = (Page::default(), Searched::nothing());
         page.next = query.after;
         loop {
-            let most = searched.left().min(SEARCHED_AT_ONCE);
-            let some = self.list_some(query, page.next, most)?;
-            let is_last = some.len() < most;
+            let some = self.list_some(query, page.next, SEARCHED_AT_ONCE)?;
+            let is_last = some.len() < SEARCHED_AT_ONCE;
             for job in some {
                 if page.jobs.len() == limit {
                     return Ok(page);

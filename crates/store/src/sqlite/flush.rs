@@ -20,7 +20,7 @@ use super::trail::{Mark, Scroll};
 use super::{beside, leases};
 use crate::backend::Written;
 use crate::error::StoreError;
-use crate::ids::IdSet;
+use crate::ids::{IdMap, IdSet};
 use crate::tables::Result;
 
 /// A job before a write, and where its trail ends after it.
@@ -147,12 +147,14 @@ impl Pending {
             return Ok(());
         }
         let in_file = self.written.len() - self.before.len();
-        let mut rows = JobRows::new(db);
+        let mut last = LastOnes::default();
         for (written, before) in self.written[in_file..].iter().zip(&self.before) {
-            write_jobs(db, &mut rows, &written.changes, before)?;
+            last.take(&written.changes, before);
+            write_beside(db, &written.changes, before)?;
             write_leases(db, &written.changes)?;
             write_keys(db, &written.changes.keys)?;
         }
+        last.write(db)?;
         self.scroll.write(db)?;
         self.newest = self.new.drain().fold(self.newest, JobId::max);
         self.before.clear();
@@ -184,26 +186,63 @@ pub(crate) fn is_known(db: &Connection, id: JobId) -> Result<bool> {
     Ok(false)
 }
 
-fn write_jobs(
-    db: &Connection,
-    rows: &mut JobRows<'_>,
-    changes: &Changes,
-    before: &[Before],
-) -> Result<()> {
+/// What is to be written of a job that may have changed several times: the last of it.
+struct LastOne<'a> {
+    job: &'a JobRecord,
+    last_event: Option<i64>,
+    /// The row that the file has.
+    row: Option<(Place, u64)>,
+}
+
+/// Each job once, in the order in which they first changed.
+#[derive(Default)]
+struct LastOnes<'a> {
+    jobs: Vec<LastOne<'a>>,
+    places: IdMap<JobId, usize>,
+}
+
+impl<'a> LastOnes<'a> {
+    fn take(&mut self, changes: &'a Changes, before: &[Before]) {
+        for (job, before) in changes.jobs.iter().zip(before) {
+            // A new job cannot have been changed before.
+            let known = (job.revision > 1)
+                .then(|| self.places.get(&job.id))
+                .flatten();
+            if let Some(place) = known {
+                let known = &mut self.jobs[*place];
+                known.job = job;
+                known.last_event = before.last_event;
+                continue;
+            }
+            self.places.insert(job.id, self.jobs.len());
+            let stored = before.stored.as_ref();
+            self.jobs.push(LastOne {
+                job,
+                last_event: before.last_event,
+                row: stored.map(|stored| (stored.place, stored.job.revision)),
+            });
+        }
+    }
+
+    fn write(self, db: &Connection) -> Result<()> {
+        let mut rows = JobRows::new(db);
+        for last in &self.jobs {
+            let to = Place::of(last.job.state);
+            let elsewhere = last.row.filter(|(place, _)| *place != to);
+            if let Some((place, revision)) = elsewhere {
+                rows.delete(last.job.id, revision, place)?;
+            }
+            let is_new = last.row.is_none() || elsewhere.is_some();
+            rows.put(last.job, to, is_new, last.last_event)?;
+        }
+        rows.finish()
+    }
+}
+
+fn write_beside(db: &Connection, changes: &Changes, before: &[Before]) -> Result<()> {
     let mut granted: Vec<(LeaseId, Vec<JobId>)> = Vec::new();
     for (job, before) in changes.jobs.iter().zip(before) {
-        let to = Place::of(job.state);
         let stored = before.stored.as_ref();
-        match stored {
-            Some(stored) if stored.place == to => {
-                rows.update(job, stored.job.revision, to, before.last_event)?;
-            }
-            Some(stored) => {
-                rows.delete(job.id, stored.job.revision, stored.place)?;
-                rows.insert(job, to, before.last_event)?;
-            }
-            None => rows.insert(job, to, before.last_event)?,
-        }
         beside::write(db, stored.map(|stored| &stored.job), job)?;
         if let Some(lease) = job.lease_id
             && stored.is_none_or(|stored| stored.job.lease_id != Some(lease))

@@ -218,7 +218,7 @@ mod tests {
             roll: 0,
             rules: &Rules::default(),
         };
-        let mut rows = JobRows::new(&db);
+        let mut jobs = Vec::new();
         for number in 0..50_u8 {
             let addon = if number == 49 { "rare" } else { "common" };
             let intent = SubmitRequest::new(addon, "x", 1).validate(&Limits::default());
@@ -231,9 +231,13 @@ mod tests {
                 dependencies: &[],
             };
             let done = transitions::submit(&cx, command).expect("it is new");
-            rows.insert(&done.changes.jobs[0], Place::Hot, None)
-                .expect("a row");
+            jobs.extend(done.changes.jobs);
         }
+        let mut rows = JobRows::new(&db);
+        for job in &jobs {
+            rows.put(job, Place::Hot, true, None).expect("a row");
+        }
+        rows.finish().expect("the last rows");
         drop(rows);
         db
     }

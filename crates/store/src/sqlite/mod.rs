@@ -21,11 +21,11 @@ mod snapshot;
 mod tables;
 mod trail;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 pub use open::SqliteOptions;
 
-use crate::backend::{Backend, Listener, Listeners, Query, Work};
+use crate::backend::{Backend, Listen, Listeners, Query, Work};
 use crate::error::{OpenError, StoreError};
 use crate::moving::MOVING;
 use crate::writer::{Bounds, Writer};
@@ -87,12 +87,16 @@ impl Backend for Sqlite {
         self.readers.ask(query);
     }
 
-    fn listen(&self, listener: Listener) {
+    fn listen(&self, listener: Weak<Listen>) {
         self.listeners.add(listener);
     }
 
     fn stopped(&self) -> Option<StoreError> {
         self.writer.stopped()
+    }
+
+    fn numbers(&self) -> crate::StoreNumbers {
+        self.writer.numbers()
     }
 
     fn backup(&self, path: &std::path::Path) -> Result<crate::BackupDone, StoreError> {

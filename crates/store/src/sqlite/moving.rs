@@ -138,12 +138,13 @@ impl TakeIn for SqliteTables {
         let mut rows = JobRows::new(db);
         for (last_event, job) in jobs {
             let last_event = last_event.map(|place| place as i64);
-            rows.insert(job, Place::of(job.state), last_event)?;
+            rows.put(job, Place::of(job.state), true, last_event)?;
             beside::write(db, None, job)?;
             if let Some(lease) = job.lease_id {
                 granted.entry(lease).or_default().push(job.id);
             }
         }
+        rows.finish()?;
         for (lease, jobs) in granted {
             leases::write_leased(db, lease, &jobs)?;
         }

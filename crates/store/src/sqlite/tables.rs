@@ -15,6 +15,7 @@ use super::open::SqliteOptions;
 use super::queries::{self, Place, Stored};
 use super::{failure, flush, list, prune, trail};
 use crate::backend::Written;
+use crate::error::StoreError;
 use crate::tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
 };
@@ -36,6 +37,8 @@ pub(crate) struct SqliteTables {
     /// Half of what is pending was written: only a rollback helps.
     is_torn: bool,
     checkpoint_pages: i64,
+    /// What [`version`] said when the file was opened.
+    version: i64,
     pub(crate) prune_from: prune::Position,
 }
 
@@ -43,8 +46,10 @@ impl SqliteTables {
     pub(crate) fn new(db: Connection, options: &SqliteOptions) -> Result<Self> {
         queries::check_columns(&db)?;
         let pending = Pending::new(&db, prune::next_event(&db)?)?;
+        let version = version(&db)?;
         Ok(Self {
             db,
+            version,
             jobs: Cache::new(options.remembered),
             leases: Cache::new(options.remembered / 16),
             pending,
@@ -196,6 +201,12 @@ impl SqliteTables {
     }
 }
 
+/// A number that changes when another connection has changed the file.
+fn version(db: &Connection) -> Result<i64> {
+    let mut statement = db.prepare_cached("PRAGMA data_version")?;
+    Ok(statement.query_row([], |row| row.get(0))?)
+}
+
 /// Where a job stands in a list, looked for from a place on.
 fn place_of(jobs: &[JobRecord], id: JobId, from: usize) -> Option<usize> {
     let (behind, ahead) = jobs.split_at(from.min(jobs.len()));
@@ -205,8 +216,19 @@ fn place_of(jobs: &[JobRecord], id: JobId, from: usize) -> Option<usize> {
 }
 
 impl Ledger for SqliteTables {
+    /// What is remembered, and what is replaced without a look at it, counts on nobody else having written.
     fn begin_transaction(&mut self) -> Result<()> {
-        self.execute("BEGIN IMMEDIATE")
+        self.execute("BEGIN IMMEDIATE")?;
+        if version(&self.db)? == self.version {
+            return Ok(());
+        }
+        // Nothing is in the transaction that could fail to be undone.
+        let _ = self.execute("ROLLBACK");
+        Err(StoreError::Database {
+            message:
+                "the file was changed by somebody else: only one program may use it; open it again"
+                    .to_owned(),
+        })
     }
 
     fn execute(&mut self, sql: &str) -> Result<()> {

@@ -40,8 +40,18 @@ pub fn run(options: &Options, report: &mut Report) {
     let after = resident().unwrap_or(warm);
     let each = (warm.saturating_sub(alone)) as f64 / (WORKERS + READERS) as f64;
     let facts = [
-        ("bytes held for each connection, server and client", each, "bytes", None),
-        ("memory after as many jobs again", after as f64 / warm as f64, "times", Some(1.05)),
+        (
+            "bytes held for each connection, server and client",
+            each,
+            "bytes",
+            None,
+        ),
+        (
+            "memory after as many jobs again",
+            after as f64 / warm as f64,
+            "times",
+            Some(1.05),
+        ),
         (
             "events heard by all readers together, a job",
             heard as f64 / (rounds * BULK) as f64,
@@ -127,7 +137,9 @@ fn read(stream: &mut TcpStream) -> usize {
 
 fn resident() -> Option<usize> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kilobytes: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)
 }

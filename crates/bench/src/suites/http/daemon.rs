@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::thread;
 
 use jobtree_protocol::{
-    AddonId, ClaimAnswer, ClaimRequest, CompleteManyAnswer, CompleteManyRequest, CompleteOne,
+    AddonId, ClaimRequest, ClaimedLeases, CompleteManyAnswer, CompleteManyRequest, CompleteOne,
     CompleteStatus, Each, InstanceId, Json, SubmitManyAnswer, SubmitManyRequest, SubmitRequest,
     paths,
 };
-use jobtree_queue::policy::Policy;
+use jobtree_queue::policy::{Mode, Policy};
 use jobtree_server::{Server, ServerOptions};
 
 use super::caller::Caller;
@@ -33,7 +33,9 @@ impl Daemon {
         let mut options = ServerOptions::new(folder.file("data"));
         options.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         // What is measured is the way of a job, not the wait for a quiet machine.
-        options.scheduler.policy = Policy::at_once();
+        options.scheduler.policy = Policy::default();
+        options.scheduler.policy.busy.ignore = true;
+        options.scheduler.policy.dispatch.mode = Mode::Claim;
         options.limits.rate = None;
         let server = Server::start(options).expect("a daemon");
         let token = std::fs::read_to_string(folder.file("data").join("admin.token"));
@@ -110,7 +112,7 @@ impl Daemon {
 fn take_and_complete(caller: &mut Caller, most: usize) -> usize {
     let claim = serde_json::to_string(&claim(most, 0)).expect("JSON");
     let answer = caller.call("POST", paths::CLAIM, &claim);
-    let leases: Vec<ClaimAnswer> = serde_json::from_slice(&answer).expect("leases");
+    let ClaimedLeases { leases } = serde_json::from_slice(&answer).expect("leases");
     let mut done = 0;
     for lease in leases {
         let one = |job_id| CompleteOne {

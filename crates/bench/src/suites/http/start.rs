@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-use jobtree_protocol::{ClaimAnswer, CompleteManyRequest, CompleteOne, CompleteStatus, paths};
+use jobtree_protocol::{ClaimedLeases, CompleteManyRequest, CompleteOne, CompleteStatus, paths};
 
 use super::daemon::{Daemon, claim, job};
 use crate::harness::{Fact, Report, quantile};
@@ -28,7 +28,12 @@ pub fn run(options: &Options, report: &mut Report) {
         ("p50", quantile(&starts, 0.5), "µs", None),
         ("p99", p99(&starts), "µs", None),
         ("p99 of a sync in the same run", p99(&syncs), "µs", None),
-        ("p99 / p99 of a sync", p99(&starts) / p99(&syncs), "times", Some(5.0)),
+        (
+            "p99 / p99 of a sync",
+            p99(&starts) / p99(&syncs),
+            "times",
+            Some(5.0),
+        ),
     ];
     for (what, value, unit, at_most) in facts {
         report.facts.push(Fact {
@@ -52,7 +57,7 @@ fn measure(daemon: &Daemon, count: usize) -> (Vec<f64>, Vec<f64>) {
             let body = serde_json::to_string(&claim(1, 30)).expect("JSON");
             let answer = worker.call("POST", paths::CLAIM, &body);
             took.send(Instant::now()).expect("somebody measures");
-            let leases: Vec<ClaimAnswer> = serde_json::from_slice(&answer).expect("leases");
+            let ClaimedLeases { leases } = serde_json::from_slice(&answer).expect("leases");
             completions.clear();
             for lease in leases {
                 let one = |job_id| CompleteOne {

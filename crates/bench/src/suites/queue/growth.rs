@@ -1,4 +1,9 @@
-//! The same work beside a long history, and beside a long queue: its cost must not depend on them.
+//! The same work beside a long history, and beside a long queue: its cost must not depend on them, nor the way in which
+//! SQLite finds what it is asked for.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
 
 use super::files::{Folder, bytes_written};
 use super::ours::Ours;
@@ -7,6 +12,8 @@ use crate::harness::{Fact, Report, quantile};
 use crate::suites::Options;
 
 const NAME: &str = "growth";
+/// SQLite's, in bytes.
+const PAGE: f64 = 4096.0;
 
 /// Rounds beside little and beside much take turns, so both meet the same disk.
 struct Side {
@@ -14,12 +21,14 @@ struct Side {
     submit: Vec<f64>,
     process: Vec<f64>,
     bytes: Vec<f64>,
+    file: PathBuf,
 }
 
 impl Side {
-    fn new(ours: Ours) -> Self {
+    fn new(file: PathBuf) -> Self {
         Self {
-            ours,
+            ours: Ours::open(&file),
+            file,
             submit: Vec::new(),
             process: Vec::new(),
             bytes: Vec::new(),
@@ -50,13 +59,10 @@ pub fn run(options: &Options, report: &mut Report) {
     let many = if options.quick { 50_000 } else { 1_000_000 };
     let folder = Folder::new("queue-growth");
     eprintln!("  {NAME}: filling");
-    let little = Side::new(Ours::open(&folder.file("little.db")));
-    let mut ended = Ours::open(&folder.file("ended.db"));
-    ended.submit_in_bulk(many);
-    ended.process_in_batches(many);
-    let mut queued = Ours::open(&folder.file("queued.db"));
-    queued.submit_in_bulk(many);
-    let mut sides = [little, Side::new(ended), Side::new(queued)];
+    let mut sides = ["little.db", "ended.db", "queued.db"].map(|name| Side::new(folder.file(name)));
+    sides[1].ours.submit_in_bulk(many);
+    sides[1].ours.process_in_batches(many);
+    sides[2].ours.submit_in_bulk(many);
     eprintln!("  {NAME}");
     let count = jobs(options, Work::Bulk);
     for round in 0..=rounds(options) {
@@ -65,14 +71,23 @@ pub fn run(options: &Options, report: &mut Report) {
         }
     }
     let typical = |figures: &[f64]| (!figures.is_empty()).then(|| quantile(figures, 0.5));
+    // The log is copied into the file in some of the rounds, so bytes are those of all rounds together.
+    let mean = |figures: &[f64]| {
+        (!figures.is_empty()).then(|| figures.iter().sum::<f64>() / figures.len() as f64)
+    };
     let names = ["an empty file", "a long history", "a long queue"];
     for (name, side) in names.iter().zip(&sides) {
-        for (what, figures, unit) in [
-            ("submit", &side.submit, "µs a job"),
-            ("claim and complete", &side.process, "µs a job"),
-            ("written", &side.bytes, "bytes a job"),
+        for (what, figure, unit) in [
+            ("submit", typical(&side.submit), "µs a job"),
+            ("claim and complete", typical(&side.process), "µs a job"),
+            ("written", mean(&side.bytes), "bytes a job"),
+            (
+                "written",
+                mean(&side.bytes).map(|bytes| bytes / PAGE),
+                "pages a job",
+            ),
         ] {
-            if let Some(value) = typical(figures) {
+            if let Some(value) = figure {
                 report.facts.push(Fact {
                     name: format!("{NAME}, beside {name}: {what}"),
                     value,
@@ -83,12 +98,17 @@ pub fn run(options: &Options, report: &mut Report) {
         }
     }
     for (name, side) in names.iter().zip(&sides).skip(1) {
+        let little = &sides[0];
         for (what, much, little) in [
-            ("submit", &side.submit, &sides[0].submit),
-            ("claim and complete", &side.process, &sides[0].process),
-            ("written", &side.bytes, &sides[0].bytes),
+            ("submit", typical(&side.submit), typical(&little.submit)),
+            (
+                "claim and complete",
+                typical(&side.process),
+                typical(&little.process),
+            ),
+            ("written", mean(&side.bytes), mean(&little.bytes)),
         ] {
-            if let Some((much, little)) = typical(much).zip(typical(little)) {
+            if let Some((much, little)) = much.zip(little) {
                 report.facts.push(Fact {
                     name: format!("{NAME}, beside {name} against an empty file: {what}"),
                     value: much / little,
@@ -98,4 +118,35 @@ pub fn run(options: &Options, report: &mut Report) {
             }
         }
     }
+    let plans = sides.map(|Side { ours, file, .. }| {
+        // Closed first: only one program may use the file, and statistics are about to be written.
+        drop(ours);
+        plans(&file)
+    });
+    report.facts.push(Fact {
+        name: format!("{NAME}: query plans that are not those of an empty file"),
+        value: plans.iter().filter(|plan| **plan != plans[0]).count() as f64,
+        unit: "files",
+        at_most: Some(0.0),
+    });
+}
+
+/// How SQLite answers each of the store's questions, without statistics and with them.
+fn plans(file: &Path) -> Vec<String> {
+    let db = Connection::open(file).expect("the file");
+    let mut found = Vec::new();
+    for _ in 0..2 {
+        for sql in jobtree_store::plans::HOT_STATEMENTS {
+            let mut plan = db
+                .prepare(&format!("EXPLAIN QUERY PLAN {sql}"))
+                .expect("a statement");
+            let nulls = vec![rusqlite::types::Null; plan.parameter_count()];
+            let steps = plan
+                .query_map(rusqlite::params_from_iter(nulls), |row| row.get(3))
+                .and_then(Iterator::collect::<Result<Vec<String>, _>>);
+            found.extend(steps.expect("a plan"));
+        }
+        db.execute_batch("ANALYZE").expect("statistics");
+    }
+    found
 }

@@ -6,21 +6,28 @@
 //! answers, wake-ups) is the difference.
 //!
 //! effectum, the nearest peer, cannot be linked here: its version of `rusqlite` brings another `libsqlite3-sys`, and only
-//! one may be in a program. Its figures, taken in a program of its own, are in the project's notes.
+//! one may be in a program. It runs in a program of its own, and takes its turn in some of the rounds. As it comes it
+//! keeps a rollback journal and `synchronous=NORMAL`.
 //!
 //! A disk is too noisy for pairs that must agree within some percent, so these are facts: the median of rounds in which
 //! the sides take turns. Goals are in microseconds a job: 20 are 50 000 a second. The files lie beside the program, since
 //! a temporary folder may be in memory, where a sync costs nothing.
 
+mod dispatching;
+mod effectum;
 mod files;
 mod growth;
 mod ours;
 mod raw;
+mod workers;
 
-use self::files::Folder;
+pub use self::dispatching::PROBES as DISPATCH_PROBES;
+use self::effectum::Effectum;
+pub use self::files::Folder;
 use self::ours::Ours;
 pub use self::ours::PROBES;
 use self::raw::Raw;
+use self::workers::Workers;
 use super::Options;
 use crate::alone::Quantity;
 use crate::harness::{Fact, Report, quantile};
@@ -69,6 +76,11 @@ const ROWS: &[Row] = &[
         goal: Some(1e6 / 200_000.0),
     },
     Row {
+        name: "claim and complete one by one, 1 caller",
+        work: Work::ProcessOneByOne { callers: 1 },
+        goal: None,
+    },
+    Row {
         name: "claim and complete one by one, 64 callers",
         work: Work::ProcessOneByOne { callers: 64 },
         goal: None,
@@ -92,15 +104,40 @@ pub fn run(options: &Options) -> Report {
         let folder = Folder::new("queue");
         let mut ours = Ours::open(&folder.file("ours.db"));
         let mut raw = Raw::open(&folder.file("raw.db"));
+        let mut effectum = Effectum::start(&folder.file("effectum.db"))
+            .inspect_err(|error| eprintln!("  effectum: left out: {error}"))
+            .ok();
         for row in wanted() {
-            compare(options, row, &mut ours, &mut raw, &mut report);
+            let sides = (&mut ours, &mut raw, effectum.as_mut());
+            compare(options, row, sides, &mut report);
         }
     }
+    work(options, &mut report);
     growth::run(options, &mut report);
-    for question in QUESTIONS {
+    // A million jobs under valgrind take minutes.
+    let in_a_hurry = |question: &&Question| !(options.quick && question.name.contains("1 000 000"));
+    for question in QUESTIONS.iter().filter(in_a_hurry) {
         question.answer(options, &mut report);
     }
+    flat(&mut report);
     report
+}
+
+/// What a dispatch costs may not depend on how many wait.
+fn flat(report: &mut Report) {
+    let figure = |queued: &str| {
+        let name = format!("instructions a dispatch, {queued} queued");
+        let fact = report.facts.iter().find(|fact| fact.name == name);
+        fact.map(|fact| fact.value)
+    };
+    if let Some((few, many)) = figure("1 000").zip(figure("1 000 000")) {
+        report.facts.push(Fact {
+            name: "instructions a dispatch, 1 000 000 against 1 000 queued".into(),
+            value: many / few,
+            unit: "times",
+            at_most: Some(1.15),
+        });
+    }
 }
 
 /// How many rounds: a disk is slow, and a quick look takes some seconds.
@@ -110,17 +147,21 @@ fn rounds(options: &Options) -> usize {
 
 fn jobs(options: &Options, work: Work) -> usize {
     let full = match work {
-        Work::Submit { callers: 1 } => 200,
+        Work::Submit { callers: 1 } | Work::ProcessOneByOne { callers: 1 } => 200,
         Work::Submit { .. } | Work::ProcessOneByOne { .. } => 6_400,
         Work::Bulk | Work::ProcessBatches => 40_000,
     };
     if options.quick { full / 4 } else { full }
 }
 
-fn compare(options: &Options, row: &Row, ours: &mut Ours, raw: &mut Raw, report: &mut Report) {
+type Sides<'a> = (&'a mut Ours, &'a mut Raw, Option<&'a mut Effectum>);
+
+fn compare(options: &Options, row: &Row, sides: Sides<'_>, report: &mut Report) {
     eprintln!("  {}", row.name);
+    let (ours, raw, mut effectum) = sides;
     let count = jobs(options, row.work);
     let (mut our_times, mut raw_times, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut peer_times, mut peer_ratios) = (Vec::new(), Vec::new());
     for round in 0..=rounds(options) {
         let (of_ours, of_raw) = if round % 2 == 0 {
             let of_ours = ours.micros_each(row.work, count);
@@ -134,13 +175,24 @@ fn compare(options: &Options, row: &Row, ours: &mut Ours, raw: &mut Raw, report:
             our_times.push(of_ours);
             raw_times.push(of_raw);
             ratios.push(of_ours / of_raw);
+            let in_turn = round % effectum::EACH == 1;
+            let peer = effectum.as_mut().filter(|_| in_turn);
+            if let Some(of_peer) = peer.and_then(|peer| peer.micros_each(row.work, count)) {
+                peer_times.push(of_peer);
+                peer_ratios.push(of_ours / of_peer);
+            }
         }
     }
     for (what, figures, unit, at_most) in [
         ("ours", &our_times, "µs a job", row.goal),
         ("SQLite itself", &raw_times, "µs a job", None),
         ("ours / SQLite itself", &ratios, "times", None),
+        ("effectum", &peer_times, "µs a job", None),
+        ("ours / effectum", &peer_ratios, "times", None),
     ] {
+        if figures.is_empty() {
+            continue;
+        }
         report.facts.push(Fact {
             name: format!("{}: {what}", row.name),
             value: quantile(figures, 0.5),
@@ -148,6 +200,28 @@ fn compare(options: &Options, row: &Row, ours: &mut Ours, raw: &mut Raw, report:
             at_most,
         });
     }
+}
+
+/// A worker with handlers, which has no counterpart in SQLite itself.
+fn work(options: &Options, report: &mut Report) {
+    const NAME: &str = "a worker's handlers, 500 a lease";
+    if !options.wants(NAME) {
+        return;
+    }
+    eprintln!("  {NAME}");
+    let folder = Folder::new("queue-workers");
+    let mut workers = Workers::open(&folder.file("workers.db"));
+    let count = jobs(options, Work::ProcessBatches);
+    workers.micros_each(count / 4);
+    let times: Vec<f64> = (0..rounds(options))
+        .map(|_| workers.micros_each(count))
+        .collect();
+    report.facts.push(Fact {
+        name: format!("{NAME}: ours"),
+        value: quantile(&times, 0.5),
+        unit: "µs a job",
+        at_most: None,
+    });
 }
 
 const QUESTIONS: &[Question] = &[
@@ -170,6 +244,27 @@ const QUESTIONS: &[Question] = &[
         quantity: Quantity::Instructions,
         probe: &ours::PROCESSED,
         count: 10_000,
+        at_most: None,
+    },
+    Question {
+        name: "instructions a dispatch, 1 000 queued",
+        quantity: Quantity::Instructions,
+        probe: &dispatching::BESIDE_FEW,
+        count: 10_000,
+        at_most: None,
+    },
+    Question {
+        name: "instructions a dispatch, 1 000 000 queued",
+        quantity: Quantity::Instructions,
+        probe: &dispatching::BESIDE_MANY,
+        count: 10_000,
+        at_most: None,
+    },
+    Question {
+        name: "memory of a job that waits, in the dispatcher",
+        quantity: Quantity::ResidentBytes,
+        probe: &dispatching::WAITING,
+        count: 200_000,
         at_most: None,
     },
 ];

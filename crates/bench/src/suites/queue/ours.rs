@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use jobtree_protocol::{CompleteRequest, JobId, Json, LeaseId, Limits, NodeId, SubmitRequest};
 use jobtree_queue::Now;
-use jobtree_queue::transitions::Claim;
+use jobtree_queue::transitions::{Claim, Rules};
 use jobtree_store::{SqliteOptions, Stamp, Store, Submission};
 
 use super::files::Folder;
@@ -145,13 +145,14 @@ type Bulk =
     Vec<Result<jobtree_protocol::SubmitAnswer, jobtree_queue::transitions::TransitionError>>;
 
 fn stamp() -> Stamp {
+    static RULES: LazyLock<Arc<Rules>> = LazyLock::new(Arc::default);
     Stamp {
         now: Now {
             wall: jiff::Timestamp::now(),
             mono: Duration::ZERO,
         },
         roll: 1,
-        rules: Arc::default(),
+        rules: Arc::clone(&RULES),
     }
 }
 

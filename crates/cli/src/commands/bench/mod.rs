@@ -15,7 +15,9 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use self::clock::Clock;
 use self::render::Glyphs;
+use crate::context::Context;
 use crate::error::CliError;
+use crate::exit::Exit;
 
 /// All that was found out.
 struct Findings {
@@ -38,7 +40,6 @@ pub fn define(command: Command) -> Command {
                 .help("Scale up to N workers (without it: JOBTREE_WORKERS, or all CPUs of this process)"),
         )
         .arg(flag("quick", "Be done in about two seconds; the figures are rough"))
-        .arg(flag("json", "Print one JSON document instead of tables"))
         .arg(flag("ascii", "Draw with ASCII only (chosen by itself when the output is no UTF-8 terminal)"))
 }
 
@@ -50,7 +51,7 @@ fn flag(name: &'static str, help: &'static str) -> Arg {
 }
 
 /// Measures and prints.
-pub fn run(arguments: &ArgMatches) -> Result<(), CliError> {
+pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
     if cfg!(debug_assertions) {
         eprintln!("warning: built without optimisation; use `cargo run --release -- bench`");
     }
@@ -59,16 +60,16 @@ pub fn run(arguments: &ArgMatches) -> Result<(), CliError> {
         .map(|&workers| usize::from(workers));
     let findings = find_out(asked, arguments.get_flag("quick"))?;
 
-    let mut output = io::stdout().lock();
-    if arguments.get_flag("json") {
-        writeln!(output, "{:#}", render::json(&findings))?;
+    if context.out.json {
+        context.out.document(&render::json(&findings))?;
     } else {
+        let mut output = io::stdout().lock();
         let fancy = !arguments.get_flag("ascii") && output.is_terminal() && locale_is_utf8();
         let glyphs = if fancy { Glyphs::Blocks } else { Glyphs::Ascii };
         write!(output, "{}", render::text(&findings, glyphs))?;
+        output.flush()?;
     }
-    output.flush()?;
-    Ok(())
+    Ok(Exit::OK)
 }
 
 fn find_out(workers: Option<usize>, quick: bool) -> Result<Findings, CliError> {

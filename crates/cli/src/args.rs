@@ -1,0 +1,251 @@
+//! Arguments that several commands have.
+
+use std::str::FromStr;
+
+use clap::{Arg, ArgAction, ArgMatches};
+use jiff::Zoned;
+use jobtree_protocol::{JobId, Json, OnDependencyFailure, Priority, SubmitRequest};
+
+use crate::error::CliError;
+use crate::when;
+
+/// `--name VALUE`.
+pub fn value(name: &'static str, value_name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(value_name).help(help)
+}
+
+/// `--name`.
+pub fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .action(ArgAction::SetTrue)
+        .help(help)
+}
+
+/// A value without a flag.
+pub fn place(name: &'static str, value_name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).value_name(value_name).help(help)
+}
+
+/// One or more values without a flag.
+pub fn places(name: &'static str, value_name: &'static str, help: &'static str) -> Arg {
+    place(name, value_name, help).num_args(1..).required(true)
+}
+
+/// What was given. A command need not have the argument: some leave out a part of those that others have.
+pub fn get<'a>(arguments: &'a ArgMatches, name: &str) -> Option<&'a str> {
+    let given = arguments.try_get_one::<String>(name).ok().flatten();
+    given.map(String::as_str)
+}
+
+/// Whether a flag was given.
+pub fn has(arguments: &ArgMatches, name: &str) -> bool {
+    let given = arguments.try_get_one::<bool>(name).ok().flatten();
+    given.copied().unwrap_or(false)
+}
+
+/// All that was given.
+pub fn all(arguments: &ArgMatches, name: &str) -> Vec<String> {
+    let given = arguments.try_get_many::<String>(name).ok().flatten();
+    given.unwrap_or_default().cloned().collect()
+}
+
+/// A value of a kind that can be read.
+pub fn read<T>(arguments: &ArgMatches, name: &str) -> Result<Option<T>, CliError>
+where
+    T: FromStr,
+    T::Err: ToString,
+{
+    get(arguments, name)
+        .map(|text| parsed(name, text))
+        .transpose()
+}
+
+/// Reads one value, or says which it was.
+pub fn parsed<T>(name: &str, text: &str) -> Result<T, CliError>
+where
+    T: FromStr,
+    T::Err: ToString,
+{
+    text.parse().map_err(|error: T::Err| {
+        CliError::usage(format!(
+            "{name}: {text:?} cannot be read: {}",
+            error.to_string()
+        ))
+    })
+}
+
+/// A value that was required.
+pub fn needed<T>(arguments: &ArgMatches, name: &str) -> Result<T, CliError>
+where
+    T: FromStr,
+    T::Err: ToString,
+{
+    read(arguments, name)?.ok_or_else(|| CliError::usage(format!("{name} is missing")))
+}
+
+pub fn job_id(text: &str) -> Result<JobId, CliError> {
+    text.parse().map_err(|_| {
+        CliError::usage(format!("{text:?} is no id of a job"))
+            .hint("ids look like 019a0000-0000-7000-8000-000000000000; `jobtree ls` shows them")
+    })
+}
+
+pub fn job_ids(arguments: &ArgMatches, name: &str) -> Result<Vec<JobId>, CliError> {
+    all(arguments, name)
+        .iter()
+        .map(|text| job_id(text))
+        .collect()
+}
+
+/// A duration behind a flag.
+pub fn duration(
+    arguments: &ArgMatches,
+    name: &str,
+) -> Result<Option<std::time::Duration>, CliError> {
+    let read = get(arguments, name).map(when::duration).transpose();
+    read.map_err(|wrong| CliError::usage(format!("--{name}: {wrong}")))
+}
+
+/// What can be said of any job that is submitted, beside its type and payload.
+pub fn of_a_job() -> Vec<Arg> {
+    let heading = |arguments: Vec<Arg>| {
+        let with = arguments
+            .into_iter()
+            .map(|argument| argument.help_heading("The job"));
+        with.collect()
+    };
+    heading(vec![
+        value(
+            "cost",
+            "UNITS",
+            "Its share of the capacity while it runs, 1 to 100 [10]",
+        ),
+        value("priority", "CLASS", "low, normal or high [normal]"),
+        flag(
+            "now",
+            "Do not wait for quiet while the machine is used normally",
+        ),
+        value(
+            "after",
+            "TIME",
+            "Not before: 2h, 22:00, \"tomorrow 22:00\", RFC 3339",
+        ),
+        value(
+            "deadline",
+            "TIME",
+            "Done by then; the nearer, the less quiet it waits for",
+        ),
+        flag("drop-late", "Fail, rather than start behind the deadline"),
+        value("expect", "DURATION", "How long it probably runs"),
+        value("max-runtime", "DURATION", "Stopped if it runs longer"),
+        value(
+            "attempts",
+            "N",
+            "How many runs may fail before the job does [1]",
+        ),
+        value("tag", "TAG", "To find it by; may be repeated").action(ArgAction::Append),
+        value(
+            "key",
+            "KEY",
+            "A second submission with this key is this job",
+        ),
+        value("unique", "KEY", "Only one of these at a time is not ended"),
+        value("group", "KEY", "Of these, --group-limit at a time run"),
+        value("group-limit", "N", "How many of a group at a time [1]"),
+        value(
+            "depends-on",
+            "JOB",
+            "Starts when that is done; may be repeated",
+        )
+        .action(ArgAction::Append),
+        value(
+            "on-dependency-failure",
+            "WHAT",
+            "cancel it, or run it all the same [cancel]",
+        )
+        .value_parser(["cancel", "run"]),
+        value(
+            "heavy",
+            "WHAT",
+            "Leans on: cpu, disk, network, memory; may be repeated",
+        )
+        .action(ArgAction::Append)
+        .value_parser(["cpu", "disk", "network", "memory"]),
+        value("node", "NODE", "The one machine that may run it"),
+        value(
+            "label",
+            "LABEL",
+            "A label its machine must have; may be repeated",
+        )
+        .action(ArgAction::Append),
+    ])
+}
+
+/// The job that those arguments describe.
+pub fn described(
+    arguments: &ArgMatches,
+    addon: &str,
+    job_type: &str,
+    payload: Option<Json>,
+) -> Result<SubmitRequest, CliError> {
+    let now = Zoned::now();
+    let time = |name: &str| {
+        let read = get(arguments, name).map(|text| when::time(text, &now));
+        let wrong = |wrong| CliError::usage(format!("--{name}: {wrong}"));
+        read.transpose().map_err(wrong)
+    };
+    let seconds = |name: &str| {
+        let read = get(arguments, name).map(when::seconds).transpose();
+        read.map_err(|wrong| CliError::usage(format!("--{name}: {wrong}")))
+    };
+    let owned = |name: &str| get(arguments, name).map(str::to_owned);
+    let priority = match get(arguments, "priority") {
+        Some(text) => Priority::parse(text).ok_or_else(|| {
+            CliError::usage(format!(
+                "--priority: {text:?} is none: write low, normal or high"
+            ))
+        })?,
+        None => Priority::Normal,
+    };
+    let mut job = SubmitRequest {
+        payload,
+        priority,
+        time_sensitive: has(arguments, "now"),
+        earliest_start_at: time("after")?,
+        deadline_at: time("deadline")?,
+        expected_duration_sec: seconds("expect")?,
+        max_runtime_sec: seconds("max-runtime")?,
+        max_attempts: read(arguments, "attempts")?,
+        tags: all(arguments, "tag"),
+        idempotency_key: owned("key"),
+        unique_key: owned("unique"),
+        concurrency_key: owned("group"),
+        concurrency_limit: read(arguments, "group-limit")?,
+        depends_on: job_ids(arguments, "depends-on")?,
+        required_node: owned("node"),
+        required_labels: all(arguments, "label"),
+        ..SubmitRequest::new(addon, job_type, 10)
+    };
+    if let Some(cost) = read(arguments, "cost")? {
+        job.cost_units = cost;
+    }
+    if has(arguments, "drop-late") {
+        job.late = jobtree_protocol::Late::Fail;
+    }
+    if let Some(what) = get(arguments, "on-dependency-failure") {
+        job.on_dependency_failure = match what {
+            "run" => OnDependencyFailure::Run,
+            _ => OnDependencyFailure::Cancel,
+        };
+    }
+    for heavy in all(arguments, "heavy") {
+        match heavy.as_str() {
+            "cpu" => job.constraints.cpu_heavy = true,
+            "disk" => job.constraints.disk_write_heavy = true,
+            "network" => job.constraints.network_heavy = true,
+            _ => job.constraints.memory_heavy = true,
+        }
+    }
+    Ok(job)
+}

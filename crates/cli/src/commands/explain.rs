@@ -1,0 +1,63 @@
+//! `jobtree explain`: why a job does not run.
+
+use clap::{ArgMatches, Command};
+use jobtree_protocol::EstimateBasis;
+
+use crate::args::{self, place};
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::when::shown;
+
+pub fn define(command: Command) -> Command {
+    command
+        .about("Tell why a job waits, and until when")
+        .arg(place("job", "JOB", "Its id").required(true))
+}
+
+pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
+    let id = args::job_id(&args::needed::<String>(arguments, "job")?)?;
+    let client = context.client()?;
+    let explained = client.explain(id)?;
+    if context.out.json {
+        context.out.document(&explained)?;
+        return Ok(Exit::OK);
+    }
+    if explained.reasons.is_empty() {
+        let state = client.job(id)?.state;
+        let told = match state.is_ended() {
+            true => format!("nothing is in its way: it is {state}"),
+            false => format!("nothing is in its way: it is {state}, and goes on by itself"),
+        };
+        context.out.print(&told)?;
+    }
+    for reason in &explained.reasons {
+        context
+            .out
+            .print(&format!("{}: {}", reason.code, reason.message))?;
+        if let (Some(measured), Some(threshold)) = (reason.measured, reason.threshold) {
+            context.out.print(&format!(
+                "  measured {measured:.2}, threshold {threshold:.2}"
+            ))?;
+        }
+        if let Some(since) = reason.since {
+            context.out.print(&format!("  since {}", shown(since)))?;
+        }
+        context
+            .out
+            .print(&format!("  starts when {}", reason.change))?;
+    }
+    if let Some(estimate) = explained.estimate {
+        let basis = match estimate.basis {
+            EstimateBasis::Schedule => "its own start time",
+            EstimateBasis::RunningLeases => "what runs now",
+            EstimateBasis::QuietProfile => "this machine's quiet hours",
+        };
+        let at = shown(estimate.start_at);
+        let sure = estimate.confidence * 100.0;
+        context
+            .out
+            .print(&format!("probably at {at}, by {basis} ({sure:.0} % sure)"))?;
+    }
+    Ok(Exit::OK)
+}

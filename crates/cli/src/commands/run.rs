@@ -1,0 +1,212 @@
+//! `jobtree run`: a command as a job, when the machine is quiet.
+//!
+//! It follows the job to its end: its output comes as if it ran here, and so does its exit code. Ctrl-C stops the job, as
+//! it would stop a command; `--detach` lets it go.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use jobtree_client::Client;
+use jobtree_protocol::{CommandSpec, JobId, Json, RUNNER_ADDON, RUNNER_TYPE};
+
+use crate::args::{self, described, flag, of_a_job, value};
+use crate::commands::logs::Follower;
+use crate::commands::wait;
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::signals::Asked;
+
+/// How long one question waits for more output: also how often somebody is told why it waits.
+const LOOK: Duration = Duration::from_secs(2);
+
+pub fn define(command: Command) -> Command {
+    command
+        .about("Run a command when the machine is quiet; exits as it does")
+        .after_help(
+            "The daemon must have been started with --runner. The command runs there, in this folder, and no shell reads\n\
+             its arguments. Of the environment it gets PATH, HOME, LANG and the like, and what --env names.\n\n\
+             For example: jobtree run -- make world",
+        )
+        .arg(
+            Arg::new("command")
+                .value_name("COMMAND")
+                .num_args(1..)
+                .required(true)
+                .last(true)
+                .help("The program and its arguments"),
+        )
+        .arg(flag("detach", "Print the job's id, and do not wait").short('d'))
+        .arg(value("cwd", "DIR", "Where it runs [this folder]"))
+        .arg(value("env", "NAME[=VALUE]", "A variable for it; may be repeated").action(ArgAction::Append))
+        .arg(value("nice", "N", "How nice it is, 0 to 19 [10]"))
+        .arg(flag("io-idle", "It uses the disk only when nobody else does"))
+        .arg(value("memory", "BYTES", "Address space at most; K, M and G are understood"))
+        .arg(value("open-files", "N", "Open files at most"))
+        .arg(value("cpu", "DURATION", "CPU time at most"))
+        .args(of_a_job())
+}
+
+pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
+    let spec = spec(arguments)?;
+    let payload = Json::of(&spec).map_err(|error| CliError::usage(error.to_string()))?;
+    let mut job = described(arguments, RUNNER_ADDON, RUNNER_TYPE, Some(payload))?;
+    if job.tags.is_empty() {
+        // To be found again by; a name, not a path.
+        job.tags.extend(tag(&spec.argv[0]));
+    }
+    let client = context.patient_client()?;
+    let asked = Asked::listen()?;
+    let answer = client.submit(job)?;
+    let id = answer.job_id;
+    if arguments.get_flag("detach") {
+        match context.out.json {
+            true => context.out.document(&answer)?,
+            false => context.out.print(&id.to_string())?,
+        }
+        return Ok(Exit::OK);
+    }
+    context.out.note(&format!("job {id}"));
+    let canceller = client.clone();
+    thread::spawn(move || {
+        let signal = asked.wait();
+        // If this fails the daemon is gone, and whoever follows it says so.
+        let _ = canceller.cancel(id, Some(&format!("{signal} to jobtree run")));
+    });
+    follow(&client, id, context)
+}
+
+/// Prints what it prints until it has ended.
+fn follow(client: &Client, id: JobId, context: &Context) -> Result<Exit, CliError> {
+    let mut log = Follower::new(id);
+    let mut told = None;
+    loop {
+        let page = log.next(client, LOOK)?;
+        match context.out.json {
+            true if !page.text.is_empty() => context.out.line(&page)?,
+            true => {}
+            false => context.out.raw(&page.text)?,
+        }
+        if page.ended {
+            break;
+        }
+        if page.text.is_empty() {
+            let why = why(client, id);
+            if why.is_some() && why != told {
+                context
+                    .out
+                    .note(&format!("waits: {}", why.as_deref().unwrap_or_default()));
+                told = why;
+            }
+        }
+    }
+    let job = client.job(id)?;
+    if context.out.json {
+        context.out.line(&job)?;
+    }
+    if let Some(error) = &job.last_error {
+        context.out.note(error.lines().next().unwrap_or_default());
+    }
+    Ok(wait::exit_of(&job))
+}
+
+/// The first thing in its way, as long as it waits.
+fn why(client: &Client, id: JobId) -> Option<String> {
+    let explained = client.explain(id).ok()?;
+    explained
+        .reasons
+        .into_iter()
+        .next()
+        .map(|reason| reason.message)
+}
+
+fn spec(arguments: &ArgMatches) -> Result<CommandSpec, CliError> {
+    let cwd = match args::get(arguments, "cwd") {
+        Some(folder) => std::path::absolute(folder),
+        None => std::env::current_dir(),
+    };
+    let cwd = cwd.map_err(|error| CliError::usage(format!("there is no such folder: {error}")))?;
+    let cpu = args::get(arguments, "cpu")
+        .map(crate::when::seconds)
+        .transpose();
+    let cpu = cpu.map_err(|wrong| CliError::usage(format!("--cpu: {wrong}")))?;
+    Ok(CommandSpec {
+        argv: args::all(arguments, "command"),
+        cwd: Some(cwd.to_string_lossy().into_owned()),
+        env: environment(&args::all(arguments, "env"))?,
+        nice: args::read(arguments, "nice")?,
+        io_idle: arguments.get_flag("io-idle"),
+        memory_bytes: args::get(arguments, "memory").map(bytes).transpose()?,
+        open_files: args::read(arguments, "open-files")?,
+        cpu_sec: cpu.and_then(|seconds| u64::try_from(seconds).ok()),
+    })
+}
+
+/// `NAME=VALUE`, or `NAME` for what it is here.
+fn environment(given: &[String]) -> Result<BTreeMap<String, String>, CliError> {
+    let pairs = given.iter().map(|text| match text.split_once('=') {
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => match std::env::var(text) {
+            Ok(value) => Ok((text.clone(), value)),
+            Err(_) => Err(CliError::usage(format!("--env: {text} is not set here"))
+                .hint(format!("write --env {text}=VALUE"))),
+        },
+    });
+    pairs.collect()
+}
+
+fn bytes(text: &str) -> Result<u64, CliError> {
+    let wrong = || {
+        CliError::usage(format!("--memory: {text:?} is no number of bytes"))
+            .hint("write 500M or 2G")
+    };
+    let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
+        Some(at) => text.split_at(at),
+        None => (text, ""),
+    };
+    let shift = match unit.to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
+fn tag(program: &str) -> Option<String> {
+    let name = std::path::Path::new(program).file_name()?.to_str()?;
+    let name: String = name.chars().filter(|c| !c.is_control()).take(40).collect();
+    Some(name).filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_as_people_write_them() {
+        assert_eq!(bytes("500").unwrap(), 500);
+        assert_eq!(bytes("2G").unwrap(), 2 << 30);
+        assert_eq!(bytes("16kib").unwrap(), 16 << 10);
+        for wrong in ["", "G", "2T", "99999999999G", "-1"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn variables_with_and_without_a_value() {
+        let read = environment(&["A=b=c".into(), "EMPTY=".into()]).unwrap();
+        assert_eq!((read["A"].as_str(), read["EMPTY"].as_str()), ("b=c", ""));
+        assert!(environment(&["NO_SUCH_VARIABLE_HERE".into()]).is_err());
+    }
+
+    #[test]
+    fn a_tag_is_the_programs_name() {
+        assert_eq!(tag("/usr/bin/make").as_deref(), Some("make"));
+        assert_eq!(tag("/"), None);
+    }
+}

@@ -1,0 +1,197 @@
+//! `jobtree serve`: the daemon.
+
+mod demo;
+mod runner;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, ArgMatches, Command};
+use jobtree_client::Client;
+use jobtree_queue::policy::Policy;
+use jobtree_server::{Auth, Server, ServerOptions, StoreChoice, TlsFiles};
+use serde::Serialize;
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{self, flag, value};
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::settings::Settings;
+use crate::signals::Asked;
+
+pub fn define(command: Command) -> Command {
+    command
+        .about("Run the daemon; prints its address when it is ready")
+        .after_help(
+            "The first start writes an admin token to DIR/admin.token, which other commands on this machine read.\n\
+             Ctrl-C or TERM: requests under way are answered, and what its own workers run may end. What runs elsewhere goes on.\n\
+             JOBTREE_LOG=debug tells more on standard error.\n\n\
+             To see it live: jobtree serve --demo, and in another terminal: jobtree top",
+        )
+        .arg(value("data-dir", "DIR", "Where its files are [$XDG_DATA_HOME/jobtree]"))
+        .arg(value("listen", "ADDR:PORT", "Where it listens; port 0 takes a free one [127.0.0.1:7717]"))
+        .arg(value("store", "WHERE", "file, memory, or postgres://… [file: DIR/jobs.db]"))
+        .arg(value("policy", "FILE", "The policy as TOML; it is read again when it changes"))
+        .arg(flag("no-auth", "Ask nobody for a token; on a loopback address only"))
+        .arg(value("tls-cert", "FILE", "Its certificate (PEM)").requires("tls-key"))
+        .arg(value("tls-key", "FILE", "The certificate's key (PEM)").requires("tls-cert"))
+        .arg(value("allow-host", "NAME", "Another name it is called by; may be repeated").action(ArgAction::Append))
+        .arg(value("node", "NAME", "This machine's name [local]"))
+        .arg(value("label", "LABEL", "A label of this machine; may be repeated").action(ArgAction::Append))
+        .arg(flag("runner", "Run the commands of `jobtree run` on this machine"))
+        .arg(value("runner-slots", "N", "How many commands side by side [2]").requires("runner"))
+        .arg(flag("demo", "Two addons that submit and run jobs of all kinds"))
+}
+
+#[derive(Serialize)]
+struct Ready {
+    url: String,
+    data_dir: PathBuf,
+    pid: u32,
+}
+
+pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
+    tell_on_stderr();
+    let asked = Asked::listen()?;
+    let demo = arguments.get_flag("demo");
+    let mut options = options(arguments, &context.settings)?;
+    if demo && options.policy_file.is_none() {
+        options.scheduler.policy = demo::policy();
+    }
+    if options.auth == Auth::Open {
+        context.out.note(
+            "warning: without tokens, every program on this machine may submit and stop jobs",
+        );
+    }
+    let (data_dir, tls) = (options.data_dir.clone(), options.tls.clone());
+    let server = Server::start(options).map_err(|error| CliError::failed(error.to_string()))?;
+    let url = server.url();
+
+    // Its own workers come over HTTP as all others do, so that they are seen as all others are.
+    let mut workers = Vec::new();
+    if arguments.get_flag("runner") || demo {
+        let client = own_client(&url, &data_dir, tls.as_ref(), context)?;
+        if arguments.get_flag("runner") {
+            let slots = args::read(arguments, "runner-slots")?.unwrap_or(2);
+            workers.push(runner::start(client.clone(), slots, context)?);
+        }
+        if demo {
+            workers.extend(demo::start(client)?);
+        }
+    }
+    context.out.note(&format!("data in {}", data_dir.display()));
+    if demo {
+        context
+            .out
+            .note("the demo runs: see `jobtree top`, `jobtree ls`, `jobtree watch`");
+    }
+    match context.out.json {
+        true => context.out.line(&Ready {
+            url,
+            data_dir,
+            pid: std::process::id(),
+        })?,
+        false => context.out.print(&url)?,
+    }
+
+    let signal = asked.wait();
+    context.out.note(&format!("{signal}: stopping"));
+    for worker in &workers {
+        worker.stop();
+    }
+    for worker in workers {
+        // Who does not stop in time is left to its lease.
+        let _ = worker.drain(Duration::from_secs(3));
+    }
+    server.stop();
+    context.out.note("stopped");
+    Ok(Exit::OK)
+}
+
+/// What the library notes goes to standard error, as much as `JOBTREE_LOG` asks for.
+fn tell_on_stderr() {
+    let filter = EnvFilter::try_from_env("JOBTREE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let set = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .try_init();
+    // Only a second one in the same process fails.
+    drop(set);
+}
+
+fn options(arguments: &ArgMatches, settings: &Settings) -> Result<ServerOptions, CliError> {
+    let listen = settings.value("listen");
+    let listen: SocketAddr = listen.parse().map_err(|_| {
+        CliError::usage(format!("{listen:?} is no address")).hint("write it like 127.0.0.1:7717")
+    })?;
+    let store = match settings.get("store") {
+        None | Some("file") => StoreChoice::File,
+        Some("memory") => StoreChoice::Memory,
+        Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
+            StoreChoice::Postgres(url.into())
+        }
+        Some(_) => {
+            return Err(CliError::usage("--store names no store")
+                .hint("write file, memory or postgres://…"));
+        }
+    };
+    let tls = match (
+        args::get(arguments, "tls-cert"),
+        args::get(arguments, "tls-key"),
+    ) {
+        (Some(certificate), Some(key)) => Some(TlsFiles {
+            certificate: certificate.into(),
+            key: key.into(),
+        }),
+        _ => None,
+    };
+    let mut options = ServerOptions {
+        listen,
+        store,
+        tls,
+        auth: match arguments.get_flag("no-auth") {
+            true => Auth::Open,
+            false => Auth::Tokens,
+        },
+        allowed_hosts: args::all(arguments, "allow-host"),
+        policy_file: settings.get("policy").map(PathBuf::from),
+        ..ServerOptions::new(settings.data_dir())
+    };
+    if let Some(node) = args::read(arguments, "node")? {
+        options.scheduler.node = node;
+    }
+    options.scheduler.labels = args::all(arguments, "label");
+    if let Some(path) = &options.policy_file {
+        // Before anything is started, and with the line that is wrong.
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            CliError::usage(format!("{} cannot be read: {error}", path.display()))
+        })?;
+        Policy::from_toml(&text).map_err(|error| CliError::usage(error.to_string()))?;
+    }
+    Ok(options)
+}
+
+/// A client of this very server.
+fn own_client(
+    url: &str,
+    data_dir: &std::path::Path,
+    tls: Option<&TlsFiles>,
+    context: &Context,
+) -> Result<Client, CliError> {
+    let mut builder = Client::builder(url);
+    if let Ok(token) = std::fs::read_to_string(data_dir.join("admin.token")) {
+        builder = builder.token(token.trim());
+    }
+    if let Some(tls) = tls {
+        // Its own address need not stand in its certificate; the name that others use does.
+        builder = Client::builder(context.settings.value("url"));
+        if let Some(token) = context.settings.token()? {
+            builder = builder.token(token);
+        }
+        builder = builder.ca_file(&tls.certificate);
+    }
+    Ok(builder.build()?)
+}

@@ -1,0 +1,166 @@
+//! `jobtree work`: a worker whose handler is a program, in any language.
+
+use std::time::Duration;
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use jobtree_client::{Client, Worker};
+use jobtree_process::{Program, Supervisor, Verdict};
+use jobtree_protocol::{JobView, Json};
+use jobtree_runtime::BoxError;
+use jobtree_scheduler::workers::{GiveBack, Permanent, Run};
+
+use crate::args::{self, value};
+use crate::context::Context;
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::programs::Runner;
+use crate::signals::Asked;
+
+/// The largest payload that is also put into the environment; the kernel takes no more than 128 KiB a variable.
+const PAYLOAD_IN_ENVIRONMENT: usize = 64 << 10;
+/// How long a job that its program gave back is kept first, so that the two do not play ball.
+const NOT_NOW: Duration = Duration::from_secs(2);
+
+pub fn define(command: Command) -> Command {
+    command
+        .about("Run jobs with a program of any language")
+        .after_help(
+            "For each job the program is started, and\n  \
+             reads the payload as JSON from its standard input;\n  \
+             finds JOBTREE_JOB_ID, JOBTREE_ATTEMPT, JOBTREE_ADDON, JOBTREE_JOB_TYPE, JOBTREE_URL, and JOBTREE_PAYLOAD\n  \
+             if it has at most 64 KiB, in its environment;\n  \
+             tells how far it is by a line `::progress 0.4 some words` on its standard output;\n  \
+             gives a result by a line `::result {\"some\": \"JSON\"}`, of which the last counts.\n\
+             All else that it prints becomes the job's log. It exits with\n  \
+             0    the job is DONE\n  \
+             75   not now: the job waits again, and nothing is counted\n  \
+             65   FAILED for good: its input is wrong\n  \
+             else a failed attempt, with the end of its standard error as the reason\n\
+             When the job is cancelled, takes too long or its lease is lost, the program gets TERM, and after --grace KILL,\n\
+             with everything that it started. Nothing of it outlives this worker, whatever happens to it.\n\n\
+             TERM or Ctrl-C: no new jobs; those that run may end within --drain.\n\n\
+             For example: jobtree work --addon photos --type thumbnail -- ./thumbnail.py",
+        )
+        .arg(value("addon", "ADDON", "Whose jobs [JOBTREE_ADDON]"))
+        .arg(
+            value("type", "TYPE", "Which jobs; may be repeated")
+                .action(ArgAction::Append)
+                .required(true),
+        )
+        .arg(value("slots", "N", "How many side by side [1]"))
+        .arg(value("grace", "DURATION", "Between TERM and KILL [10s]"))
+        .arg(value("drain", "DURATION", "How long jobs may go on when this worker ends [30s]"))
+        .arg(value("log-bytes", "N", "Bytes of output that are kept of each run [1048576]"))
+        .arg(
+            Arg::new("program")
+                .value_name("PROGRAM")
+                .num_args(1..)
+                .required(true)
+                .last(true)
+                .help("The program and its arguments; no shell reads them"),
+        )
+}
+
+pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
+    let asked = Asked::listen()?;
+    let Some(addon) = context.settings.get("addon") else {
+        return Err(CliError::usage("--addon is missing").hint("or set JOBTREE_ADDON"));
+    };
+    // A daemon that goes away later is waited for; one that was never there is a mistake.
+    let client = context.patient_client()?;
+    let mut supervisor = Supervisor::this_executable().map_err(|error| {
+        CliError::failed(format!("this executable is not to be found: {error}"))
+    })?;
+    if let Some(most) = args::read(arguments, "log-bytes")? {
+        supervisor = supervisor.log_bytes(most);
+    }
+    let mut program = Program::new(args::all(arguments, "program"));
+    if let Some(grace) = args::duration(arguments, "grace")? {
+        program.grace = grace;
+    }
+    program
+        .env
+        .insert("JOBTREE_URL".into(), client.url().into());
+    let runner = Runner {
+        supervisor,
+        client: client.clone(),
+        pauses: false,
+    };
+    let drain = args::duration(arguments, "drain")?.unwrap_or(Duration::from_secs(30));
+    let slots = args::read(arguments, "slots")?.unwrap_or(1);
+    let types = args::all(arguments, "type");
+    let worker = worker(client, addon, &types, slots, &runner, &program);
+    let worker = worker
+        .start()
+        .map_err(|error| CliError::failed(error.to_string()))?;
+    context
+        .out
+        .note(&format!("working for {addon}: {}", types.join(", ")));
+
+    let signal = asked.wait();
+    context.out.note(&format!(
+        "{signal}: no new jobs; those that run may take {}",
+        crate::when::length(drain)
+    ));
+    match worker.drain(drain) {
+        Ok(()) => Ok(Exit::OK),
+        Err(stragglers) => Err(CliError::failed(stragglers.to_string())),
+    }
+}
+
+fn worker(
+    client: Client,
+    addon: &str,
+    types: &[String],
+    slots: usize,
+    runner: &Runner,
+    program: &Program,
+) -> Worker {
+    let worker = Worker::new(client)
+        .addon(addon)
+        .concurrency(slots)
+        .program(concat!("jobtree work ", env!("CARGO_PKG_VERSION")));
+    types.iter().fold(worker, |worker, job_type| {
+        let (runner, program) = (runner.clone(), program.clone());
+        worker.handle_blocking(job_type, move |payload: Json, run: &Run| {
+            one(&runner, &program, &payload, run)
+        })
+    })
+}
+
+/// One run of one job.
+fn one(
+    runner: &Runner,
+    program: &Program,
+    payload: &Json,
+    run: &Run,
+) -> Result<Option<Json>, BoxError> {
+    let mut program = program.clone();
+    describe(&mut program, payload, run.job(), run.attempt());
+    match runner.run(run, &program)?.verdict() {
+        Verdict::Done(None) => Ok(None),
+        Verdict::Done(Some(result)) => Ok(Some(Json::from_text(result)?)),
+        Verdict::GiveBack(reason) => {
+            jobtree_runtime::sleep(NOT_NOW)?;
+            Err(GiveBack::because(reason).into())
+        }
+        Verdict::Failed(reason) => Err(reason.into()),
+        Verdict::Permanent(reason) => Err(Permanent::new(reason).into()),
+    }
+}
+
+/// What the program is told of its job.
+fn describe(program: &mut Program, payload: &Json, job: &JobView, attempt: u32) {
+    let mut set = |name: &str, value: String| program.env.insert(name.into(), value);
+    set("JOBTREE_JOB_ID", job.job_id.to_string());
+    set("JOBTREE_ADDON", job.addon_id.to_string());
+    set("JOBTREE_JOB_TYPE", job.job_type.to_string());
+    set("JOBTREE_ATTEMPT", attempt.to_string());
+    if let Some(deadline) = job.deadline_at {
+        set("JOBTREE_DEADLINE", deadline.to_string());
+    }
+    if payload.text().len() <= PAYLOAD_IN_ENVIRONMENT && !payload.text().contains('\0') {
+        set("JOBTREE_PAYLOAD", payload.text().into());
+    }
+    program.stdin = payload.text().into();
+}

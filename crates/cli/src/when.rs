@@ -1,0 +1,187 @@
+//! Times and durations as people write and read them.
+
+use std::time::Duration;
+
+use jiff::civil::{DateTime, Time, Weekday};
+use jiff::{SignedDuration, Timestamp, ToSpan, Zoned};
+use jobtree_queue::policy::parse_duration;
+
+const TIMES: &str = "write `2h` (from now), `22:00`, `tomorrow 22:00`, `monday 8:00`, `2026-12-24 18:00` or RFC 3339";
+
+/// A duration: `90s`, `2h`, `1h30m`, `3d`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| {
+        format!("{text:?} is no duration: write whole numbers with ms, s, m, h or d, such as 90s or 1h30m")
+    })
+}
+
+/// The same in whole seconds, for what is told in seconds.
+pub fn seconds(text: &str) -> Result<i64, String> {
+    let duration = duration(text)?;
+    if duration.subsec_nanos() > 0 || duration.is_zero() {
+        return Err(format!(
+            "{text:?} is not a whole number of seconds, one at least"
+        ));
+    }
+    i64::try_from(duration.as_secs()).map_err(|_| format!("{text:?} is too long"))
+}
+
+/// A time to come, in the zone of `now`.
+pub fn time(text: &str, now: &Zoned) -> Result<Timestamp, String> {
+    let wrong = || format!("{text:?} is no time: {TIMES}");
+    if let Ok(exact) = text.parse::<Timestamp>() {
+        return Ok(exact);
+    }
+    let text = text.trim();
+    let relative = text.strip_prefix('+').unwrap_or(text);
+    let relative = relative.strip_prefix("in ").unwrap_or(relative);
+    if let Some(after) = parse_duration(relative) {
+        let after = SignedDuration::try_from(after).map_err(|_| wrong())?;
+        return now.timestamp().checked_add(after).map_err(|_| wrong());
+    }
+    let zone = now.time_zone();
+    let at = |civil: DateTime| civil.to_zoned(zone.clone()).map_err(|_| wrong());
+    if let Ok(civil) = text.parse::<DateTime>() {
+        return Ok(at(civil)?.timestamp());
+    }
+    let (day, clock) = text.split_once(' ').unwrap_or((text, ""));
+    // A time alone is the next one.
+    if let Some(clock) = clock_time(text) {
+        let today = at(now.date().to_datetime(clock))?;
+        if today > *now {
+            return Ok(today.timestamp());
+        }
+        let tomorrow = now.date().checked_add(1.day()).map_err(|_| wrong())?;
+        return Ok(at(tomorrow.to_datetime(clock))?.timestamp());
+    }
+    let clock = match clock {
+        "" => Time::midnight(),
+        clock => clock_time(clock).ok_or_else(wrong)?,
+    };
+    let date = match day.to_ascii_lowercase().as_str() {
+        "now" => return Ok(now.timestamp()),
+        "today" => now.date(),
+        "tomorrow" => now.date().checked_add(1.day()).map_err(|_| wrong())?,
+        name => {
+            let weekday = weekday(name).ok_or_else(wrong)?;
+            now.date().nth_weekday(1, weekday).map_err(|_| wrong())?
+        }
+    };
+    Ok(at(date.to_datetime(clock))?.timestamp())
+}
+
+/// `22:00` or `8:30`.
+fn clock_time(text: &str) -> Option<Time> {
+    let (hour, minute) = text.split_once(':')?;
+    if minute.len() != 2 || hour.len() > 2 {
+        return None;
+    }
+    Time::new(hour.parse().ok()?, minute.parse().ok()?, 0, 0).ok()
+}
+
+fn weekday(name: &str) -> Option<Weekday> {
+    const NAMES: [(&str, Weekday); 7] = [
+        ("monday", Weekday::Monday),
+        ("tuesday", Weekday::Tuesday),
+        ("wednesday", Weekday::Wednesday),
+        ("thursday", Weekday::Thursday),
+        ("friday", Weekday::Friday),
+        ("saturday", Weekday::Saturday),
+        ("sunday", Weekday::Sunday),
+    ];
+    let begins = |whole: &str| name.len() >= 3 && whole.starts_with(name);
+    NAMES
+        .into_iter()
+        .find(|(whole, _)| begins(whole))
+        .map(|(_, weekday)| weekday)
+}
+
+/// A time, in this machine's zone, to the second.
+pub fn shown(at: Timestamp) -> String {
+    let zoned = at.to_zoned(jiff::tz::TimeZone::system());
+    zoned.strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+/// How long something takes, in its two largest units: `2h05m`, `14s`, `3d04h`.
+pub fn length(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match () {
+        () if days > 0 => format!("{days}d{:02}h", hours % 24),
+        () if hours > 0 => format!("{hours}h{:02}m", minutes % 60),
+        () if minutes > 0 => format!("{minutes}m{:02}s", seconds % 60),
+        () if duration.as_millis() == 0 || seconds > 0 => format!("{seconds}s"),
+        () => format!("{}ms", duration.as_millis()),
+    }
+}
+
+/// How long ago something was; nothing if it is to come.
+pub fn since(at: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(at)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Zoned {
+        // A Sunday.
+        "2026-11-15T17:30:00+01:00[Europe/Berlin]".parse().unwrap()
+    }
+
+    #[test]
+    fn times_as_people_write_them() {
+        for (text, expected) in [
+            ("2026-12-01T00:00:00Z", "2026-12-01T00:00:00Z"),
+            ("2h", "2026-11-15T18:30:00Z"),
+            ("+90s", "2026-11-15T16:31:30Z"),
+            ("in 1d", "2026-11-16T16:30:00Z"),
+            ("now", "2026-11-15T16:30:00Z"),
+            ("22:00", "2026-11-15T21:00:00Z"),
+            ("8:30", "2026-11-16T07:30:00Z"),
+            ("today 23:15", "2026-11-15T22:15:00Z"),
+            ("tomorrow 22:00", "2026-11-16T21:00:00Z"),
+            ("tomorrow", "2026-11-15T23:00:00Z"),
+            ("Monday 08:00", "2026-11-16T07:00:00Z"),
+            ("sun 8:00", "2026-11-22T07:00:00Z"),
+            ("2026-12-24 18:00", "2026-12-24T17:00:00Z"),
+        ] {
+            let expected: Timestamp = expected.parse().unwrap();
+            assert_eq!(time(text, &now()), Ok(expected), "{text}");
+        }
+        for text in [
+            "",
+            "soon",
+            "25:00",
+            "tomorrow noon",
+            "8",
+            "99999999999d",
+            "m 8:00",
+        ] {
+            let told = time(text, &now()).unwrap_err();
+            assert!(told.contains("is no time: write"), "{text}: {told}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_whole() {
+        assert_eq!(seconds("1h30m"), Ok(5400));
+        for text in ["0", "500ms", "x", "5"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn lengths_are_short() {
+        for (millis, text) in [
+            (0, "0s"),
+            (250, "250ms"),
+            (14_900, "14s"),
+            (125_000, "2m05s"),
+            (7_500_000, "2h05m"),
+            (273_600_000, "3d04h"),
+        ] {
+            assert_eq!(length(Duration::from_millis(millis)), text);
+        }
+    }
+}

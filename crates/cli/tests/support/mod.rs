@@ -1,0 +1,283 @@
+//! What the tests of the command share: a daemon of a test's own, the command as somebody types it, and snapshots.
+
+#![allow(dead_code, reason = "each test program uses its own part of this")]
+
+#[path = "../../../pool/tests/watchdog/mod.rs"]
+mod watchdog;
+
+pub mod snapshot;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+pub use watchdog::Watchdog;
+
+/// Watches the calling test, which the thread is named after.
+pub fn watch() -> Watchdog {
+    Watchdog::watching(thread::current().name().unwrap_or("main"))
+}
+
+/// Starts everything at once, however busy this machine is.
+pub const ALWAYS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/always.toml");
+
+/// A folder of one test's own, gone with it.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("jobtree-cli-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        Folder(folder)
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> String {
+        fs::write(self.join(name), text).expect("a file");
+        self.join(name).to_str().expect("a plain path").to_owned()
+    }
+
+    /// The command, with this folder for all that it reads and writes by itself.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_jobtree"));
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").expect("a path"))
+            .env("HOME", &self.0)
+            .env("TZ", "UTC")
+            .env("JOBTREE_DATA_DIR", self.join("data"))
+            // Nobody listens there.
+            .env("JOBTREE_URL", "http://127.0.0.1:1")
+            .current_dir(&self.0)
+            .stdin(Stdio::null());
+        command
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What came of a command.
+#[derive(Debug)]
+pub struct Ran {
+    pub line: String,
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    pub fn of(command: &mut Command, arguments: &[&str]) -> Self {
+        let output = command
+            .args(arguments)
+            .output()
+            .expect("the program starts");
+        let text = |bytes| String::from_utf8(bytes).expect("the program prints UTF-8");
+        Ran {
+            line: arguments.join(" "),
+            code: output.status.code(),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
+    }
+
+    #[track_caller]
+    pub fn exits(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        self
+    }
+
+    /// What it printed, without the newline.
+    #[track_caller]
+    pub fn text(self) -> String {
+        self.exits(0).stdout.trim_end().to_owned()
+    }
+
+    /// The JSON document that it printed.
+    #[track_caller]
+    pub fn json(self) -> Value {
+        let ran = self;
+        let read: Value = serde_json::from_str(&ran.stdout)
+            .unwrap_or_else(|error| panic!("no JSON ({error}): {ran:#?}"));
+        assert_eq!(read["version"], 1, "{ran:#?}");
+        read
+    }
+}
+
+/// A daemon, ended with the test.
+pub struct Daemon {
+    pub folder: Folder,
+    pub url: String,
+    arguments: Vec<String>,
+    process: Child,
+}
+
+impl Daemon {
+    /// One that keeps jobs in memory and starts everything at once.
+    pub fn start() -> Self {
+        Self::with(&["--store", "memory", "--policy", ALWAYS])
+    }
+
+    pub fn with(arguments: &[&str]) -> Self {
+        let folder = Folder::new();
+        let (process, url) = serve(&folder, "127.0.0.1:0", arguments);
+        let arguments = arguments.iter().map(|&argument| argument.to_owned());
+        Daemon {
+            folder,
+            url,
+            arguments: arguments.collect(),
+            process,
+        }
+    }
+
+    /// Kills it, and starts it again at the same address with the same data.
+    pub fn crash_and_return(&mut self) {
+        self.process.kill().expect("it runs");
+        self.process.wait().expect("it ends");
+        let address = self.url.strip_prefix("http://").expect("an address");
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        let (process, url) = serve(&self.folder, address, &arguments);
+        assert_eq!(url, self.url);
+        self.process = process;
+    }
+
+    /// The command, told where this daemon is.
+    pub fn command(&self) -> Command {
+        let mut command = self.folder.command();
+        command.env("JOBTREE_URL", &self.url);
+        command
+    }
+
+    /// Runs the command.
+    pub fn run(&self, arguments: &[&str]) -> Ran {
+        Ran::of(&mut self.command(), arguments)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// A job, as it is now.
+    pub fn job(&self, id: &str) -> Value {
+        self.run(&["show", id, "--events", "--json"])
+            .exits(0)
+            .json()
+    }
+
+    pub fn token(&self) -> String {
+        let file = self.folder.join("data/admin.token");
+        fs::read_to_string(file).expect("a token").trim().to_owned()
+    }
+
+    /// Asks it to end, and gives its exit code; its data is kept elsewhere.
+    pub fn stop_keeping(mut self, data: &Path) -> Option<i32> {
+        signal("TERM", self.process.id());
+        let code = self.process.wait().expect("it ends").code();
+        fs::rename(self.folder.join("data"), data).expect("its data is there");
+        code
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn serve(folder: &Folder, listen: &str, arguments: &[&str]) -> (Child, String) {
+    let mut process = folder
+        .command()
+        .args(["serve", "--listen", listen])
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::from(
+            fs::File::create(folder.join("serve.err")).expect("a file"),
+        ))
+        .spawn()
+        .expect("the daemon starts");
+    let mut url = String::new();
+    let stdout = process.stdout.take().expect("it is piped");
+    BufReader::new(stdout)
+        .read_line(&mut url)
+        .expect("it tells");
+    if url.is_empty() {
+        let told = fs::read_to_string(folder.join("serve.err")).unwrap_or_default();
+        panic!("the daemon did not start: {told}");
+    }
+    (process, url.trim().to_owned())
+}
+
+/// Something that runs beside the test, killed with it.
+pub struct Beside(pub Child);
+
+impl Beside {
+    pub fn start(command: &mut Command) -> Self {
+        Beside(command.spawn().expect("it starts"))
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> Option<i32> {
+        self.0.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub fn signal(name: &str, pid: u32) {
+    let sent = Command::new("kill")
+        .args([format!("-{name}"), pid.to_string()])
+        .status()
+        .expect("kill is everywhere");
+    assert!(sent.success(), "{name} could not be sent to {pid}");
+}
+
+/// Returns when it holds; the watchdog knows when to give up.
+pub fn until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The process whose number stands in a file, once it does.
+pub fn pid_in(file: &Path) -> u32 {
+    let mut read = None;
+    until(|| {
+        let text = fs::read_to_string(file).unwrap_or_default();
+        read = text.strip_suffix('\n').and_then(|pid| pid.parse().ok());
+        read.is_some()
+    });
+    read.expect("a number")
+}
+
+/// Whether it runs. One that nobody has reaped yet does not.
+pub fn lives(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        let state = stat.rsplit_once(") ").expect("a state").1;
+        !state.starts_with('Z')
+    })
+}

@@ -1,0 +1,168 @@
+//! What commands print, compared with files. `JOBTREE_SNAPSHOTS=write` writes the files instead, for somebody to read the
+//! difference.
+//!
+//! What differs from run to run is replaced: ids (numbered in the order in which they appear), times, lengths of time,
+//! addresses and folders. Several spaces count as two, since columns are as wide as what stands in them.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use super::Ran;
+
+/// Several commands, one below the other.
+pub struct Story {
+    name: &'static str,
+    text: String,
+    replaced: Vec<(String, &'static str)>,
+}
+
+impl Story {
+    pub fn new(name: &'static str) -> Self {
+        Story {
+            name,
+            text: String::new(),
+            replaced: Vec::new(),
+        }
+    }
+
+    /// A text that is another each time: a folder, a port.
+    pub fn replacing(mut self, text: impl Into<String>, by: &'static str) -> Self {
+        self.replaced.push((text.into(), by));
+        self
+    }
+
+    pub fn add(&mut self, ran: &Ran) {
+        let code = ran.code.map_or("none".to_owned(), |code| code.to_string());
+        self.text += &format!("$ jobtree {}\n", ran.line);
+        for (name, text) in [("", &ran.stdout), ("2> ", &ran.stderr)] {
+            for line in text.lines() {
+                self.text += &format!("{name}{line}\n");
+            }
+        }
+        self.text += &format!("[{code}]\n\n");
+    }
+
+    /// Compares all of it with the file.
+    #[track_caller]
+    pub fn check(self) {
+        let mut text = self.text;
+        for (from, to) in &self.replaced {
+            text = text.replace(from, to);
+        }
+        let text = normalized(&text);
+        let file = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/snapshots")
+            .join(format!("{}.txt", self.name));
+        if std::env::var_os("JOBTREE_SNAPSHOTS").is_some_and(|what| what == "write") {
+            std::fs::write(file, text).expect("the file is written");
+            return;
+        }
+        let expected = std::fs::read_to_string(&file).unwrap_or_default();
+        if text == expected {
+            return;
+        }
+        let differs = text.lines().zip(expected.lines()).position(|(a, b)| a != b);
+        let line = differs.unwrap_or_else(|| text.lines().count().min(expected.lines().count()));
+        let show = |text: &str| {
+            text.lines()
+                .skip(line.saturating_sub(3))
+                .take(8)
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
+        panic!(
+            "{} differs from line {} on.\nIt is:\n{}\n\nIt was:\n{}\n\nIf it is right now: JOBTREE_SNAPSHOTS=write",
+            file.display(),
+            line + 1,
+            show(&text),
+            show(&expected),
+        );
+    }
+}
+
+fn normalized(text: &str) -> String {
+    let mut ids = HashMap::new();
+    let lines = text.lines().map(|line| {
+        let mut words = Vec::new();
+        let mut rest = line;
+        while !rest.is_empty() {
+            let is_space = rest.starts_with(' ');
+            let end = rest
+                .find(|c: char| (c == ' ') != is_space)
+                .unwrap_or(rest.len());
+            let (word, behind) = rest.split_at(end);
+            rest = behind;
+            words.push(match is_space {
+                true if word.len() > 1 => "  ".to_owned(),
+                true => " ".to_owned(),
+                false => without_times(&without_ids(word, &mut ids)),
+            });
+        }
+        words.concat().replace("<TIME> <TIME>", "<TIME>")
+    });
+    lines
+        .map(|line| line.trim_end().to_owned() + "\n")
+        .collect()
+}
+
+/// 8-4-4-4-12 hexadecimal digits.
+fn id_at(text: &str) -> Option<&str> {
+    const SHAPE: &str = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+    let candidate = text.get(..SHAPE.len())?;
+    let fits = candidate
+        .chars()
+        .zip(SHAPE.chars())
+        .all(|(c, shape)| match shape {
+            'x' => c.is_ascii_hexdigit(),
+            dash => c == dash,
+        });
+    fits.then_some(candidate)
+}
+
+fn without_ids(word: &str, ids: &mut HashMap<String, usize>) -> String {
+    let mut text = String::new();
+    let mut rest = word;
+    while let Some(next) = rest.chars().next() {
+        match id_at(rest) {
+            Some(id) => {
+                let number = ids.len() + 1;
+                let number = *ids.entry(id.to_owned()).or_insert(number);
+                text += &format!("<ID-{number}>");
+                rest = &rest[id.len()..];
+            }
+            None => {
+                text.push(next);
+                rest = &rest[next.len_utf8()..];
+            }
+        }
+    }
+    text
+}
+
+/// A date, a time of day, or both; a length of time; a token.
+fn without_times(word: &str) -> String {
+    let core = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    let digits_and = |others: &str| {
+        core.chars()
+            .all(|c| c.is_ascii_digit() || others.contains(c))
+    };
+    let dated = core.len() >= 10
+        && core[..10]
+            .chars()
+            .zip("dddd-dd-dd".chars())
+            .all(|(c, shape)| match shape {
+                'd' => c.is_ascii_digit(),
+                dash => c == dash,
+            });
+    let is_time = dated || (core.len() == 8 && core.contains(':') && digits_and(":"));
+    let is_length = core.starts_with(|c: char| c.is_ascii_digit())
+        && core.ends_with(['s', 'm', 'h'])
+        && digits_and("dhms");
+    let is_token = core.starts_with("jt_") && core.len() > 40;
+    match () {
+        () if is_time => word.replace(core, "<TIME>"),
+        () if is_length => word.replace(core, "<LENGTH>"),
+        () if is_token => word.replace(core, "<TOKEN>"),
+        () => word.to_owned(),
+    }
+}

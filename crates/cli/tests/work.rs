@@ -1,0 +1,217 @@
+//! Workers whose handler is a program: what it gets and gives, how it is stopped, and that nothing of it is left when its
+//! worker is killed.
+
+mod support;
+
+use std::process::Command;
+
+use support::{Beside, Daemon, lives, pid_in, signal, until, watch};
+
+/// `jobtree work` for this daemon, with a shell script.
+fn worker(daemon: &Daemon, options: &[&str], script: &str) -> Command {
+    let mut command = daemon.command();
+    command
+        .args(["work", "-q", "--addon", "photos", "--type", "index"])
+        .args(options)
+        .args(["--", "sh", "-c", script]);
+    command
+}
+
+fn submit(daemon: &Daemon, more: &[&str]) -> String {
+    let mut arguments = vec!["submit", "photos", "index"];
+    arguments.extend(more);
+    daemon.run(&arguments).text()
+}
+
+/// Ignores TERM, as does one in the background, and one in a session of its own.
+const STUBBORN: &str = "trap '' TERM; \
+    sh -c 'trap \"\" TERM; echo $$ > one; while :; do sleep 1; done' & \
+    setsid sh -c 'trap \"\" TERM; echo $$ > two; while :; do sleep 1; done' & \
+    echo $$ > zero; while :; do sleep 1; done";
+
+fn family(daemon: &Daemon) -> [u32; 3] {
+    ["zero", "one", "two"].map(|name| pid_in(&daemon.folder.join(name)))
+}
+
+#[test]
+fn a_program_gets_the_payload_and_gives_progress_log_and_result() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let script = "read payload; [ \"$payload\" = \"$JOBTREE_PAYLOAD\" ] || exit 1; \
+        echo \"$JOBTREE_ADDON/$JOBTREE_JOB_TYPE $JOBTREE_JOB_ID attempt $JOBTREE_ATTEMPT\"; \
+        [ -z \"$JOBTREE_TOKEN\" ] || exit 1; echo careful >&2; \
+        echo '::progress 0.5 half way'; echo '::result {\"seen\": 7}'";
+    let mut command = worker(&daemon, &[], script);
+    command.env("JOBTREE_TOKEN", daemon.token());
+    let _worker = Beside::start(&mut command);
+    let id = submit(&daemon, &["--payload", "{\"album\": 7}"]);
+    daemon.run(&["wait", &id]).exits(0);
+    let job = daemon.job(&id);
+    assert_eq!(job["result"]["seen"], 7, "{job}");
+    assert_eq!(job["progress"]["message"], "half way", "{job}");
+    let log = daemon.run(&["logs", &id]).text();
+    let expected = format!("photos/index {id} attempt 1");
+    assert!(log.lines().any(|line| line == expected), "{log}");
+    assert!(log.lines().any(|line| line == "careful"), "{log}");
+}
+
+#[test]
+fn exit_codes_become_ends() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let script = "read n; echo \"run $JOBTREE_ATTEMPT\" >&2; case $n in \
+        0) exit 0;; 1) [ $JOBTREE_ATTEMPT = 2 ];; 65) exit 65;; 9) kill -9 $$;; \
+        75) [ -e given ] || { touch given; exit 75; };; esac";
+    let _worker = Beside::start(&mut worker(&daemon, &["--slots", "4"], script));
+    let ended = |payload: &str, attempts: &str, code: i32| {
+        let id = submit(&daemon, &["--payload", payload, "--attempts", attempts]);
+        daemon.run(&["retry", &id]);
+        until(|| {
+            // A failed attempt waits for some seconds before the next: not here.
+            daemon.run(&["retry", &id]);
+            daemon.run(&["wait", "-q", &id, "--timeout", "50ms"]).code != Some(12)
+        });
+        daemon.run(&["wait", "-q", &id]).exits(code);
+        daemon.job(&id)
+    };
+    assert_eq!(ended("0", "1", 0)["attempts"], 1);
+    assert_eq!(ended("1", "3", 0)["attempts"], 2);
+    let failed = ended("65", "3", 65);
+    assert_eq!(
+        failed["attempts"], 1,
+        "no further attempt mends it: {failed}"
+    );
+    assert_eq!(failed["last_error"], "exit code 65: run 1");
+    assert_eq!(
+        ended("9", "1", 137)["last_error"],
+        "ended by signal 9: run 1"
+    );
+    let given_back = ended("75", "1", 0);
+    assert_eq!(
+        given_back["attempts"], 1,
+        "what was given back is not counted: {given_back}"
+    );
+}
+
+#[test]
+fn a_cancelled_job_takes_all_its_processes_with_it() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let _worker = Beside::start(&mut worker(&daemon, &["--grace", "50ms"], STUBBORN));
+    let id = submit(&daemon, &[]);
+    let family = family(&daemon);
+    daemon.run(&["cancel", &id]).exits(0);
+    daemon.run(&["wait", &id]).exits(11);
+    until(|| !family.iter().any(|&pid| lives(pid)));
+}
+
+#[test]
+fn a_job_that_takes_too_long_is_stopped() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let _worker = Beside::start(&mut worker(&daemon, &["--grace", "50ms"], STUBBORN));
+    let id = submit(&daemon, &["--max-runtime", "1s"]);
+    let family = family(&daemon);
+    daemon.run(&["wait", &id]).exits(10);
+    until(|| !family.iter().any(|&pid| lives(pid)));
+}
+
+#[test]
+fn a_worker_that_is_killed_leaves_nothing_behind_and_its_job_runs_again() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let mut first = Beside::start(&mut worker(&daemon, &[], STUBBORN));
+    let id = submit(&daemon, &[]);
+    let family = family(&daemon);
+    assert!(family.iter().all(|&pid| lives(pid)));
+    first.0.kill().unwrap();
+    first.wait();
+    until(|| !family.iter().any(|&pid| lives(pid)));
+
+    let _second = Beside::start(&mut worker(&daemon, &[], "echo again"));
+    daemon.run(&["wait", &id]).exits(0);
+    let job = daemon.job(&id);
+    assert_eq!(
+        (&job["rescues"], &job["attempts"]),
+        (&1.into(), &1.into()),
+        "{job}"
+    );
+}
+
+#[test]
+fn a_worker_that_is_asked_to_end_lets_its_job_end() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let script = "echo $$ > zero; until [ -e go ]; do sleep 0.01; done; echo done";
+    let mut worker = Beside::start(&mut worker(&daemon, &[], script));
+    let id = submit(&daemon, &[]);
+    pid_in(&daemon.folder.join("zero"));
+    signal("TERM", worker.pid());
+    // It takes nothing new.
+    let later = submit(&daemon, &[]);
+    daemon.folder.write("go", "");
+    assert_eq!(worker.wait(), Some(0));
+    daemon.run(&["wait", &id]).exits(0);
+    assert_eq!(daemon.job(&later)["state"], "QUEUED");
+}
+
+#[test]
+fn a_worker_that_may_not_wait_gives_its_job_back() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let options = ["--drain", "10ms", "--grace", "50ms"];
+    let mut worker = Beside::start(&mut worker(&daemon, &options, STUBBORN));
+    let id = submit(&daemon, &[]);
+    let family = family(&daemon);
+    signal("TERM", worker.pid());
+    assert_eq!(worker.wait(), Some(0));
+    until(|| !family.iter().any(|&pid| lives(pid)));
+    let job = daemon.job(&id);
+    assert_eq!(
+        (&job["state"], &job["attempts"]),
+        (&"QUEUED".into(), &0.into()),
+        "{job}"
+    );
+}
+
+#[test]
+fn a_worker_and_its_job_outlast_a_daemon_that_crashes() {
+    let _watchdog = watch();
+    let mut daemon = Daemon::with(&["--policy", support::ALWAYS]);
+    let script = "echo $$ >> runs; echo $$ > zero; until [ -e go ]; do sleep 0.01; done; echo done";
+    let _worker = Beside::start(&mut worker(&daemon, &[], script));
+    let id = submit(&daemon, &[]);
+    pid_in(&daemon.folder.join("zero"));
+    daemon.crash_and_return();
+    daemon.folder.write("go", "");
+    daemon.run(&["wait", &id]).exits(0);
+    let job = daemon.job(&id);
+    assert_eq!(
+        (&job["rescues"], &job["attempts"]),
+        (&0.into(), &1.into()),
+        "{job}"
+    );
+    let runs = std::fs::read_to_string(daemon.folder.join("runs")).unwrap();
+    assert_eq!(runs.lines().count(), 1, "{runs}");
+    // It takes the next one, too.
+    let id = submit(&daemon, &[]);
+    daemon.run(&["wait", &id]).exits(0);
+}
+
+#[test]
+fn ctrl_c_on_a_command_stops_its_job() {
+    let _watchdog = watch();
+    let daemon = Daemon::with(&["--store", "memory", "--policy", support::ALWAYS, "--runner"]);
+    let mut run = Beside::start(daemon.command().args([
+        "run",
+        "-q",
+        "--",
+        "sh",
+        "-c",
+        "echo $$ > zero; sleep 1000",
+    ]));
+    let pid = pid_in(&daemon.folder.join("zero"));
+    signal("INT", run.pid());
+    assert_eq!(run.wait(), Some(11));
+    until(|| !lives(pid));
+}

@@ -1,0 +1,130 @@
+//! The description of the interface: checked in as it is, sound, and true of a running server.
+
+mod support;
+
+use std::collections::BTreeSet;
+
+use jobtree_protocol::paths;
+use serde_json::Value;
+use support::{House, NO_ID};
+
+#[test]
+fn what_is_checked_in_is_what_is_served() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
+    let now = jobtree_server::openapi();
+    if std::env::var_os("JOBTREE_WRITE_OPENAPI").is_some() {
+        std::fs::write(file, &now).unwrap();
+    }
+    let kept = std::fs::read_to_string(file).unwrap_or_default();
+    assert!(
+        kept == now,
+        "the interface has changed: look at the change, and write it down by\n\
+         JOBTREE_WRITE_OPENAPI=1 cargo test -p jobtree-server --test openapi"
+    );
+    let house = House::new();
+    let served = house.admin().get(paths::OPENAPI);
+    assert_eq!(served.text(), now);
+    house
+        .nobody()
+        .get(paths::OPENAPI)
+        .problem(401, "unauthorized");
+}
+
+fn document() -> Value {
+    serde_json::from_str(&jobtree_server::openapi()).unwrap()
+}
+
+/// All operations: method, path, description.
+fn operations(document: &Value) -> Vec<(String, String, Value)> {
+    let each = document["paths"].as_object().unwrap().iter();
+    each.flat_map(|(path, methods)| {
+        let methods = methods.as_object().unwrap().iter();
+        methods.map(|(method, operation)| (method.to_uppercase(), path.clone(), operation.clone()))
+    })
+    .collect()
+}
+
+#[test]
+fn it_is_sound() {
+    let document = document();
+    assert_eq!(document["openapi"], "3.1.0");
+    let mut ids = BTreeSet::new();
+    for (method, path, operation) in operations(&document) {
+        let id = operation["operationId"].as_str().unwrap().to_owned();
+        assert!(ids.insert(id.clone()), "{id} stands for two operations");
+        let responses = operation["responses"].as_object().unwrap();
+        assert!(
+            responses.keys().any(|status| status.starts_with('2')),
+            "{id}"
+        );
+        for status in ["400", "403", "421", "503"] {
+            assert!(
+                responses.contains_key(status),
+                "{id} does not tell of {status}"
+            );
+        }
+        for (status, answer) in responses {
+            let common = answer["$ref"].as_str().and_then(|it| it.rsplit('/').next());
+            let answer = common.map_or(answer, |it| &document["components"]["responses"][it]);
+            if status.starts_with(['4', '5']) {
+                let kinds = answer["content"].as_object().unwrap();
+                assert!(
+                    kinds.contains_key("application/problem+json"),
+                    "{id} {status}"
+                );
+            }
+            for link in answer["links"]
+                .as_object()
+                .into_iter()
+                .flat_map(|it| it.values())
+            {
+                let to = link["operationId"].as_str().unwrap();
+                let known = operations(&document)
+                    .iter()
+                    .any(|(_, _, it)| it["operationId"] == to);
+                assert!(known, "{id} links to {to}");
+            }
+        }
+        let schema = &operation["requestBody"]["content"]["application/json"]["schema"]["$ref"];
+        if let Some(name) = schema.as_str().and_then(|it| it.rsplit('/').next()) {
+            let schema = &document["components"]["schemas"][name];
+            assert_eq!(
+                schema["additionalProperties"], false,
+                "{method} {path}: {name} is open"
+            );
+        }
+    }
+    // Every reference leads somewhere.
+    let text = jobtree_server::openapi();
+    for part in text.split("\"$ref\": \"#/components/schemas/").skip(1) {
+        let name = part.split('"').next().unwrap();
+        assert!(
+            document["components"]["schemas"].get(name).is_some(),
+            "{name} is missing"
+        );
+    }
+}
+
+#[test]
+fn the_server_has_exactly_these_operations() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let mut there = BTreeSet::new();
+    let others = [paths::HEALTH, paths::READY, paths::METRICS, paths::OPENAPI];
+    for pattern in paths::ALL.iter().chain(&others) {
+        // No path has it, so each answers with the methods that it has.
+        let told = admin.request("PATCH", &paths::at(pattern, NO_ID), None, b"");
+        let allowed = told.header("allow").unwrap_or_default().to_owned();
+        for method in allowed
+            .split(',')
+            .filter(|it| !it.is_empty() && *it != "HEAD")
+        {
+            there.insert(format!("{method} {pattern}"));
+        }
+    }
+    let described = operations(&document()).into_iter();
+    let described: BTreeSet<_> = described
+        .map(|(method, path, _)| format!("{method} {path}"))
+        .collect();
+    assert_eq!(there, described);
+}
