@@ -18,7 +18,7 @@ const NOBODY: &str = "019a0000-0000-7000-8000-000000000000";
 fn help() {
     let _watchdog = watch();
     let folder = Folder::new();
-    let mut story = Story::new("help");
+    let mut story = Story::new("help").exactly();
     for arguments in [
         &["--help"][..],
         &["run", "--help"],
@@ -185,12 +185,7 @@ fn a_waiting_job_says_why() {
         .iter()
         .map(|reason| reason["code"].as_str().unwrap())
         .collect();
-    assert_eq!(codes.len(), 2, "{json}");
-    let id = daemon
-        .run(&["submit", "music", "play", "--after", "1h"])
-        .text();
-    let json = daemon.run(&["explain", &id, "--json"]).exits(0).json();
-    assert_eq!(json["estimate"]["basis"], "schedule", "{json}");
+    assert_eq!(codes, ["not_yet", "addon_paused", "no_worker"], "{json}");
 }
 
 #[test]

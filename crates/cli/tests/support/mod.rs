@@ -137,12 +137,18 @@ impl Daemon {
         let folder = Folder::new();
         let (process, url) = serve(&folder, "127.0.0.1:0", arguments);
         let arguments = arguments.iter().map(|&argument| argument.to_owned());
-        Daemon {
+        let daemon = Daemon {
             folder,
             url,
             arguments: arguments.collect(),
             process,
-        }
+        };
+        // Before its first measurement it admits nothing.
+        until(|| {
+            let status = daemon.run(&["top", "--json"]).exits(0).json();
+            status["nodes"][0]["stale"] == false
+        });
+        daemon
     }
 
     /// Kills it, and starts it again at the same address with the same data.
