@@ -196,7 +196,7 @@ fn a_worker_and_its_job_outlast_a_daemon_that_crashes() {
     let _worker = Beside::start(&mut worker(&daemon, &[], script));
     let id = submit(&daemon, &[]);
     pid_in(&daemon.folder.join("zero"));
-    daemon.crash_and_return();
+    assert_eq!(daemon.ends_and_returns("KILL"), None);
     daemon.folder.write("go", "");
     daemon.run(&["wait", &id]).exits(0);
     let job = daemon.job(&id);

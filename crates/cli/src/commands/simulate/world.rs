@@ -29,17 +29,11 @@ pub struct Outcome {
     pub denied: Option<String>,
 }
 
-/// What is to come.
-enum Next {
-    Event(Event),
-    Ends(LeaseId),
-}
-
 struct World<'a> {
     dispatcher: Dispatcher,
     begun: Timestamp,
     /// By time, then in the order in which they were put in.
-    agenda: BTreeMap<(Duration, u64), Next>,
+    agenda: BTreeMap<(Duration, u64), Event>,
     wake: Option<Duration>,
     count: u64,
     jobs: HashMap<JobId, &'a Recorded>,
@@ -68,7 +62,7 @@ pub fn simulate(policy: Arc<Policy>, samples: &[Measured], jobs: &[Recorded]) ->
             .collect(),
     };
     for measured in samples {
-        world.plan(measured.at, Event::Sample(measured.sample.clone()));
+        world.plan(measured.at, Event::Sample(measured.sample));
     }
     for job in jobs {
         let candidate = job.candidate.clone();
@@ -109,12 +103,12 @@ fn offset(begun: Timestamp, at: Timestamp) -> Duration {
 
 impl World<'_> {
     fn plan(&mut self, at: Timestamp, event: Event) {
-        self.put(offset(self.begun, at), Next::Event(event));
+        self.put(offset(self.begun, at), event);
     }
 
-    fn put(&mut self, after: Duration, next: Next) {
+    fn put(&mut self, after: Duration, event: Event) {
         self.count += 1;
-        self.agenda.insert((after, self.count), next);
+        self.agenda.insert((after, self.count), event);
     }
 
     /// Nothing is decided behind the end: there is no load to decide by.
@@ -125,17 +119,14 @@ impl World<'_> {
             let Some(after) = wake.or(planned).filter(|after| *after <= end) else {
                 return;
             };
-            let next = match wake {
-                Some(_) => Next::Event(Event::Timer),
+            let event = match wake {
+                Some(_) => Event::Timer,
                 None => match self.agenda.pop_first() {
-                    Some((_, next)) => next,
+                    Some((_, event)) => event,
                     None => return,
                 },
             };
-            match next {
-                Next::Event(event) => self.step(event, after),
-                Next::Ends(lease) => self.step(Event::Freed(Holder::Lease(lease)), after),
-            }
+            self.step(event, after);
         }
     }
 
@@ -186,7 +177,7 @@ impl World<'_> {
             outcome.waited_sec = Some(offset(outcome.submitted_at, at).as_secs_f64());
             outcome.denied = None;
         }
-        self.put(after + takes, Next::Ends(lease));
+        self.put(after + takes, Event::Freed(Holder::Lease(lease)));
     }
 }
 
