@@ -25,6 +25,8 @@ mod error;
 pub mod events;
 mod pages;
 mod query;
+#[cfg(feature = "lanes")]
+pub mod remote;
 pub mod worker;
 
 pub use api::{LoadQuery, Probe};

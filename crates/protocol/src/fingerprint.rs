@@ -2,7 +2,8 @@
 //!
 //! A repeated submission with one idempotency key must be the same one. What is compared is the *checked* intent, so
 //! that a default written out equals one left out, and `normal` equals `NORMAL`; all of its fields count except the key
-//! itself, which is what the comparison is asked for, and the schedule. The intent is brought into one form (fields in a
+//! itself, which is what the comparison is asked for, the schedule, and the trace: a request that is sent again is another
+//! step of one. The intent is brought into one form (fields in a
 //! fixed order, keys of objects sorted, strings with one way to escape, no spaces, numbers as they were written: `1`,
 //! `1.0` and `1e0` differ) and that form is hashed with FNV-1a of 128 bits.
 //!
@@ -26,6 +27,7 @@ impl Fingerprint {
         let mut counted = intent.clone();
         counted.idempotency_key = None;
         counted.schedule_id = None;
+        counted.traceparent = None;
         let payload = counted.payload.take();
         let mut form = serde_json::to_vec(&counted).expect("an intent has string keys only");
         if let Some(payload) = payload {

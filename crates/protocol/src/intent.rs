@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::fingerprint::Fingerprint;
-use crate::{AddonId, JobId, JobType, Json, NodeId, ScheduleId};
+use crate::{AddonId, JobId, JobType, Json, NodeId, ScheduleId, TraceParent};
 
 /// How urgent a job is against jobs of other classes. Written in upper case, read in either.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -195,6 +195,9 @@ pub struct Intent {
     /// The schedule whose firing this job is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_id: Option<ScheduleId>,
+    /// The trace that it is a part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<TraceParent>,
 }
 
 impl Intent {

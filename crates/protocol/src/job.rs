@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AddonId, Constraints, FieldError, JobId, JobType, Json, LeaseId, NodeId, Priority, ScheduleId,
+    TraceParent,
 };
 
 /// Where a job is on its way.
@@ -189,6 +190,17 @@ pub struct JobView {
     /// The schedule it comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_id: Option<ScheduleId>,
+    /// The trace that it was submitted with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<TraceParent>,
+}
+
+impl JobView {
+    /// The trace that everything about this job belongs to: the one it was submitted with, or its own.
+    pub fn trace(&self) -> TraceParent {
+        self.traceparent
+            .unwrap_or_else(|| TraceParent::of_job(self.job_id))
+    }
 }
 
 /// Which jobs a list shows: `GET …/queue/jobs?state=QUEUED&limit=50`. All that is given must hold.

@@ -45,6 +45,7 @@ mod status;
 mod submit;
 mod time;
 mod token;
+mod trace;
 mod webhook;
 mod worker;
 
@@ -88,6 +89,7 @@ pub use status::{
 pub use submit::SubmitRequest;
 pub use time::{from_micros, to_micros, whole_micros};
 pub use token::{NewToken, Scope, TokenRequest, TokenView};
+pub use trace::{InvalidTraceParent, TraceParent};
 pub use webhook::{WebhookRequest, WebhookView};
 pub use worker::{
     HeartbeatManyAnswer, HeartbeatManyRequest, LiveNode, LiveTree, PoolReport, TreeView,

@@ -7,7 +7,7 @@ use crate::check::Check;
 use crate::time::whole_micros;
 use crate::{
     AddonId, Backoff, Constraints, FieldError, Intent, JobId, JobType, Json, Late, Limits, NodeId,
-    OnDependencyFailure, Priority,
+    OnDependencyFailure, Priority, TraceParent,
 };
 
 /// `POST …/queue/jobs/submit`. Only `addon_id`, `job_type` and `cost_units` are needed.
@@ -95,6 +95,10 @@ pub struct SubmitRequest {
     /// Labels that a machine must have to run it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required_labels: Vec<String>,
+    /// The trace that the job is a part of, as the W3C's Trace Context writes it. Over HTTP, the header `traceparent` of
+    /// the request counts if this is absent. A repeated submission may have another one; the first counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 impl SubmitRequest {
@@ -144,6 +148,10 @@ impl SubmitRequest {
             limits.labels,
             limits.tag_bytes,
         );
+        let traceparent = match &self.traceparent {
+            Some(text) => check.or_note("traceparent", text.parse::<TraceParent>()),
+            None => None,
+        };
         let tags = check.texts("tags", self.tags, limits.tags, limits.tag_bytes);
         let mut depends_on = self.depends_on;
         depends_on.sort_unstable();
@@ -177,6 +185,7 @@ impl SubmitRequest {
             required_node,
             required_labels,
             schedule_id: None,
+            traceparent,
         })
     }
 

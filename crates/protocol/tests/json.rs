@@ -68,6 +68,7 @@ fn view() -> JobView {
         started_at: None,
         ended_at: None,
         schedule_id: None,
+        traceparent: None,
     }
 }
 

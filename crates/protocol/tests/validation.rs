@@ -62,6 +62,13 @@ fn each_field_gets_its_own_message() {
         ),
         (
             SubmitRequest {
+                traceparent: Some("00-abc".into()),
+                ..good()
+            },
+            "traceparent: does not have 55 characters: write 00-<32 hex digits>-",
+        ),
+        (
+            SubmitRequest {
                 cost_units: 0,
                 ..good()
             },
@@ -357,6 +364,12 @@ fn the_same_submission_has_the_same_fingerprint() {
             "max_attempts": 1, "tags": [], "constraints": {}, "late": "run", "idempotency_key": "other"}"#,
     );
     assert_eq!(first, same);
+    // A request that is sent again is another step of a trace.
+    let traced = read(
+        r#"{"addon_id": "a", "job_type": "t", "cost_units": 5, "payload": {"x": 1, "y": [2]},
+            "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}"#,
+    );
+    assert_eq!(first, traced);
     for other in [
         r#"{"addon_id": "a", "job_type": "t", "cost_units": 6, "payload": {"x": 1, "y": [2]}}"#,
         r#"{"addon_id": "a", "job_type": "t", "cost_units": 5, "payload": {"x": 1, "y": [3]}}"#,

@@ -197,6 +197,7 @@ impl JobRecord {
             started_at: self.started_at,
             ended_at: self.ended_at,
             schedule_id: intent.schedule_id,
+            traceparent: intent.traceparent,
         }
     }
 }

@@ -57,13 +57,16 @@ pub(crate) unsafe fn link(
     let monitor = unsafe { &(*child.tree).monitor };
     monitor.count(Counter::Created);
     if monitor.is_watched() {
-        tell_of(monitor, JobId(child.id), JobId(parent.id));
+        tell_of(monitor, child, JobId(parent.id));
     }
     Ok(())
 }
 
 #[cold]
-fn tell_of(monitor: &Monitor, child: JobId, parent: JobId) {
+fn tell_of(monitor: &Monitor, child: &Node, parent: JobId) {
+    #[cfg(feature = "tracing")]
+    crate::monitor::spans::created(child, parent);
+    let child = JobId(child.id);
     let above = Some(parent);
     monitor.event(child, EventKind::Create { parent: above });
     monitor.event(parent, EventKind::ChildAttach { child });

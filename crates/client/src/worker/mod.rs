@@ -35,6 +35,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::client::Client;
+#[cfg(feature = "lanes")]
+pub(crate) use errands::Errands;
 use grantor::OverHttp;
 
 /// A worker, before it starts; see the [module](self).

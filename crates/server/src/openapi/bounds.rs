@@ -37,6 +37,11 @@ pub(super) fn all() -> Vec<(&'static str, &'static str, Value)> {
         ("SubmitRequest", "depends_on", most(1024)),
         ("SubmitRequest", "required_labels", most(16)),
         ("SubmitRequest", "required_node", name.clone()),
+        (
+            "SubmitRequest",
+            "traceparent",
+            json!({"minLength": 55, "maxLength": 55, "pattern": "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"}),
+        ),
         ("SubmitManyRequest", "jobs", at_once.clone()),
         (
             "LeaseRequest",

@@ -60,6 +60,7 @@ fn everything(world: &World) -> SubmitRequest {
         on_dependency_failure: OnDependencyFailure::Run,
         required_node: Some("node-a".into()),
         required_labels: vec!["gpu".into()],
+        traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into()),
         ..plain()
     }
 }

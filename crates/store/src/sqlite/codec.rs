@@ -12,7 +12,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jobtree_protocol::{
     Backoff, CompleteStatus, Constraints, Intent, JobId, JobState, Json, Late, LeaseId, NodeId,
-    OnDependencyFailure, Priority, Progress, ScheduleId, from_micros, to_micros,
+    OnDependencyFailure, Priority, Progress, ScheduleId, TraceParent, from_micros, to_micros,
 };
 use jobtree_queue::{Completion, Denial, JobRecord, Reservation};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
@@ -158,6 +158,7 @@ const HAS_REST: i64 = 1 << 29;
 const HAS_LIVE: i64 = 1 << 30;
 const HAS_PAYLOAD: i64 = 1 << 31;
 const HAS_COMPLETIONS: i64 = 1 << 32;
+const HAS_TRACE: i64 = 1 << 33;
 
 pub(crate) fn constraints_bits(constraints: &Constraints) -> i64 {
     let bit = |set: bool, bit: i64| if set { bit } else { 0 };
@@ -388,6 +389,9 @@ pub(crate) fn pack_body(bytes: &mut Vec<u8>, job: &JobRecord, last_event: Option
     if !job.completions.is_empty() {
         flags |= HAS_COMPLETIONS;
     }
+    if intent.traceparent.is_some() {
+        flags |= HAS_TRACE;
+    }
     put_number(bytes, flags as u64);
     put_signed(bytes, created_at);
     put_number(bytes, intent.cost_units.into());
@@ -407,6 +411,9 @@ pub(crate) fn pack_body(bytes: &mut Vec<u8>, job: &JobRecord, last_event: Option
     }
     if !job.completions.is_empty() {
         put_bytes(bytes, &completions_bytes(&job.completions));
+    }
+    if let Some(traceparent) = &intent.traceparent {
+        bytes.extend_from_slice(&traceparent.to_bytes());
     }
 }
 
@@ -493,6 +500,11 @@ pub(crate) fn job_of(
     } else {
         Vec::new()
     };
+    let trace = |bytes| TraceParent::from_bytes(bytes).map_err(|_| damaged("a trace"));
+    let traceparent = match has(HAS_TRACE) {
+        true => Some(trace(unpack.array()?)?),
+        false => None,
+    };
     if !unpack.is_empty() {
         return Err(damaged("a job"));
     }
@@ -530,6 +542,7 @@ pub(crate) fn job_of(
         required_node: rest.required_node,
         required_labels: rest.required_labels,
         schedule_id,
+        traceparent,
     };
     let created_at = from_micros(created);
     let job = JobRecord {

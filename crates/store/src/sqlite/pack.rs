@@ -89,8 +89,13 @@ impl<'a> Unpack<'a> {
         std::str::from_utf8(self.bytes()?).map_err(|_| damaged("a packed text"))
     }
 
+    /// Bytes without their length before them.
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        Ok(self.take(N)?.try_into().expect("as many as were taken"))
+    }
+
     pub(crate) fn id(&mut self) -> Result<Uuid> {
-        Ok(Uuid::from_slice(self.take(16)?).expect("16 bytes"))
+        self.array().map(Uuid::from_bytes)
     }
 }
 

@@ -188,7 +188,7 @@ impl Recorder {
 #[inline(always)]
 pub(crate) fn trace(_: JobId, _: EventKind) {}
 
-/// Sends the event to `tracing`, if anything there listens that closely.
+/// Sends the event to `tracing`, if anything there listens that closely; and closes the span of a job that has ended.
 #[cfg(feature = "tracing")]
 #[inline]
 pub(crate) fn trace(job: JobId, kind: EventKind) {
@@ -197,6 +197,9 @@ pub(crate) fn trace(job: JobId, kind: EventKind) {
 
     if Level::TRACE <= STATIC_MAX_LEVEL && Level::TRACE <= LevelFilter::current() {
         emit(job, kind);
+    }
+    if let EventKind::Finalize { state } = kind {
+        super::spans::ended(job, state);
     }
 }
 

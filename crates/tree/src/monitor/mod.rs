@@ -8,6 +8,8 @@
 //! therefore always std's, and models do not see them.
 
 mod events;
+#[cfg(feature = "tracing")]
+pub(crate) mod spans;
 mod threads;
 
 #[cfg(all(test, not(loom)))]
