@@ -59,7 +59,6 @@ impl House {
 
 impl Drop for House {
     fn drop(&mut self) {
-        self.server.stop();
         // What cannot be deleted is the system's to clean up.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
