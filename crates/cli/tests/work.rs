@@ -5,6 +5,7 @@ mod support;
 
 use std::process::Command;
 
+use jiff::{SignedDuration, Timestamp};
 use support::{Beside, Daemon, lives, pid_in, signal, until, watch};
 
 /// `jobtree work` for this daemon, with a shell script.
@@ -22,6 +23,9 @@ fn submit(daemon: &Daemon, more: &[&str]) -> String {
     arguments.extend(more);
     daemon.run(&arguments).text()
 }
+
+/// How long a lease holds, by the policy of the tests.
+const TTL: SignedDuration = SignedDuration::from_secs(5);
 
 /// Ignores TERM, as does one in the background, and one in a session of its own.
 const STUBBORN: &str = "trap '' TERM; \
@@ -118,24 +122,33 @@ fn a_job_that_takes_too_long_is_stopped() {
 }
 
 #[test]
-fn a_worker_that_is_killed_leaves_nothing_behind_and_its_job_runs_again() {
+fn a_worker_that_is_killed_leaves_nothing_behind_and_its_job_is_rescued_in_time() {
     let _watchdog = watch();
     let daemon = Daemon::start();
     let mut first = Beside::start(&mut worker(&daemon, &[], STUBBORN));
     let id = submit(&daemon, &[]);
     let family = family(&daemon);
     assert!(family.iter().all(|&pid| lives(pid)));
+    // The next one is there already.
+    let _second = Beside::start(&mut worker(&daemon, &[], "echo again"));
     first.0.kill().unwrap();
     first.wait();
+    let killed = Timestamp::now();
     until(|| !family.iter().any(|&pid| lives(pid)));
 
-    let _second = Beside::start(&mut worker(&daemon, &[], "echo again"));
     daemon.run(&["wait", &id]).exits(0);
     let job = daemon.job(&id);
     assert_eq!(
         (&job["rescues"], &job["attempts"]),
         (&1.into(), &1.into()),
         "{job}"
+    );
+    // The one time that is promised: its lease's, and two seconds.
+    let began: Timestamp = job["started_at"].as_str().unwrap().parse().unwrap();
+    let rescued = began.duration_since(killed);
+    assert!(
+        rescued <= TTL + SignedDuration::from_secs(2),
+        "{rescued}: {job}"
     );
 }
 
@@ -153,7 +166,7 @@ fn a_worker_that_is_asked_to_end_lets_its_job_end() {
     daemon.folder.write("go", "");
     assert_eq!(worker.wait(), Some(0));
     daemon.run(&["wait", &id]).exits(0);
-    assert_eq!(daemon.job(&later)["state"], "QUEUED");
+    assert_eq!(daemon.job(&later)["state"], "QUEUED", "nobody claims it");
 }
 
 #[test]
@@ -183,7 +196,7 @@ fn a_worker_and_its_job_outlast_a_daemon_that_crashes() {
     let _worker = Beside::start(&mut worker(&daemon, &[], script));
     let id = submit(&daemon, &[]);
     pid_in(&daemon.folder.join("zero"));
-    daemon.crash_and_return();
+    assert_eq!(daemon.ends_and_returns("KILL"), None);
     daemon.folder.write("go", "");
     daemon.run(&["wait", &id]).exits(0);
     let job = daemon.job(&id);

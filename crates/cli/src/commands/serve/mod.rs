@@ -78,7 +78,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     // Its own workers come over HTTP as all others do, so that they are seen as all others are.
     let mut workers = Vec::new();
     if arguments.get_flag("runner") || demo {
-        let client = own_client(&url, &data_dir, tls.as_ref(), context)?;
+        let client = own_client(&server, &data_dir, tls.as_ref(), context)?;
         if arguments.get_flag("runner") {
             let slots = args::read(arguments, "runner-slots")?.unwrap_or(2);
             workers.push(runner::start(client.clone(), slots, context)?);
@@ -180,24 +180,30 @@ fn options(arguments: &ArgMatches, settings: &Settings) -> Result<ServerOptions,
     Ok(options)
 }
 
-/// A client of this very server.
+/// A client of this very server. With TLS it is known by a name that stands in its certificate: the one that `--url` gives,
+/// or `localhost`.
 fn own_client(
-    url: &str,
+    server: &Server,
     data_dir: &std::path::Path,
     tls: Option<&TlsFiles>,
     context: &Context,
 ) -> Result<Client, CliError> {
-    let mut builder = Client::builder(url);
+    let url = match tls {
+        None => server.url(),
+        Some(_) if context.settings.is_chosen("url") => context.settings.value("url").into(),
+        Some(_) => format!("https://localhost:{}", server.addr().port()),
+    };
+    let mut builder = Client::builder(&url);
     if let Ok(token) = std::fs::read_to_string(data_dir.join("admin.token")) {
         builder = builder.token(token.trim());
     }
     if let Some(tls) = tls {
-        // Its own address need not stand in its certificate; the name that others use does.
-        builder = Client::builder(context.settings.value("url"));
-        if let Some(token) = context.settings.token()? {
-            builder = builder.token(token);
-        }
         builder = builder.ca_file(&tls.certificate);
     }
-    Ok(builder.build()?)
+    let client = builder.build()?;
+    client.health().map_err(|error| {
+        CliError::failed(format!("its own workers do not reach it at {url}: {error}"))
+            .hint("with TLS, give --url with a name that stands in the certificate")
+    })?;
+    Ok(client)
 }
