@@ -42,6 +42,7 @@ mod policy;
 mod problem;
 mod server;
 mod stall;
+mod trace;
 pub mod webhooks;
 
 pub use error::ServeError;
