@@ -38,6 +38,8 @@ mod metrics;
 mod observing;
 mod openapi;
 mod options;
+#[cfg(feature = "otel")]
+pub mod otel;
 mod policy;
 mod problem;
 mod server;

@@ -49,7 +49,7 @@ impl FromRequestParts<Arc<Daemon>> for TraceHeader {
 
 /// Called after each commit.
 pub(crate) fn tell(written: &[Written]) {
-    if !tracing::enabled!(target: "jobtree::queue", Level::DEBUG) {
+    if !tracing::span_enabled!(target: "jobtree::queue", Level::DEBUG) {
         return;
     }
     for written in written {
