@@ -7,12 +7,13 @@
 //!
 //! If nobody listens, a commit costs one question.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use jobtree_protocol::{Event, EventKind, SubmitRequest, TraceParent};
+use jobtree_protocol::{Event, EventKind, JobId, SubmitRequest, TraceParent};
 use jobtree_queue::JobRecord;
 use jobtree_store::Written;
 use tracing::Level;
@@ -54,14 +55,25 @@ pub(crate) fn tell(written: &[Written]) {
     }
     for written in written {
         let changes = &written.changes;
+        let jobs: HashMap<JobId, &JobRecord> =
+            changes.jobs.iter().map(|job| (job.id, job)).collect();
         for event in &changes.events {
-            // That its log has grown is no step of a job.
-            if event.kind == EventKind::Log {
-                continue;
-            }
-            let job = changes.jobs.iter().rev();
-            if let Some(job) = job.into_iter().find(|job| event.job_id == Some(job.id)) {
-                tell_of(event, job);
+            match (event.job_id, event.lease_id) {
+                // That its log has grown is no step of a job.
+                _ if event.kind == EventKind::Log => {}
+                (Some(id), _) => {
+                    if let Some(job) = jobs.get(&id) {
+                        tell_of(event, job);
+                    }
+                }
+                // What concerns a lease concerns the jobs under it: for those that were claimed, its grant tells why
+                // they were admitted.
+                (None, Some(lease)) => {
+                    let under = |job: &&JobRecord| job.lease_id == Some(lease);
+                    let under = changes.jobs.iter().filter(under);
+                    under.for_each(|job| tell_of(event, job));
+                }
+                (None, None) => {}
             }
         }
     }
