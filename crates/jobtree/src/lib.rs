@@ -231,7 +231,7 @@ pub use jobtree_runtime::{
     Failure, Job, JobError, JobHandle, JobId, JobInfo, JobLocal, JobState, Nursery, NurseryState,
     Outcome, Panic, Producer, Profile, Recorded, Runtime, RuntimeBuilder,
     ShutdownError as RuntimeShutdownError, Spawner, TimedOut, TreeDump, WaitingFor, block_on,
-    checkpoint, nursery, select, select_async, shield, sleep, supervisor, tick, tick_async,
+    checkpoint, labelled_nursery, nursery, select, select_async, shield, sleep, supervisor, tick, tick_async,
     with_local, with_timeout,
 };
 #[doc(inline)]
