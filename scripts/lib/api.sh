@@ -5,10 +5,10 @@
 fuzz_api() {
   local seconds=$1 tools="$target/schemathesis" root=$PWD
   shift
-  command -v python3 >/dev/null || skip "there is no python3, which schemathesis needs"
   if [[ ! -x $tools/bin/schemathesis ]]; then
-    python3 -m venv "$tools" || skip "python3 makes no virtual environments (Debian: install python3-venv)"
-    "$tools/bin/pip" install --quiet 'schemathesis==4.32.5' || skip "schemathesis could not be installed (is there a network?)"
+    python3 -c 'import ensurepip' 2>/dev/null || debian_install python3 python3-venv
+    python3 -m venv "$tools"
+    "$tools/bin/pip" install --quiet 'schemathesis==4.32.5' || fail "schemathesis could not be installed: is PyPI reachable?"
   fi
   cargo build --locked -p jobtree-server --example serve
   folder=$(mktemp -d)

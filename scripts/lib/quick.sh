@@ -89,7 +89,7 @@ stage_lint() {
 stage_tests() {
   # --all-targets would run the benchmarks as tests as well; examples have a stage of their own.
   # A store's process is killed at random as often as this.
-  JOBTREE_CRASHES=${JOBTREE_CRASHES:-200} limited 1200 cargo test --locked --workspace "${features[@]}" --lib --bins --tests
+  JOBTREE_CRASHES=${JOBTREE_CRASHES:-200} limited 2400 cargo test --locked --workspace "${features[@]}" --lib --bins --tests
 }
 
 stage_doctests() {
