@@ -44,6 +44,10 @@ stage_tools() {
   if ! command -v curl >/dev/null; then
     debian_install curl
   fi
+  # One of the workers in other languages, and the property-based tests of the HTTP interface.
+  if ! command -v python3 >/dev/null; then
+    debian_install python3
+  fi
   rustup_component fmt rustfmt
   rustup_component clippy clippy
   rustc --version
