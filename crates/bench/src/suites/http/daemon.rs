@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::thread;
 
 use jobtree_protocol::{
-    AddonId, ClaimRequest, ClaimedLeases, CompleteManyAnswer, CompleteManyRequest, CompleteOne,
-    CompleteStatus, Each, InstanceId, Json, SubmitManyAnswer, SubmitManyRequest, SubmitRequest,
-    paths,
+    AddonId, ClaimAnswer, ClaimRequest, ClaimedLeases, CompleteManyAnswer, CompleteManyRequest,
+    CompleteOne, CompleteStatus, Each, InstanceId, JobView, Json, SubmitManyAnswer,
+    SubmitManyRequest, SubmitRequest, paths,
 };
 use jobtree_queue::policy::{Mode, Policy};
 use jobtree_server::{Server, ServerOptions};
@@ -115,25 +115,29 @@ fn take_and_complete(caller: &mut Caller, most: usize) -> usize {
     let ClaimedLeases { leases } = serde_json::from_slice(&answer).expect("leases");
     let mut done = 0;
     for lease in leases {
-        let one = |job_id| CompleteOne {
-            job_id,
-            status: CompleteStatus::Done,
-            result: None,
-            error: None,
-            retry: true,
-        };
-        let jobs: Vec<_> = lease.jobs.iter().map(|job| one(job.job_id)).collect();
-        done += jobs.len();
-        let request = CompleteManyRequest {
-            lease_id: lease.lease_id,
-            jobs,
-        };
+        let request = completion(&lease);
+        done += request.jobs.len();
         let body = serde_json::to_string(&request).expect("JSON");
         let answer = caller.call("POST", paths::COMPLETE_MANY, &body);
         let answer: CompleteManyAnswer = serde_json::from_slice(&answer).expect("answers");
         assert!(answer.jobs.iter().all(|each| matches!(each, Each::Done(_))));
     }
     done
+}
+
+/// All of a lease's jobs ended well.
+pub fn completion(lease: &ClaimAnswer) -> CompleteManyRequest {
+    let one = |job: &JobView| CompleteOne {
+        job_id: job.job_id,
+        status: CompleteStatus::Done,
+        result: None,
+        error: None,
+        retry: true,
+    };
+    CompleteManyRequest {
+        lease_id: lease.lease_id,
+        jobs: lease.jobs.iter().map(one).collect(),
+    }
 }
 
 pub fn claim(max_jobs: usize, wait_sec: u32) -> ClaimRequest {

@@ -7,9 +7,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 
-use jobtree_protocol::{ClaimedLeases, CompleteManyRequest, CompleteOne, CompleteStatus, paths};
+use jobtree_protocol::{ClaimedLeases, paths};
 
-use super::daemon::{Daemon, claim, job};
+use super::daemon::{Daemon, claim, completion, job};
 use crate::harness::{Fact, Report, quantile};
 use crate::suites::Options;
 
@@ -52,28 +52,13 @@ fn measure(daemon: &Daemon, count: usize) -> (Vec<f64>, Vec<f64>) {
     let (go, going) = mpsc::channel::<()>();
     let mut worker = daemon.caller();
     let working = thread::spawn(move || {
-        let mut completions = Vec::new();
         while going.recv().is_ok() {
             let body = serde_json::to_string(&claim(1, 30)).expect("JSON");
             let answer = worker.call("POST", paths::CLAIM, &body);
             took.send(Instant::now()).expect("somebody measures");
             let ClaimedLeases { leases } = serde_json::from_slice(&answer).expect("leases");
-            completions.clear();
-            for lease in leases {
-                let one = |job_id| CompleteOne {
-                    job_id,
-                    status: CompleteStatus::Done,
-                    result: None,
-                    error: None,
-                    retry: true,
-                };
-                completions.push(CompleteManyRequest {
-                    lease_id: lease.lease_id,
-                    jobs: lease.jobs.iter().map(|job| one(job.job_id)).collect(),
-                });
-            }
-            for completion in &completions {
-                let body = serde_json::to_string(completion).expect("JSON");
+            for lease in &leases {
+                let body = serde_json::to_string(&completion(lease)).expect("JSON");
                 worker.call("POST", paths::COMPLETE_MANY, &body);
             }
         }
