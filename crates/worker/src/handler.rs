@@ -97,6 +97,12 @@ impl Run {
         self.0.log.give_up();
     }
 
+    /// Whether the lease is lost: somebody else may run the job soon. The run was asked to stop, and what it does from now
+    /// on does not count. For handlers that stop in steps, and must take the last one now.
+    pub fn lease_is_lost(&self) -> bool {
+        self.0.held.lost().is_some()
+    }
+
     /// What the scheduler asks of this worker: to go slower, to save, to give the lease back ([`GiveBack`]).
     pub fn advice(&self) -> Advice {
         self.0.held.advice()
