@@ -21,6 +21,13 @@ pub enum CliError {
     },
     /// The daemon did not do it.
     Daemon(Box<ClientError>),
+    /// There is no such thing.
+    NotFound {
+        /// What was looked for.
+        message: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
     /// Something else did not work.
     Failed {
         /// What.
@@ -40,6 +47,13 @@ impl CliError {
         }
     }
 
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::NotFound {
+            message: message.into(),
+            hint: None,
+        }
+    }
+
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Failed {
             message: message.into(),
@@ -49,7 +63,9 @@ impl CliError {
 
     /// With what to do about it.
     pub fn hint(mut self, text: impl Into<String>) -> Self {
-        if let Self::Usage { hint, .. } | Self::Failed { hint, .. } = &mut self {
+        if let Self::Usage { hint, .. } | Self::NotFound { hint, .. } | Self::Failed { hint, .. } =
+            &mut self
+        {
             *hint = Some(text.into());
         }
         self
@@ -58,6 +74,7 @@ impl CliError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Usage { .. } => Exit::USAGE,
+            Self::NotFound { .. } => Exit::NOT_FOUND,
             Self::Failed { .. } => Exit::FAILED,
             Self::Daemon(error) => exit_of(error),
             // Whoever read our output has seen enough, as in `jobtree bench | head -n 3`.
@@ -91,7 +108,9 @@ fn exit_of(error: &ClientError) -> Exit {
 impl fmt::Display for CliError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage { message, hint } | Self::Failed { message, hint } => {
+            Self::Usage { message, hint }
+            | Self::NotFound { message, hint }
+            | Self::Failed { message, hint } => {
                 write!(formatter, "error: {message}")?;
                 hint.iter()
                     .try_for_each(|hint| write!(formatter, "\nhint: {hint}"))

@@ -1,24 +1,17 @@
 //! Programs under a supervisor: what they get, what is heard of them, and that nothing of them is left behind, however
 //! they or their worker end.
 
-#[path = "../../pool/tests/watchdog/mod.rs"]
-mod watchdog;
+mod support;
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
 use jobtree_process::output::Said;
 use jobtree_process::{Child, Ending, Program, Supervisor};
-use watchdog::Watchdog;
-
-fn watch() -> Watchdog {
-    Watchdog::watching(thread::current().name().unwrap_or("main"))
-}
+use support::{Folder, lives, pid_in, until, watch};
 
 fn supervisor() -> Supervisor {
     Supervisor::executable(env!("CARGO_BIN_EXE_jobtree"))
@@ -51,57 +44,10 @@ fn text_of(heard: &[Said]) -> String {
     texts.collect()
 }
 
-/// A folder of one test's own, gone with it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("jobtree-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).expect("a folder");
-        Folder(folder)
-    }
-
-    fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn until(mut condition: impl FnMut() -> bool) {
-    while !condition() {
-        thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// The process whose number stands in a file, once it does.
-fn pid_in(file: &Path) -> u32 {
-    let mut read = None;
-    until(|| {
-        let text = fs::read_to_string(file).unwrap_or_default();
-        read = text.strip_suffix('\n').and_then(|pid| pid.parse().ok());
-        read.is_some()
-    });
-    read.unwrap()
-}
-
-/// Whether it runs. One that nobody has reaped yet does not.
-fn lives(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
-        let state = stat.rsplit_once(") ").expect("a state").1;
-        !state.starts_with('Z')
-    })
-}
-
 #[test]
 fn a_program_gets_its_input_and_environment_and_says_its_result() {
     let _watchdog = watch();
-    let folder = Folder::new("gets");
+    let folder = Folder::new();
     let program = Program {
         cwd: Some(folder.0.clone()),
         env: [("COLOUR".to_owned(), "blue".to_owned())].into(),
@@ -206,7 +152,7 @@ fn family(folder: &Folder) -> [u32; 3] {
 #[test]
 fn whoever_ignores_term_is_killed_after_the_grace_with_all_below() {
     let _watchdog = watch();
-    let folder = Folder::new("stubborn");
+    let folder = Folder::new();
     let program = Program {
         cwd: Some(folder.0.clone()),
         grace: Duration::from_millis(50),
@@ -224,7 +170,7 @@ fn whoever_ignores_term_is_killed_after_the_grace_with_all_below() {
 #[test]
 fn whoever_heeds_term_ends_in_its_own_way() {
     let _watchdog = watch();
-    let folder = Folder::new("heeds");
+    let folder = Folder::new();
     let program = Program {
         cwd: Some(folder.0.clone()),
         grace: Duration::from_secs(3600),
@@ -244,7 +190,7 @@ fn whoever_heeds_term_ends_in_its_own_way() {
 #[test]
 fn what_a_program_left_behind_goes_with_it() {
     let _watchdog = watch();
-    let folder = Folder::new("behind");
+    let folder = Folder::new();
     let program = Program {
         cwd: Some(folder.0.clone()),
         // The last one holds standard output, whose end would never come.
@@ -260,11 +206,13 @@ fn what_a_program_left_behind_goes_with_it() {
 #[test]
 fn a_pause_stands_still_and_a_stop_wakes_it() {
     let _watchdog = watch();
-    let folder = Folder::new("pause");
+    let folder = Folder::new();
     let program = Program {
         cwd: Some(folder.0.clone()),
         grace: Duration::from_secs(3600),
-        ..shell("trap 'exit 6' TERM; echo $$ > zero; while :; do sleep 0.01; done")
+        // It starts nobody: a shell that waits for a child that stands still before its first instruction is not
+        // shown as standing still itself.
+        ..shell("trap 'exit 6' TERM; echo $$ > zero; while :; do :; done")
     };
     let child = Child::start(&supervisor(), &program, |_| {}, |_| {}).expect("it starts");
     let pid = pid_in(&folder.join("zero"));
@@ -285,7 +233,7 @@ fn a_pause_stands_still_and_a_stop_wakes_it() {
 #[test]
 fn a_child_that_is_dropped_is_killed() {
     let _watchdog = watch();
-    let folder = Folder::new("dropped");
+    let folder = Folder::new();
     let program = Program {
         cwd: Some(folder.0.clone()),
         ..shell(STUBBORN)
@@ -303,7 +251,7 @@ fn a_child_that_is_dropped_is_killed() {
 #[test]
 fn a_supervisor_that_is_killed_leaves_nobody_of_the_group() {
     let _watchdog = watch();
-    let folder = Folder::new("supervisor");
+    let folder = Folder::new();
     let program = Program {
         cwd: Some(folder.0.clone()),
         ..shell(

@@ -18,7 +18,7 @@ const NOBODY: &str = "019a0000-0000-7000-8000-000000000000";
 fn help() {
     let _watchdog = watch();
     let folder = Folder::new();
-    let mut story = Story::new("help");
+    let mut story = Story::new("help").exactly();
     for arguments in [
         &["--help"][..],
         &["run", "--help"],
@@ -159,7 +159,7 @@ fn the_life_of_a_job() {
     tell(&["logs", &id], 0);
     tell(&["logs", "-f", &id], 0);
     tell(&["show", &id, "--events"], 0);
-    tell(&["cancel", &id], 6);
+    tell(&["cancel", &id], 0);
     tell(&["redrive", &id], 0);
     tell(&["cancel", "--filter", "addon:photos tag:summer"], 0);
     tell(&["resume", "photos"], 0);
@@ -185,8 +185,7 @@ fn a_waiting_job_says_why() {
         .iter()
         .map(|reason| reason["code"].as_str().unwrap())
         .collect();
-    assert_eq!(codes.len(), 2, "{json}");
-    assert!(json["estimate"]["start_at"].is_string(), "{json}");
+    assert_eq!(codes, ["not_yet", "addon_paused", "no_worker"], "{json}");
 }
 
 #[test]
@@ -291,7 +290,7 @@ fn schedules_tokens_leases_and_the_policy() {
     tell(&["schedule", "pause", "nightly"], 0);
     tell(&["schedule", "resume", "nightly"], 0);
     tell(&["schedule", "rm", "nightly"], 0);
-    tell(&["schedule", "show", "nightly"], 2);
+    tell(&["schedule", "show", "nightly"], 5);
     tell(&["schedule", "show", NOBODY], 5);
 
     tell(
@@ -551,10 +550,9 @@ fn a_store_is_copied_checked_and_moved() {
             .run(&["submit", "photos", "index", "--key", &number.to_string()])
             .exits(0);
     }
-    let copy = daemon.folder.join("copy.db");
-    let copy = copy.to_str().unwrap();
-    daemon.run(&["backup", copy]).exits(0);
-    daemon.run(&["backup", copy]).exits(1);
+    let copy = daemon.run(&["backup", "copy.db"]).text();
+    let copy = copy.as_str();
+    daemon.run(&["backup", "copy.db"]).exits(6);
     let checked = daemon
         .run(&["audit", "check", copy, "--json"])
         .exits(0)
@@ -582,17 +580,10 @@ fn a_store_is_copied_checked_and_moved() {
 #[test]
 fn a_daemon_ends_when_it_is_asked_to_and_comes_back_with_its_jobs() {
     let _watchdog = watch();
-    let first = Daemon::with(&["--policy", ALWAYS]);
-    let id = first.run(&["submit", "photos", "index"]).text();
-    let token = first.token();
-    let kept = Folder::new();
-    let moved = kept.join("data");
-    assert_eq!(first.stop_keeping(&moved), Some(0));
-    let second = Daemon::with(&["--policy", ALWAYS, "--data-dir", moved.to_str().unwrap()]);
-    let mut command = second.command();
-    command.env("JOBTREE_TOKEN", token);
-    let shown = Ran::of(&mut command, &["show", &id, "--json"])
-        .exits(0)
-        .json();
-    assert_eq!(shown["state"], "QUEUED");
+    let mut daemon = Daemon::with(&["--policy", ALWAYS]);
+    let id = daemon.run(&["submit", "photos", "index"]).text();
+    let token = daemon.token();
+    assert_eq!(daemon.ends_and_returns("TERM"), Some(0));
+    assert_eq!(daemon.job(&id)["state"], "QUEUED");
+    assert_eq!(daemon.token(), token);
 }

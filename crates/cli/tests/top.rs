@@ -72,7 +72,9 @@ fn in_a_terminal_it_draws_listens_to_keys_and_leaves_the_screen_as_it_was() {
     };
     // The other screen, and the first frame.
     read_until("\x1b[?1049h");
-    read_until("Waiting (1)");
+    // Words come one by one, each where it stands.
+    read_until("Waiting");
+    read_until("photos");
     // The table below, and in it the first row, turned around.
     keys.write_all(b"\t").unwrap();
     read_until("\x1b[7m");

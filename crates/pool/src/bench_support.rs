@@ -5,11 +5,11 @@ use std::ptr::NonNull;
 
 use crate::context;
 use crate::deque::{Deque, Entry, Steal};
-use crate::padded::SplitAfterTwoWords;
+use crate::padded::Padded;
 
 /// A deque full of entries that nobody runs.
 pub struct BenchDeque {
-    deque: SplitAfterTwoWords<Deque>,
+    deque: Padded<Deque>,
     entry: Entry,
 }
 
@@ -23,7 +23,7 @@ impl BenchDeque {
     /// An empty one.
     pub fn new() -> BenchDeque {
         BenchDeque {
-            deque: SplitAfterTwoWords::new(Deque::new(usize::MAX, 1024)),
+            deque: Padded(Deque::new(usize::MAX, 1024)),
             entry: Entry {
                 job: NonNull::dangling(),
                 context: context::OUTERMOST,

@@ -154,7 +154,7 @@ pub(crate) unsafe fn is_within(context: *const Context, isolation: *const Contex
 #[inline]
 pub(crate) fn of(worker: Option<&Worker>) -> *const Context {
     match worker {
-        Some(worker) => worker.strand().context.get(),
+        Some(worker) => worker.strand().context().get(),
         None => OUTSIDE.get(),
     }
 }
@@ -256,7 +256,7 @@ fn change(worker: Option<&Worker>, context: *const Context) -> *const Context {
         return OUTSIDE.replace(context);
     };
     let strand = worker.strand();
-    let before = strand.context.replace(context);
+    let before = strand.context().replace(context);
     // SAFETY: a `&Worker` is only to be had on the strand's own stack.
     unsafe { strand.stay_interrupted(Step::InterruptContextLook) };
     before

@@ -31,9 +31,10 @@
 //!
 //! # Where it lies
 //!
-//! A deque is two words that thieves look at, the ring's address and what they ask by, and then what its owner writes at
-//! every fork. So the words belong at the end of a cache line and the rest at the beginning of the next:
-//! [`Strand`](crate::strand::Strand) and [`SplitAfterTwoWords`](crate::padded::SplitAfterTwoWords) see to that.
+//! A deque is two words that thieves look at, the ring's address and what they ask by, and apart from them what its owner
+//! writes at every fork. These must not be on one cache line, nor on two that the processor fetches as a pair. So a deque
+//! has room for a line of somebody else's between: [`Strand`](crate::strand::Strand) and
+//! [`Padded`](crate::padded::Padded) see to the rest.
 //!
 //! Everything marked `owner` in a method's `# Safety` must be called from one thread at a time.
 
@@ -118,12 +119,14 @@ const ASKED: usize = usize::MAX;
 
 /// See the module's head.
 #[repr(C)]
-pub(crate) struct Deque {
+pub(crate) struct Deque<Between = [usize; 16]> {
     /// Null before the first entry. Written by the owner only.
     ring: AtomicPtr<Ring>,
     /// The index from which on enough is private: `public_end + private_limit`, or [`ASKED`]. The owner reads it at every
     /// fork, thieves write it when they find nothing.
     push_limit: AtomicUsize,
+    /// None of the deque's business.
+    pub(crate) between: Between,
     owner: OwnerSide,
 }
 
@@ -134,6 +137,12 @@ unsafe impl Send for Deque {}
 unsafe impl Sync for Deque {}
 
 impl Deque {
+    /// [`Deque::without_room`] with nothing of anybody's between.
+    #[cfg(test)]
+    fn empty(private_limit: usize) -> Deque {
+        Deque::without_room(private_limit, Default::default())
+    }
+
     /// A deque that keeps at most `private_limit` entries to itself and has room for `capacity`
     /// (rounded up to a power of two) before it grows.
     pub(crate) fn new(private_limit: usize, capacity: usize) -> Deque {
@@ -143,13 +152,15 @@ impl Deque {
         } else {
             capacity
         };
-        let deque = Deque::without_room(private_limit);
+        let deque = Deque::without_room(private_limit, Default::default());
         deque.make_ring(capacity.next_power_of_two());
         deque
     }
+}
 
+impl<Between> Deque<Between> {
     /// A deque that takes memory for its entries with the first one: there may be a million that never have any.
-    pub(crate) fn without_room(private_limit: usize) -> Deque {
+    pub(crate) fn without_room(private_limit: usize, between: Between) -> Deque<Between> {
         let private_limit = PrivateLimit::new(private_limit);
         Deque {
             ring: AtomicPtr::new(std::ptr::null_mut()),
@@ -162,6 +173,7 @@ impl Deque {
                 private_limit,
             },
             push_limit: AtomicUsize::new(private_limit.beyond(0)),
+            between,
         }
     }
 
@@ -440,7 +452,7 @@ impl Deque {
             return Steal::Empty;
         };
         ring.readers.fetch_add(1, Ordering::SeqCst);
-        let result = Deque::steal_while_counted(ring, suits);
+        let result = Self::steal_while_counted(ring, suits);
         ring.readers.fetch_sub(1, Ordering::Release);
         result
     }
@@ -584,8 +596,12 @@ impl Deque {
     }
 }
 
-impl Drop for Deque {
+impl<Between> Drop for Deque<Between> {
     fn drop(&mut self) {
+        // A model that fails unwinds: one that was asked once more would panic again, and hide what failed.
+        if cfg!(loom) && std::thread::panicking() {
+            return;
+        }
         let ring = self.ring.load(Ordering::Acquire);
         if ring.is_null() {
             return;

@@ -211,7 +211,7 @@ fn a_filter_lets_the_oldest_entry_lie() {
 
 #[test]
 fn a_deque_that_never_had_an_entry_takes_no_memory_for_thieves() {
-    let deque = Owned(Deque::without_room(2));
+    let deque = Owned(Deque::empty(2));
     deque.0.ask_unless_public();
     assert!(deque.0.is_asked(), "it can be asked all the same");
     assert_eq!(deque.steal(), None);

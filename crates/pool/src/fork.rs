@@ -240,7 +240,7 @@ impl Worker {
             let share = strand.forks.is_asked() || strand.offers_too_little();
             strand.forks.push_private(Entry {
                 job: NonNull::from(&record).cast(),
-                context: strand.context.get(),
+                context: strand.context().get(),
             });
             if share {
                 strand.share_oldest();

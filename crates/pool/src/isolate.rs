@@ -49,7 +49,7 @@ where
 {
     Worker::with_current(|worker| match worker {
         Some(worker) => {
-            let outer = worker.strand().context.get();
+            let outer = worker.strand().context().get();
             // SAFETY: the current context is alive as long as we are inside.
             let mut context = unsafe { Context::isolating(outer) };
             context.isolation = &raw const context;

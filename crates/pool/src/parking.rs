@@ -158,7 +158,7 @@ impl WorkerThread {
             // SAFETY: the hub, which runs this, borrows the thread's state for longer, and strands
             // live as long as their pool.
             let (thread, strand) = unsafe { (&*thread, &*strand_address) };
-            strand.stack.yielder.set(yielder);
+            strand.stack().yielder.set(yielder);
             if thread.spare_shall_end() {
                 return;
             }
@@ -167,7 +167,7 @@ impl WorkerThread {
             thread.work_loop(worker, first, |ready| thread.give_way(strand, ready));
         });
         // SAFETY: a bare or new strand has no coroutine, and only its own worker touches it.
-        unsafe { *strand.stack.coroutine.get() = Some(coroutine) };
+        unsafe { *strand.stack().coroutine.get() = Some(coroutine) };
         strand.stack_class.set(class);
         self.add_spare(strand);
         Ok(())
@@ -261,7 +261,7 @@ impl WorkerThread {
         let strand = unsafe { &*strand };
         self.set_current(strand);
         // SAFETY: only this thread touches the coroutine, and it is suspended: the hub runs.
-        let coroutine = unsafe { &mut *strand.stack.coroutine.get() };
+        let coroutine = unsafe { &mut *strand.stack().coroutine.get() };
         let running = coroutine
             .as_mut()
             .expect("only strands with a stack are resumed");
@@ -270,7 +270,7 @@ impl WorkerThread {
         if let CoroutineResult::Return(()) = result
             && let Some(ended) = coroutine.take()
         {
-            strand.stack.yielder.set(std::ptr::null());
+            strand.stack().yielder.set(std::ptr::null());
             self.parking.stacks.give(ended.into_stack());
             self.parking.bare.borrow_mut().push(strand);
         }
@@ -314,7 +314,7 @@ impl WorkerThread {
         from.suspended_at.set(std::hint::black_box(&raw const here));
         let named = TaskName::put_aside();
         // SAFETY: set when the strand's coroutine started; we are running on it.
-        unsafe { (*from.stack.yielder.get()).suspend(()) };
+        unsafe { (*from.stack().yielder.get()).suspend(()) };
         drop(named);
         from.begin_turn();
     }
@@ -368,7 +368,8 @@ impl WorkerThread {
         }
         // SAFETY: a strand's context is alive; we are on the strand, so its owner.
         let is_plain = unsafe {
-            context::isolation_of(strand.context.get()).is_null() && strand.forks.outstanding() == 0
+            context::isolation_of(strand.context().get()).is_null()
+                && strand.forks.outstanding() == 0
         };
         let may_suspend = self.parking.has_hub.get() && !std::thread::panicking();
         if !is_plain || !may_suspend || self.is_simulated {

@@ -131,7 +131,7 @@ fn yield_with_care(worker: &Worker) -> Yield {
 
 fn yield_to_anybody(worker: &Worker) -> Yield {
     // SAFETY: the current context is alive.
-    let isolation = unsafe { context::isolation_of(worker.strand().context.get()) };
+    let isolation = unsafe { context::isolation_of(worker.strand().context().get()) };
     let thread = worker.thread();
     if isolation.is_null() {
         // Looked at before the search: what is found must be run.
@@ -157,7 +157,7 @@ pub(crate) fn yield_worker_locally(worker: &Worker) -> Yield {
 /// Gives way because the turn is over: behind everything else, see `exhausted.rs`.
 pub(crate) fn yield_exhausted(worker: &Worker) -> Yield {
     // SAFETY: the current context is alive.
-    let isolation = unsafe { context::isolation_of(worker.strand().context.get()) };
+    let isolation = unsafe { context::isolation_of(worker.strand().context().get()) };
     let thread = worker.thread();
     // Looked at before the search: what is found must be run.
     if !isolation.is_null() || !thread.can_park() {

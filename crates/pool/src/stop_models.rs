@@ -198,7 +198,7 @@ const SWITCHING_STRANDS: Model = Model {
         let (scene, crew) = Scene::new();
         let context = scene.context();
         // As it was left when it parked.
-        scene.strands[1].context.set(&context);
+        scene.strands[1].context().set(&context);
         scene.show(1);
         let worker = scene.worker(1);
         let mut crew = Some(crew);
@@ -215,7 +215,7 @@ const SWITCHING_STRANDS: Model = Model {
         if let Some(crew) = crew {
             scene.claim_interrupted(1, crew);
         }
-        scene.strands[1].context.set(context::OUTERMOST);
+        scene.strands[1].context().set(context::OUTERMOST);
     },
 };
 

@@ -30,7 +30,7 @@ use crate::worker::Worker;
 /// See the module's head.
 ///
 /// Three cache lines, since there may be a million that are parked: what others look at while the strand runs or waits,
-/// what its owner writes all the time, and what a switch needs. The deque lies across the border of the first two.
+/// what a switch needs, and what its owner writes all the time. The first and the last are never fetched as a pair.
 #[repr(C, align(64))]
 pub(crate) struct Strand {
     /// First: see [`Mail::of_strand`].
@@ -41,7 +41,8 @@ pub(crate) struct Strand {
     worker: u32,
     /// Is told when the strand begins to wait, and when it goes on; see `raw::with_park_hook`. Owner only.
     pub(crate) park_hook: Cell<*const Hooked>,
-    pub(crate) forks: Deque,
+    /// The end of the first line, all of the second, and the beginning of the third.
+    pub(crate) forks: Deque<OfSwitch>,
     /// What runs on the strand may burn as much. Owner only.
     pub(crate) fuel: Fuel,
     /// How many forks are public without anybody asking.
@@ -54,12 +55,17 @@ pub(crate) struct Strand {
     /// Where on its stack it was suspended, about. Owner only.
     #[cfg(jobtree_stacks)]
     pub(crate) suspended_at: Cell<*const u8>,
-    /// What runs on the strand runs in this context. Owner only.
-    pub(crate) context: Cell<*const Context>,
-    /// What the waker of the future points to that is polled on the strand; see `raw::polled_waker`. Owner only.
-    pub(crate) polled_waker: Cell<*const ()>,
+}
+
+/// What a strand needs when it is switched to, or when something begins or ends on it. Owner only.
+#[repr(C)]
+pub(crate) struct OfSwitch {
+    /// What runs on the strand runs in this context.
+    context: Cell<*const Context>,
+    /// What the waker of the future points to that is polled on the strand; see `raw::polled_waker`.
+    polled_waker: Cell<*const ()>,
     #[cfg(jobtree_stacks)]
-    pub(crate) stack: crate::parking::StrandStack,
+    stack: crate::parking::StrandStack,
 }
 
 #[cfg(all(
@@ -69,14 +75,13 @@ pub(crate) struct Strand {
 ))]
 const _: () = {
     assert!(size_of::<Strand>() == 192);
-    // Its first two words, which thieves look at, are on the first line.
-    assert!(std::mem::offset_of!(Strand, forks) == 48);
-    assert!(std::mem::offset_of!(Strand, context) == 128);
+    // Its first two words, which thieves look at, are on the first line; what its owner writes begins the third.
+    assert!(std::mem::offset_of!(Strand, forks) == 48 && size_of::<OfSwitch>() == 64);
 };
 
 // SAFETY: `forks`, `mail` and `bell` are made for sharing: `mail` is touched by whoever wakes the strand, once per wait,
-// and by the worker after taking it out of its inbox. `park_hook`, `suspended_at`, `fuel`, `stack_class`, `context`,
-// `polled_waker` and `stack` are touched only by the worker the strand belongs to. The others are never written.
+// and by the worker after taking it out of its inbox. `park_hook`, `suspended_at`, `fuel`, `stack_class` and all of
+// `OfSwitch` are touched only by the worker the strand belongs to. The others are never written.
 unsafe impl Sync for Strand {}
 // SAFETY: a strand is made by its worker and freed with the pool after that worker's end.
 unsafe impl Send for Strand {}
@@ -90,6 +95,12 @@ impl Strand {
     }
 
     fn new(pool: &Arc<Shared>, worker: usize) -> Strand {
+        let between = OfSwitch {
+            context: Cell::new(context::OUTERMOST),
+            polled_waker: Cell::new(ptr::null()),
+            #[cfg(jobtree_stacks)]
+            stack: crate::parking::StrandStack::new(),
+        };
         Strand {
             mail: Mail::new(),
             // Not from a reference: the bell counts references with it.
@@ -97,7 +108,7 @@ impl Strand {
             bell: StrandBell::new(),
             worker: u32::try_from(worker).expect("there are fewer workers"),
             park_hook: Cell::new(ptr::null()),
-            forks: Deque::without_room(pool.tuning.private_forks),
+            forks: Deque::without_room(pool.tuning.private_forks, between),
             fuel: Fuel::new(),
             // More than this many is without end.
             eager_public: u16::try_from(pool.tuning.eager_public_forks).unwrap_or(u16::MAX),
@@ -106,11 +117,26 @@ impl Strand {
             stack_class: Cell::new(StackClass::Default),
             #[cfg(jobtree_stacks)]
             suspended_at: Cell::new(ptr::null()),
-            context: Cell::new(context::OUTERMOST),
-            polled_waker: Cell::new(ptr::null()),
-            #[cfg(jobtree_stacks)]
-            stack: crate::parking::StrandStack::new(),
         }
+    }
+
+    /// What runs on the strand runs in this context. Owner only.
+    #[inline(always)]
+    pub(crate) fn context(&self) -> &Cell<*const Context> {
+        &self.forks.between.context
+    }
+
+    /// See `raw::polled_waker`. Owner only.
+    #[inline(always)]
+    pub(crate) fn polled_waker(&self) -> &Cell<*const ()> {
+        &self.forks.between.polled_waker
+    }
+
+    /// Its stack. Owner only.
+    #[cfg(jobtree_stacks)]
+    #[inline(always)]
+    pub(crate) fn stack(&self) -> &crate::parking::StrandStack {
+        &self.forks.between.stack
     }
 
     /// Which worker it belongs to.

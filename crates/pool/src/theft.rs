@@ -44,6 +44,7 @@ impl StolenTasks {
     }
 
     /// One of those that were stolen waits: the rest of it will run here, too, so it is not tiny.
+    #[cfg_attr(not(jobtree_stacks), allow(dead_code))]
     #[inline]
     pub(crate) fn one_waits(&self) {
         self.count.set(0);

@@ -54,7 +54,7 @@ impl Worker {
         // SAFETY: a `&Worker` is only to be had on the strand's own stack; its context is alive.
         let isolation = unsafe {
             strand.share_all();
-            context::isolation_of(strand.context.get())
+            context::isolation_of(strand.context().get())
         };
         let thread = self.thread();
         if !isolation.is_null() {

@@ -50,8 +50,8 @@ impl Door {
         http.timer(TokioTimer::new())
             .header_read_timeout(head_timeout)
             .max_headers(headers)
-            .max_buf_size(head_bytes.max(8192))
-            .pipeline_flush(true);
+            // Not `pipeline_flush`: with it nothing is sent while requests keep coming, and answers pile up.
+            .max_buf_size(head_bytes.max(8192));
         Self {
             front: Front::new(Arc::clone(&daemon)),
             http,
@@ -172,7 +172,11 @@ pub(crate) fn tls(files: &TlsFiles) -> Result<TlsAcceptor, ServeError> {
         .map_err(|error| failed(&files.certificate, &error))?;
     let key =
         PrivateKeyDer::from_pem_file(&files.key).map_err(|error| failed(&files.key, &error))?;
-    let mut config = ServerConfig::builder()
+    // Named, since what is linked beside it must not decide.
+    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| failed(&files.certificate, &error))?
         .with_no_client_auth()
         .with_single_cert(certificates, key)
         .map_err(|error| failed(&files.certificate, &error))?;

@@ -10,9 +10,10 @@
 //!   ([`StoreError::Stopped`]), the store stops: every later call fails until it is opened again.
 //! - Callers that block are woken all at once, when all of their answers are there (`bell.rs`).
 //! - The queue is bounded: one call too many is refused at once instead of waiting without end.
-//! - After a commit, the callers of its group tend to come back together. If the thread took the first of them at
-//!   once, each second group would be small. So it waits a little, at most a part of the time that a commit takes, for
-//!   as many as were there the last time. A lone caller is never delayed.
+//! - After a commit, the callers of its group tend to come back together. The thread begins with the first of them, and
+//!   takes the others into the same transaction as they come: so it works while they wake up and ask again. When none is
+//!   left it waits a little, at most a part of the time that a group takes, for as many as there were the last time. A
+//!   lone caller is never delayed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -68,9 +69,32 @@ struct Waiting {
     closing: bool,
     /// Set when the disk failed.
     stopped: Option<StoreError>,
-    /// How many the writer hopes for while it lingers, so that not every call wakes it.
+    /// With how many the writer wants to be woken. While it works it looks for itself, and no call need wake it.
     awaited: usize,
 }
+
+impl Waiting {
+    fn take_group(&mut self, most: usize) -> Option<Group> {
+        let count = self.operations.len().min(most);
+        (count > 0).then(|| Group {
+            operations: self.operations.drain(..count).collect(),
+            ringer: std::mem::take(&mut self.ringer),
+        })
+    }
+}
+
+/// Calls that were taken together.
+struct Group {
+    operations: VecDeque<Box<dyn Work>>,
+    /// To be dropped when all of them are finished.
+    ringer: Ringer,
+}
+
+/// With so many more of those that it hopes for, the writer goes on: to be woken for each would cost more than it gains.
+const AT_A_TIME: usize = 16;
+
+/// No longer than this does a transaction go on to take calls.
+const LONGEST: Duration = Duration::from_millis(5);
 
 struct Queue {
     waiting: Mutex<Waiting>,
@@ -110,39 +134,47 @@ impl Queue {
         Ok(())
     }
 
-    /// Waits for a group; `None` when the store closes and nothing is left.
-    fn next_group(&self, hoped: usize, patience: Duration, most: usize) -> Option<Group> {
+    /// Waits for calls; `None` when the store closes and nothing is left.
+    fn next_group(&self, most: usize) -> Option<Group> {
+        self.wait_for(self.waiting(), 1, None).take_group(most)
+    }
+
+    /// More calls, which may take until then to come, if there is hope for any.
+    fn more(&self, hoped: usize, until: Instant, most: usize) -> Option<Group> {
         let mut waiting = self.waiting();
-        waiting.awaited = 1;
-        while waiting.operations.is_empty() {
-            if waiting.closing {
-                return None;
+        if waiting.operations.is_empty() && hoped > 0 {
+            waiting = self.wait_for(waiting, hoped.min(AT_A_TIME), Some(until));
+        }
+        waiting.take_group(most)
+    }
+
+    fn wait_for<'a>(
+        &self,
+        mut waiting: MutexGuard<'a, Waiting>,
+        count: usize,
+        until: Option<Instant>,
+    ) -> MutexGuard<'a, Waiting> {
+        waiting.awaited = count;
+        while waiting.operations.len() < count && !waiting.closing {
+            let Some(until) = until else {
+                waiting = self
+                    .arrived
+                    .wait(waiting)
+                    .unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
             }
             waiting = self
                 .arrived
-                .wait(waiting)
-                .unwrap_or_else(PoisonError::into_inner);
+                .wait_timeout(waiting, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
-        if waiting.operations.len() < hoped && !waiting.closing {
-            let until = Instant::now() + patience;
-            waiting.awaited = hoped;
-            while waiting.operations.len() < hoped && !waiting.closing {
-                let left = until.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    break;
-                }
-                waiting = self
-                    .arrived
-                    .wait_timeout(waiting, left)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0;
-            }
-        }
-        let count = waiting.operations.len().min(most);
-        Some(Group {
-            operations: waiting.operations.drain(..count).collect(),
-            ringer: std::mem::take(&mut waiting.ringer),
-        })
+        waiting.awaited = usize::MAX;
+        waiting
     }
 
     fn stop(&self, error: &StoreError) {
@@ -159,13 +191,6 @@ impl Queue {
         }
         drop(left.ringer);
     }
-}
-
-/// Calls that share a commit.
-struct Group {
-    operations: VecDeque<Box<dyn Work>>,
-    /// To be dropped when all of them are finished.
-    ringer: Ringer,
 }
 
 /// The writer's end for callers. Dropping it finishes what waits, and closes the file.
@@ -188,7 +213,7 @@ impl Writer {
                 ringer: Ringer::default(),
                 closing: false,
                 stopped: None,
-                awaited: 1,
+                awaited: usize::MAX,
             }),
             arrived: Condvar::new(),
             max_waiting: bounds.max_waiting,
@@ -244,6 +269,13 @@ impl Drop for Writer {
     }
 }
 
+/// What the thread expects from the last group.
+#[derive(Clone, Copy)]
+struct Hope {
+    calls: usize,
+    patience: Duration,
+}
+
 /// What the thread works with.
 struct Desk<L> {
     tables: L,
@@ -264,34 +296,42 @@ impl<L: Ledger> Desk<L> {
         }
         let _stop = StopOnExit(Arc::clone(&self.queue));
 
-        let (mut hoped, mut patience) = (1, Duration::ZERO);
-        while let Some(group) = self.queue.next_group(hoped, patience, self.max_group) {
-            hoped = group.operations.len();
+        let mut hope = Hope {
+            calls: 1,
+            patience: Duration::ZERO,
+        };
+        while let Some(group) = self.queue.next_group(self.max_group) {
             let begun = Instant::now();
-            if let Err(error) = self.run_group(group) {
-                self.queue.stop(&error);
-                // The queue refuses from now on; wait for the owner to close.
-                while self.queue.next_group(1, Duration::ZERO, 1).is_some() {}
-                return;
+            match self.run_group(group, hope) {
+                Ok(calls) => hope.calls = calls,
+                Err(error) => {
+                    self.queue.stop(&error);
+                    // The queue refuses from now on; wait for the owner to close.
+                    while self.queue.next_group(1).is_some() {}
+                    return;
+                }
             }
-            patience = (begun.elapsed() / 4).min(Duration::from_millis(2));
+            hope.patience = (begun.elapsed() / 4).min(Duration::from_millis(2));
         }
     }
 
-    /// Runs and answers a group. An error is one after which the store must stop.
-    fn run_group(&mut self, group: Group) -> Result<(), StoreError> {
+    /// Runs and answers a group and those who join it, and says how many they were. An error is one after which the store
+    /// must stop.
+    fn run_group(&mut self, group: Group, hope: Hope) -> Result<usize, StoreError> {
         let Group {
             operations: mut group,
             ringer,
         } = group;
-        let mut ringer = Some(ringer);
+        let mut ringers = vec![ringer];
+        let mut calls = 0;
         while !group.is_empty() {
-            let mut ran = Vec::with_capacity(group.len());
-            let outcome = self.run_in_transaction(&mut group, &mut ran);
+            let mut ran = Vec::with_capacity(group.len().max(hope.calls));
+            let outcome = self.run_in_transaction(&mut group, &mut ran, &mut ringers, hope);
             self.counting.ran(ran.len());
             if outcome.is_err() {
                 self.counting.failed();
             }
+            calls += ran.len();
             let fatal = outcome
                 .as_ref()
                 .err()
@@ -311,7 +351,7 @@ impl<L: Ledger> Desk<L> {
             }
             if group.is_empty() {
                 // Before the tidying up, which nobody has to wait for.
-                drop(ringer.take());
+                ringers.clear();
             }
             if let Some(error) = fatal {
                 return Err(error);
@@ -320,15 +360,17 @@ impl<L: Ledger> Desk<L> {
                 self.tables.tidy()?;
             }
         }
-        Ok(())
+        Ok(calls)
     }
 
-    /// Runs operations from the front of the group until it is empty or the transaction is lost, and commits. Those
-    /// that ran are moved to `ran`: the outcome is theirs. Says whether anything was changed.
+    /// Runs operations from the front of the group until it is empty and nobody joins it, or the transaction is lost, and
+    /// commits. Those that ran are moved to `ran`: the outcome is theirs. Says whether anything was changed.
     fn run_in_transaction(
         &mut self,
         group: &mut VecDeque<Box<dyn Work>>,
         ran: &mut Vec<Box<dyn Work>>,
+        ringers: &mut Vec<Ringer>,
+        hope: Hope,
     ) -> Result<bool, StoreError> {
         let begin = self.tables.begin_transaction();
         if begin.is_err() {
@@ -336,16 +378,28 @@ impl<L: Ledger> Desk<L> {
             ran.extend(group.drain(..));
             return begin.map(|()| false).map_err(as_commit_failure);
         }
-        let mut changed = false;
-        while let Some(mut operation) = group.pop_front() {
-            let first = ran.is_empty();
-            let outcome = self.run_one(operation.as_mut(), first);
-            changed |= self.tables.touched();
-            ran.push(operation);
-            if let Err(error) = outcome {
-                let _ = self.tables.execute("ROLLBACK");
-                return Err(error);
+        let (mut changed, begun) = (false, Instant::now());
+        loop {
+            while let Some(mut operation) = group.pop_front() {
+                let first = ran.is_empty();
+                let outcome = self.run_one(operation.as_mut(), first);
+                changed |= self.tables.touched();
+                ran.push(operation);
+                if let Err(error) = outcome {
+                    let _ = self.tables.execute("ROLLBACK");
+                    return Err(error);
+                }
             }
+            let most = self.max_group.saturating_sub(ran.len());
+            if most == 0 || begun.elapsed() > LONGEST {
+                break;
+            }
+            let hoped = hope.calls.saturating_sub(ran.len());
+            let Some(joined) = self.queue.more(hoped, begun + hope.patience, most) else {
+                break;
+            };
+            group.extend(joined.operations);
+            ringers.push(joined.ringer);
         }
         let begun = Instant::now();
         let committed = self

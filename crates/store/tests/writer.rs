@@ -284,6 +284,81 @@ fn a_second_store_on_the_file_is_refused() {
 }
 
 #[test]
+fn what_somebody_else_changes_is_noticed_before_anything_is_overwritten() {
+    let _watchdog = Watchdog::watching("somebody else");
+    let folder = Folder::new("somebody-else");
+    let options = SqliteOptions::new(folder.file("jobs.db"));
+    let store = Store::open(&options).expect("a new file");
+    let job = store.submit(stamp(), submission()).wait().expect("taken");
+    let db = rusqlite::Connection::open(folder.file("jobs.db")).expect("the file");
+    db.execute("UPDATE scheduler_jobs SET revision = 7", [])
+        .expect("a change from outside");
+    drop(db);
+    let lease = LeaseId::generate();
+    let refused = store
+        .claim(stamp(), vec![job.job_id], claim(lease))
+        .wait()
+        .expect_err("what it remembers is old");
+    assert!(
+        refused.to_string().contains("changed by somebody else"),
+        "{refused}"
+    );
+    drop(store);
+    let store = Store::open(&options).expect("the same file");
+    let claimed = store.claim(stamp(), vec![job.job_id], claim(lease)).wait();
+    assert_eq!(claimed.expect("it waits").jobs[0].revision, 8);
+}
+
+#[test]
+fn jobs_of_many_kinds_lie_in_rows_of_their_own() {
+    let _watchdog = Watchdog::watching("many kinds");
+    let folder = Folder::new("many-kinds");
+    let options = SqliteOptions::new(folder.file("jobs.db")).remembered(0);
+    let store = Store::open(&options).expect("a new file");
+    // Runs of like jobs, of lengths for one statement, for several, and for each size of one.
+    let kinds = [1, 2, 8, 9, 31, 32, 33, 45, 100];
+    let batch: Vec<Submission> = kinds
+        .iter()
+        .flat_map(|count| (0..*count).map(move |_| count))
+        .map(|count| {
+            let mut submission = submission();
+            submission.intent.addon_id = format!("addon{count}").parse().expect("a name");
+            submission
+        })
+        .collect();
+    store
+        .submit_many(stamp(), batch.clone())
+        .wait()
+        .expect("taken");
+    let (mut claims, mut done, mut left) = (Vec::new(), Vec::new(), batch.as_slice());
+    for count in kinds {
+        let (alike, others) = left.split_at(count);
+        left = others;
+        let lease = LeaseId::generate();
+        let ids = alike.iter().map(|submission| submission.id).collect();
+        claims.push(store.claim(stamp(), ids, claim(lease)));
+        let request = CompleteRequest::done(lease, None);
+        let second = alike.iter().step_by(2);
+        done.extend(second.map(|submission| (submission.id, request.clone())));
+    }
+    for claim in claims {
+        claim.wait().expect("they wait");
+    }
+    let ended: Vec<_> = done.iter().map(|(id, _)| *id).collect();
+    store.complete_many(stamp(), done).wait().expect("they run");
+    for (number, submission) in batch.iter().enumerate() {
+        let told = store.job(submission.id).wait().expect("it is there");
+        let state = if ended.contains(&submission.id) {
+            JobState::Done
+        } else {
+            JobState::Running
+        };
+        assert_eq!(told.job.state, state, "{number}");
+        assert_eq!(told.job.intent.addon_id, submission.intent.addon_id);
+    }
+}
+
+#[test]
 fn newer_and_foreign_files_are_refused_untouched() {
     let folder = Folder::new("refused");
     let path = folder.file("jobs.db");

@@ -155,8 +155,10 @@ fn find(client: &Client, arguments: &ArgMatches) -> Result<ScheduleView, CliErro
         (Some(found), _) => Ok(found),
         // The daemon says what there is to say.
         (None, Ok(id)) => Ok(client.schedule(id)?),
-        (None, Err(_)) => Err(CliError::usage(format!("there is no schedule {wanted:?}"))
-            .hint("`jobtree schedule ls` shows them")),
+        (None, Err(_)) => Err(
+            CliError::not_found(format!("there is no schedule {wanted:?}"))
+                .hint("`jobtree schedule ls` shows them"),
+        ),
     }
 }
 

@@ -77,7 +77,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 const ARROWS_FOR_TESTS: &[(&str, &str)] = &[
     ("jobtree-macros", "jobtree"),
     ("jobtree-runtime", "jobtree-macros"),
-    // A client is tried with a daemon.
+    // A client is tried with a daemon, and with all its features.
+    ("jobtree-client", "jobtree-client"),
     ("jobtree-client", "jobtree-server"),
     ("jobtree-client", "jobtree-queue"),
     // Its own tests run in its simulator, which is a feature.

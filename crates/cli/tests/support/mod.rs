@@ -137,23 +137,30 @@ impl Daemon {
         let folder = Folder::new();
         let (process, url) = serve(&folder, "127.0.0.1:0", arguments);
         let arguments = arguments.iter().map(|&argument| argument.to_owned());
-        Daemon {
+        let daemon = Daemon {
             folder,
             url,
             arguments: arguments.collect(),
             process,
-        }
+        };
+        // Before its first measurement it admits nothing.
+        until(|| {
+            let status = daemon.run(&["top", "--json"]).exits(0).json();
+            status["nodes"][0]["stale"] == false
+        });
+        daemon
     }
 
-    /// Kills it, and starts it again at the same address with the same data.
-    pub fn crash_and_return(&mut self) {
-        self.process.kill().expect("it runs");
-        self.process.wait().expect("it ends");
+    /// Ends it by a signal, and starts it again at the same address with the same data. With the exit code.
+    pub fn ends_and_returns(&mut self, by: &str) -> Option<i32> {
+        signal(by, self.process.id());
+        let code = self.process.wait().expect("it ends").code();
         let address = self.url.strip_prefix("http://").expect("an address");
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
         let (process, url) = serve(&self.folder, address, &arguments);
         assert_eq!(url, self.url);
         self.process = process;
+        code
     }
 
     /// The command, told where this daemon is.
@@ -182,14 +189,6 @@ impl Daemon {
     pub fn token(&self) -> String {
         let file = self.folder.join("data/admin.token");
         fs::read_to_string(file).expect("a token").trim().to_owned()
-    }
-
-    /// Asks it to end, and gives its exit code; its data is kept elsewhere.
-    pub fn stop_keeping(mut self, data: &Path) -> Option<i32> {
-        signal("TERM", self.process.id());
-        let code = self.process.wait().expect("it ends").code();
-        fs::rename(self.folder.join("data"), data).expect("its data is there");
-        code
     }
 }
 

@@ -15,7 +15,7 @@ use jobtree_worker::reply::{Promised, Result, promise};
 
 type Errand = Box<dyn FnOnce() + Send>;
 
-pub(super) struct Errands {
+pub(crate) struct Errands {
     name: &'static str,
     most: usize,
     shared: Arc<Shared>,
@@ -63,7 +63,7 @@ impl Shared {
 }
 
 impl Errands {
-    pub(super) fn new(name: &'static str, most: usize) -> Self {
+    pub(crate) fn new(name: &'static str, most: usize) -> Self {
         Errands {
             name,
             most,
@@ -72,7 +72,7 @@ impl Errands {
     }
 
     /// Makes a call, and gives what it says.
-    pub(super) fn ask<T: Send + 'static>(
+    pub(crate) fn ask<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Reply<T> {
@@ -89,7 +89,7 @@ impl Errands {
 
     /// As [`ask`](Self::ask); and when whoever asked goes away before the answer is there, `leave` is called, and the
     /// answer, if one comes, goes to `untaken`. Neither may block.
-    pub(super) fn ask_unless_left<T: Send + 'static>(
+    pub(crate) fn ask_unless_left<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> Result<T> + Send + 'static,
         leave: impl FnOnce() + Send + 'static,

@@ -46,6 +46,30 @@ struct Inner {
     running: AtomicUsize,
 }
 
+impl Inner {
+    /// Takes a place, if there is one.
+    fn has_room(&self) -> bool {
+        let more = |running: usize| (running < self.max_running).then_some(running + 1);
+        let order = Ordering::SeqCst;
+        self.running.fetch_update(order, order, more).is_ok()
+    }
+}
+
+/// A place that is free again when this is dropped.
+struct Counted<'a>(&'a Inner);
+
+impl<'a> Counted<'a> {
+    fn enter(inner: &'a Inner) -> Option<Counted<'a>> {
+        inner.has_room().then_some(Counted(inner))
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// How many operations run at once, if nothing else is said.
 const MAX_RUNNING: usize = 256;
 
@@ -95,6 +119,54 @@ impl RemoteService {
     /// How many operations run.
     pub fn running(&self) -> usize {
         self.inner.running.load(Ordering::SeqCst)
+    }
+
+    /// Does what is asked in the current job, and gives the answer: for what carries requests by ways of its own. The ids
+    /// of requests are the caller's to keep apart.
+    ///
+    /// ```
+    /// use jobtree_lanes::remote::{RemoteRequest, RemoteService};
+    ///
+    /// let service = RemoteService::new("shouter");
+    /// service.handle("shout", |request| Ok(request.payload.to_ascii_uppercase()));
+    /// let answer = service.answer(RemoteRequest::new("shout").payload("hello"));
+    /// assert_eq!(answer.into_payload()?, b"HELLO");
+    /// assert!(!service.answer(RemoteRequest::new("whisper")).is_success());
+    /// # Ok::<(), jobtree_lanes::remote::RemoteError>(())
+    /// ```
+    pub fn answer(&self, request: RemoteRequest) -> RemoteResponse {
+        let asked = RemoteRequest {
+            payload: Vec::new(),
+            metadata: BTreeMap::new(),
+            ..request.clone()
+        };
+        match self.perform(request) {
+            Ok(payload) => RemoteResponse::new(&asked, self.id(), payload),
+            Err(error) => RemoteResponse::from_error(&asked, self.id(), error),
+        }
+    }
+
+    fn perform(&self, request: RemoteRequest) -> Result<Vec<u8>, RemoteError> {
+        let mode = request.mode;
+        let operation = self.wanted(&request)?;
+        let _counted = Counted::enter(&self.inner).ok_or(RemoteError::Busy)?;
+        let payload = operation(request).map_err(|error| match is_cancelled() {
+            true => RemoteError::Cancelled,
+            false => RemoteError::Remote(error.to_string()),
+        })?;
+        Ok(match mode {
+            TransferMode::RequestFromRemote => payload,
+            TransferMode::PushDataToRemote => Vec::new(),
+        })
+    }
+
+    /// The operation that is asked for, if it is asked for here.
+    fn wanted(&self, request: &RemoteRequest) -> Result<Arc<Operation>, RemoteError> {
+        if let Some(target) = request.target.as_ref().filter(|id| *id != self.id()) {
+            return Err(RemoteError::WrongTarget(target.clone()));
+        }
+        self.operation(&request.operation)
+            .ok_or_else(|| RemoteError::UnknownOperation(request.operation.clone()))
     }
 
     fn operation(&self, name: &str) -> Option<Arc<Operation>> {
@@ -218,12 +290,7 @@ impl Session {
         request: &RemoteRequest,
     ) -> Result<(Arc<Operation>, Call), RemoteError> {
         let service = &self.service;
-        if let Some(target) = request.target.as_ref().filter(|id| *id != service.id()) {
-            return Err(RemoteError::WrongTarget(target.clone()));
-        }
-        let operation = service
-            .operation(&request.operation)
-            .ok_or_else(|| RemoteError::UnknownOperation(request.operation.clone()))?;
+        let operation = service.wanted(request)?;
         let is_known = {
             let running = self.running();
             running.ids.contains(&request.id) || running.calls.contains_key(&number)
@@ -233,10 +300,8 @@ impl Session {
         }
         let inner = &service.inner;
         let is_admitted = self.load.running.change(|running| {
-            let more = |running: usize| (running < inner.max_running).then_some(running + 1);
             let is_leaving = self.load.is_leaving.load(Ordering::SeqCst);
-            let order = Ordering::SeqCst;
-            let has_room = !is_leaving && inner.running.fetch_update(order, order, more).is_ok();
+            let has_room = !is_leaving && inner.has_room();
             *running += usize::from(has_room);
             has_room
         });

@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::deque::{Deque, Entry};
 use crate::inbox::{Inbox, Mail};
 use crate::injector::Injector;
-use crate::padded::{Padded, SplitAfterTwoWords};
+use crate::padded::Padded;
 use crate::placement::Workplace;
 use crate::requeued::Requeued;
 use crate::sleep::Sleep;
@@ -76,7 +76,7 @@ impl Tuning {
 
 /// What other threads may touch of a worker.
 pub(crate) struct WorkerShared {
-    pub(crate) tasks: SplitAfterTwoWords<Deque>,
+    pub(crate) tasks: Padded<Deque>,
     /// Tasks that gave way.
     pub(crate) requeued: Requeued,
     pub(crate) inbox: Inbox,
@@ -92,7 +92,7 @@ impl WorkerShared {
     fn new() -> WorkerShared {
         WorkerShared {
             // Tasks are public at once: their maker may run on for long.
-            tasks: SplitAfterTwoWords::new(Deque::new(usize::MAX, TASK_CAPACITY)),
+            tasks: Padded(Deque::new(usize::MAX, TASK_CAPACITY)),
             requeued: Requeued::new(),
             inbox: Inbox::new(),
             parked: ParkedForks::new(),

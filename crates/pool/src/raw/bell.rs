@@ -156,7 +156,7 @@ pub fn current_stack() -> *const () {
 pub fn replace_polled_waker(data: *const ()) -> *const () {
     Worker::with_current(|worker| {
         worker.map_or(std::ptr::null(), |worker| {
-            worker.strand().polled_waker.replace(data)
+            worker.strand().polled_waker().replace(data)
         })
     })
 }
@@ -166,7 +166,7 @@ pub fn replace_polled_waker(data: *const ()) -> *const () {
 pub fn polled_waker() -> *const () {
     Worker::with_current(|worker| {
         worker.map_or(std::ptr::null(), |worker| {
-            worker.strand().polled_waker.get()
+            worker.strand().polled_waker().get()
         })
     })
 }

@@ -134,7 +134,7 @@ impl Strand {
     #[inline(always)]
     pub(crate) fn begin_turn(&self) {
         // SAFETY: a strand's context is alive as long as it is the strand's.
-        let meter = unsafe { Meter::of(self.context.get()) };
+        let meter = unsafe { Meter::of(self.context().get()) };
         if meter.refills {
             self.fuel.set(meter.turn);
         }

@@ -25,7 +25,7 @@ pub(super) struct Forgets {
 #[derive(Clone, Debug)]
 pub(super) enum Setting {
     Fired(ScheduleId, Timestamp, Option<JobId>),
-    Schedule(ScheduleRecord),
+    Schedule(Box<ScheduleRecord>),
     Paused(AddonId, bool),
 }
 
@@ -130,7 +130,8 @@ impl WriteLogs for Timed<'_> {
 
 impl Tables for Timed<'_> {
     fn put_schedule(&mut self, schedule: &ScheduleRecord) -> Result<()> {
-        self.settings.push(Setting::Schedule(schedule.clone()));
+        self.settings
+            .push(Setting::Schedule(Box::new(schedule.clone())));
         self.tables.put_schedule(schedule)
     }
 

@@ -54,6 +54,7 @@ async fn resume(
     Json(request): Json<PauseRequest>,
 ) -> Answered<Told<ResumeAnswer>> {
     caller.needs(Scope::Admin)?;
+    check_reason(request.reason.as_deref())?;
     let resumed = daemon.scheduler.resume(request).await?;
     Ok(Told(ResumeAnswer { resumed }))
 }

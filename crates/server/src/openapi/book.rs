@@ -48,6 +48,8 @@ impl Book {
     /// The whole document.
     pub(super) fn finish(mut self) -> Value {
         self.refer::<Problem>();
+        let common = COMMON.map(|(status, about)| (status.to_string(), problem(about)));
+        let common: BTreeMap<_, _> = common.into_iter().collect();
         json!({
             "openapi": "3.1.0",
             "info": {
@@ -61,6 +63,7 @@ impl Book {
             "paths": self.paths,
             "components": {
                 "schemas": self.schemas,
+                "responses": common,
                 "securitySchemes": {
                     "token": {
                         "type": "http",
@@ -134,7 +137,8 @@ impl Operation<'_> {
 
     /// A body of TOML.
     pub(super) fn toml_body(mut self, example: &str) -> Self {
-        let text = json!({"schema": {"type": "string"}, "example": example});
+        let about = format!("For example:\n\n{example}");
+        let text = json!({"schema": {"type": "string", "description": about}});
         self.body = Some(json!({"required": true, "content": {"application/toml": text}}));
         self
     }
@@ -173,15 +177,15 @@ impl Operation<'_> {
 
     /// It may fail so, beside what everything may.
     pub(super) fn fails(mut self, status: u16, about: &str) -> Self {
-        self.fail(status, about);
+        self.responses.insert(status.to_string(), problem(about));
         self
     }
 
-    fn fail(&mut self, status: u16, about: &str) {
-        let problem = json!({"$ref": "#/components/schemas/Problem"});
-        let content = json!({Problem::MEDIA_TYPE: {"schema": problem}});
-        let answer = json!({"description": about, "content": content});
-        self.responses.entry(status.to_string()).or_insert(answer);
+    /// It may fail as others may; see [`COMMON`].
+    fn fail(&mut self, status: u16) {
+        let name = status.to_string();
+        let common = json!({"$ref": format!("#/components/responses/{name}")});
+        self.responses.entry(name).or_insert(common);
     }
 
     /// A link from a successful answer to another operation: where its id is to be found.
@@ -208,28 +212,20 @@ impl Operation<'_> {
             })
             .collect();
         if !parameters.is_empty() {
-            self.fail(404, "There is no such thing, or it is another addon's.");
+            self.fail(404);
         }
         parameters.append(&mut self.parameters);
-        self.fail(400, "The request is not of this shape.");
-        self.fail(
-            403,
-            "A page of another origin sent this, or the token does not allow it.",
-        );
-        self.fail(421, "The server is not called by this name.");
-        self.fail(
-            503,
-            "It could not be done now, or is not known to be: ask again, repeating is safe.",
-        );
+        for status in [400, 403, 421, 503] {
+            self.fail(status);
+        }
         if !self.open {
-            self.fail(401, "There is no token, or it is not known any more.");
-            self.fail(429, "Too many requests with this token.");
+            self.fail(401);
+            self.fail(429);
         }
         if self.body.is_some() {
-            self.fail(408, "The body did not come in time.");
-            self.fail(413, "The body is too large.");
-            self.fail(415, "The body is of another type.");
-            self.fail(422, "Fields have values that are not allowed.");
+            for status in [408, 413, 415, 422] {
+                self.fail(status);
+            }
         }
         let description = match self.scope {
             Some(scope) => format!("Needs a token with the scope `{scope}`."),
@@ -261,6 +257,33 @@ impl Operation<'_> {
             self.path
         );
     }
+}
+
+/// What many operations may fail with.
+const COMMON: [(u16, &str); 11] = [
+    (400, "The request is not of this shape."),
+    (401, "There is no token, or it is not known any more."),
+    (
+        403,
+        "The token does not allow this, or a page of another origin sent it.",
+    ),
+    (404, "There is no such thing, or it is another addon's."),
+    (408, "The body did not come in time."),
+    (413, "The body is too large."),
+    (415, "The body is of another type."),
+    (421, "The server is not called by this name."),
+    (422, "Fields have values that are not allowed."),
+    (429, "Too many requests with this token."),
+    (
+        503,
+        "It could not be done now, or is not known to be: ask again, repeating is safe.",
+    ),
+];
+
+fn problem(about: &str) -> Value {
+    let problem = json!({"$ref": "#/components/schemas/Problem"});
+    let content = json!({Problem::MEDIA_TYPE: {"schema": problem}});
+    json!({"description": about, "content": content})
 }
 
 /// What an operation is about, by its path.

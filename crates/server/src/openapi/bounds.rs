@@ -1,4 +1,5 @@
-//! Bounds that types cannot say: what is checked when a request is validated.
+//! Bounds that types cannot say: what is checked when a request is validated. Not those of things that are also sent many
+//! at once: there each is answered for itself, and the request as a whole is sound.
 
 use serde_json::{Value, json};
 
@@ -57,26 +58,11 @@ pub(super) fn all() -> Vec<(&'static str, &'static str, Value)> {
         ("AckRequest", "pids", most(64)),
         ("PidsRequest", "pids", most(64)),
         ("HeartbeatBody", "pids", most(64)),
-        ("Heartbeat", "pids", most(64)),
         ("ReportBody", "pids", most(64)),
         ("ReportBody", "metrics", json!({"maxProperties": 32})),
         ("HeartbeatManyRequest", "leases", at_once.clone()),
         ("CompleteManyRequest", "jobs", at_once.clone()),
         ("RedriveRequest", "job_ids", at_once),
-        ("Progress", "fraction", json!({"minimum": 0, "maximum": 1})),
-        ("Progress", "message", json!({"maxLength": 1024})),
-        (
-            "Backoff",
-            "initial_sec",
-            json!({"minimum": 0, "maximum": 86_400}),
-        ),
-        ("Backoff", "factor", json!({"minimum": 1, "maximum": 10})),
-        (
-            "Backoff",
-            "max_sec",
-            json!({"minimum": 0, "maximum": 604_800}),
-        ),
-        ("Backoff", "jitter", json!({"minimum": 0, "maximum": 1})),
         ("CancelRequest", "reason", reason.clone()),
         ("CancelManyRequest", "reason", reason.clone()),
         ("RetryRequest", "reason", reason.clone()),

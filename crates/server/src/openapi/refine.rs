@@ -8,6 +8,11 @@ pub(super) fn refine(whole: &mut Value) {
     let schemas = whole["components"]["schemas"]
         .as_object_mut()
         .expect("schemas");
+    // One of many is read as loosely as its types allow, and then answered for itself.
+    let one = schemas["SubmitRequest"].clone();
+    schemas.insert("SubmitOneOfMany".to_owned(), one);
+    let named = json!("#/components/schemas/SubmitOneOfMany");
+    schemas["SubmitManyRequest"]["properties"]["jobs"]["items"]["$ref"] = named;
     for (schema, field, bound) in bounds::all() {
         let field = &mut schemas[schema]["properties"][field];
         let field = field.as_object_mut().unwrap_or_else(|| {
@@ -17,10 +22,15 @@ pub(super) fn refine(whole: &mut Value) {
     }
     for (schema, fields) in bounds::REQUIRED {
         schemas[*schema]["required"] = json!(fields);
+        for field in *fields {
+            let field = schemas[*schema]["properties"][field].as_object_mut();
+            field.expect("a field").remove("default");
+        }
     }
     flatten(schemas);
     for schema in schemas.values_mut() {
         each(schema, &mut whole_numbers);
+        each(schema, &mut without_code);
     }
 }
 
@@ -52,14 +62,23 @@ fn whole_numbers(schema: &mut Map<String, Value>) {
         .get("minimum")
         .is_some_and(|least| least.as_f64().is_some_and(|least| least >= 0.0));
     let (least, most) = match schema.get("format").and_then(Value::as_str) {
-        Some("int32") if unsigned => (0, i64::from(u32::MAX)),
-        Some("int32") => (i64::from(i32::MIN), i64::from(i32::MAX)),
-        Some("int64") if unsigned => (0, i64::MAX),
-        Some("int64") => (i64::MIN, i64::MAX),
+        Some("int32") if unsigned => (json!(0), json!(u32::MAX)),
+        Some("int32") => (json!(i32::MIN), json!(i32::MAX)),
+        Some("int64") if unsigned => (json!(0), json!(u64::MAX)),
+        Some("int64") => (json!(i64::MIN), json!(i64::MAX)),
         _ => return,
     };
-    schema.entry("minimum").or_insert(json!(least));
-    schema.entry("maximum").or_insert(json!(most));
+    schema.entry("minimum").or_insert(least);
+    schema.entry("maximum").or_insert(most);
+}
+
+/// Examples for programmers of one language are not for others.
+fn without_code(schema: &mut Map<String, Value>) {
+    if let Some(Value::String(about)) = schema.get_mut("description")
+        && let Some(code) = about.find("\n\n```")
+    {
+        about.truncate(code);
+    }
 }
 
 /// Goes through all objects within.

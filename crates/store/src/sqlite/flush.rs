@@ -190,8 +190,8 @@ pub(crate) fn is_known(db: &Connection, id: JobId) -> Result<bool> {
 struct LastOne<'a> {
     job: &'a JobRecord,
     last_event: Option<i64>,
-    /// Where the file has a row of it.
-    row: Option<Place>,
+    /// The row that the file has.
+    row: Option<(Place, u64)>,
 }
 
 /// Each job once, in the order in which they first changed.
@@ -219,7 +219,7 @@ impl<'a> LastOnes<'a> {
             self.jobs.push(LastOne {
                 job,
                 last_event: before.last_event,
-                row: stored.map(|stored| stored.place),
+                row: stored.map(|stored| (stored.place, stored.job.revision)),
             });
         }
     }
@@ -228,9 +228,9 @@ impl<'a> LastOnes<'a> {
         let mut rows = JobRows::new(db);
         for last in &self.jobs {
             let to = Place::of(last.job.state);
-            let elsewhere = last.row.filter(|place| *place != to);
-            if let Some(place) = elsewhere {
-                rows.delete(last.job.id, place)?;
+            let elsewhere = last.row.filter(|(place, _)| *place != to);
+            if let Some((place, revision)) = elsewhere {
+                rows.delete(last.job.id, revision, place)?;
             }
             let is_new = last.row.is_none() || elsewhere.is_some();
             rows.put(last.job, to, is_new, last.last_event)?;

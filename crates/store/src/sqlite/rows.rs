@@ -1,4 +1,4 @@
-//! The rows of jobs: put and deleted, many with one statement.
+//! The rows of jobs: put, many with one statement, and deleted.
 //!
 //! A statement costs more to begin and to end than to write one row, and within one the place of the last row is a good
 //! guess for that of the next. So rows of one table that are alike in addon and type are collected, and written some
@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use jobtree_protocol::JobId;
 use jobtree_queue::JobRecord;
-use rusqlite::{CachedStatement, Connection};
+use rusqlite::{CachedStatement, Connection, params};
 
 use super::codec::{Id, pack_body, state_number};
 use super::queries::Place;
@@ -20,6 +20,12 @@ use crate::error::StoreError;
 use crate::tables::Result;
 
 const TABLES: [&str; 2] = ["scheduler_jobs", "scheduler_jobs_history"];
+
+/// One at a time: a list of ids has to be put in order first, which costs what it saves.
+const DELETE: [&str; 2] = [
+    "DELETE FROM scheduler_jobs WHERE id = ?1 AND revision = ?2",
+    "DELETE FROM scheduler_jobs_history WHERE id = ?1 AND revision = ?2",
+];
 
 /// How many rows a statement writes, the most first.
 const SIZES: [usize; 3] = [32, 8, 1];
@@ -43,15 +49,6 @@ static PUT: LazyLock<Each<String>> = LazyLock::new(|| {
     TABLES.map(|table| verbs.map(|verb| SIZES.map(|size| sql(table, verb, size))))
 });
 
-/// By place and size.
-static DELETE: LazyLock<[[String; SIZES.len()]; 2]> = LazyLock::new(|| {
-    let sql = |table: &str, rows: usize| {
-        let ids: Vec<String> = (1..=rows).map(|id| format!("?{id}")).collect();
-        format!("DELETE FROM {table} WHERE id IN ({})", ids.join(", "))
-    };
-    TABLES.map(|table| SIZES.map(|size| sql(table, size)))
-});
-
 /// What rows have in common that are written together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Kind<'a> {
@@ -69,9 +66,7 @@ pub(crate) struct JobRows<'a, 'db> {
     jobs: Vec<(&'a JobRecord, usize)>,
     bodies: Vec<u8>,
     put: Each<Option<CachedStatement<'db>>>,
-    /// Those that are to be deleted, by place.
-    gone: [Vec<JobId>; 2],
-    delete: [[Option<CachedStatement<'db>>; SIZES.len()]; 2],
+    delete: [Option<CachedStatement<'db>>; 2],
 }
 
 impl<'a, 'db> JobRows<'a, 'db> {
@@ -82,8 +77,7 @@ impl<'a, 'db> JobRows<'a, 'db> {
             jobs: Vec::with_capacity(SIZES[0]),
             bodies: Vec::with_capacity(SIZES[0] * 128),
             put: Each::default(),
-            gone: Default::default(),
-            delete: Default::default(),
+            delete: [None, None],
         }
     }
 
@@ -102,7 +96,7 @@ impl<'a, 'db> JobRows<'a, 'db> {
             job_type: job.intent.job_type.as_str(),
         };
         if self.kind != Some(kind) || self.jobs.len() == SIZES[0] {
-            self.finish_putting()?;
+            self.finish()?;
             self.kind = Some(kind);
         }
         pack_body(&mut self.bodies, job, last_event);
@@ -112,12 +106,6 @@ impl<'a, 'db> JobRows<'a, 'db> {
 
     /// Writes what is left.
     pub(crate) fn finish(&mut self) -> Result<()> {
-        self.finish_deleting(Place::Hot as usize)?;
-        self.finish_deleting(Place::History as usize)?;
-        self.finish_putting()
-    }
-
-    fn finish_putting(&mut self) -> Result<()> {
         let Some(kind) = self.kind else {
             return Ok(());
         };
@@ -149,40 +137,21 @@ impl<'a, 'db> JobRows<'a, 'db> {
         Ok(())
     }
 
-    /// Deletes a row, which is there, now or with others.
-    pub(crate) fn delete(&mut self, id: JobId, place: Place) -> Result<()> {
-        self.gone[place as usize].push(id);
-        if self.gone[place as usize].len() == SIZES[0] {
-            self.finish_deleting(place as usize)?;
+    /// Deletes a row, which is there in this revision.
+    pub(crate) fn delete(&mut self, id: JobId, revision: u64, place: Place) -> Result<()> {
+        let slot = &mut self.delete[place as usize];
+        let statement = match slot {
+            Some(statement) => statement,
+            None => slot.insert(self.db.prepare_cached(DELETE[place as usize])?),
+        };
+        if statement.execute(params![Id(&id.0), revision as i64])? == 1 {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    fn finish_deleting(&mut self, place: usize) -> Result<()> {
-        let mut left = self.gone[place].as_slice();
-        while !left.is_empty() {
-            let size = largest(left.len());
-            let (now, later) = left.split_at(SIZES[size]);
-            left = later;
-            let slot = &mut self.delete[place][size];
-            let statement = match slot {
-                Some(statement) => statement,
-                None => slot.insert(self.db.prepare_cached(&DELETE[place][size])?),
-            };
-            for (place, id) in now.iter().enumerate() {
-                statement.raw_bind_parameter(place + 1, Id(&id.0))?;
-            }
-            if statement.raw_execute()? != now.len() {
-                return Err(StoreError::Database {
-                    message: format!(
-                        "job {} or one after it is not where it was: only one program may use the file",
-                        now[0]
-                    ),
-                });
-            }
-        }
-        self.gone[place].clear();
-        Ok(())
+        Err(StoreError::Database {
+            message: format!(
+                "job {id} was changed by somebody else: only one program may use the file"
+            ),
+        })
     }
 }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use clap::{ArgAction, ArgMatches, Command};
 use jobtree_client::Client;
-use jobtree_queue::policy::Policy;
+use jobtree_protocol::RUNNER_ADDON;
+use jobtree_queue::policy::{Mode, Policy};
 use jobtree_server::{Auth, Server, ServerOptions, StoreChoice, TlsFiles};
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
@@ -62,6 +63,11 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     if demo && options.policy_file.is_none() {
         options.scheduler.policy = demo::policy();
     }
+    if arguments.get_flag("runner") {
+        // Its worker claims. A policy that is given says so itself, or waits for take-ups that do not come.
+        let addons = &mut options.scheduler.policy.addons;
+        addons.entry(RUNNER_ADDON.into()).or_default().mode = Some(Mode::Claim);
+    }
     if options.auth == Auth::Open {
         context.out.note(
             "warning: without tokens, every program on this machine may submit and stop jobs",
@@ -74,7 +80,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     // Its own workers come over HTTP as all others do, so that they are seen as all others are.
     let mut workers = Vec::new();
     if arguments.get_flag("runner") || demo {
-        let client = own_client(&url, &data_dir, tls.as_ref(), context)?;
+        let client = own_client(&server, &data_dir, tls.as_ref(), context)?;
         if arguments.get_flag("runner") {
             let slots = args::read(arguments, "runner-slots")?.unwrap_or(2);
             workers.push(runner::start(client.clone(), slots, context)?);
@@ -194,24 +200,30 @@ fn options(arguments: &ArgMatches, settings: &Settings) -> Result<ServerOptions,
     Ok(options)
 }
 
-/// A client of this very server.
+/// A client of this very server. With TLS it is known by a name that stands in its certificate: the one that `--url` gives,
+/// or `localhost`.
 fn own_client(
-    url: &str,
+    server: &Server,
     data_dir: &std::path::Path,
     tls: Option<&TlsFiles>,
     context: &Context,
 ) -> Result<Client, CliError> {
-    let mut builder = Client::builder(url);
+    let url = match tls {
+        None => server.url(),
+        Some(_) if context.settings.is_chosen("url") => context.settings.value("url").into(),
+        Some(_) => format!("https://localhost:{}", server.addr().port()),
+    };
+    let mut builder = Client::builder(&url);
     if let Ok(token) = std::fs::read_to_string(data_dir.join("admin.token")) {
         builder = builder.token(token.trim());
     }
     if let Some(tls) = tls {
-        // Its own address need not stand in its certificate; the name that others use does.
-        builder = Client::builder(context.settings.value("url"));
-        if let Some(token) = context.settings.token()? {
-            builder = builder.token(token);
-        }
         builder = builder.ca_file(&tls.certificate);
     }
-    Ok(builder.build()?)
+    let client = builder.build()?;
+    client.health().map_err(|error| {
+        CliError::failed(format!("its own workers do not reach it at {url}: {error}"))
+            .hint("with TLS, give --url with a name that stands in the certificate")
+    })?;
+    Ok(client)
 }

@@ -29,7 +29,11 @@ pub fn define(command: Command) -> Command {
              one entry a line. A job runs as long as it ran, else as long as it was expected to, else a minute.",
         )
         .arg(value("policy", "FILE", "The policy, as TOML [the built-in one]"))
-        .arg(value("load", "FILE", "Measurements, one a line").required(true))
+        .arg(value(
+            "load",
+            "FILE",
+            "Measurements, one a line [load.ndjson of the data directory]",
+        ))
         .arg(value("jobs", "FILE", "Jobs, one a line").required(true))
 }
 
@@ -46,14 +50,18 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         let read = std::fs::read_to_string(path);
         read.map_err(|error| CliError::usage(format!("{path} cannot be read: {error}")))
     };
-    let read = |name: &str| read_file(&args::needed::<String>(arguments, name)?);
     let policy = match context.settings.get("policy") {
         Some(path) => Policy::from_toml(&read_file(path)?),
         None => Ok(Policy::default()),
     };
     let policy = policy.map_err(|error| CliError::usage(error.to_string()))?;
-    let samples = samples_in(&read("load")?).map_err(CliError::usage)?;
-    let jobs = jobs_in(&read("jobs")?).map_err(CliError::usage)?;
+    let load = match args::get(arguments, "load") {
+        Some(path) => path.into(),
+        None => context.settings.data_dir().join("load.ndjson"),
+    };
+    let samples = samples_in(&read_file(&load.to_string_lossy())?).map_err(CliError::usage)?;
+    let jobs = jobs_in(&read_file(&args::needed::<String>(arguments, "jobs")?)?)
+        .map_err(CliError::usage)?;
     let Some(first) = samples.first() else {
         return Err(CliError::usage(
             "there is no measurement in the file of the load",

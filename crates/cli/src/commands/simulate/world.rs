@@ -29,17 +29,11 @@ pub struct Outcome {
     pub denied: Option<String>,
 }
 
-/// What is to come.
-enum Next {
-    Event(Event),
-    Ends(LeaseId),
-}
-
 struct World<'a> {
     dispatcher: Dispatcher,
     begun: Timestamp,
     /// By time, then in the order in which they were put in.
-    agenda: BTreeMap<(Duration, u64), Next>,
+    agenda: BTreeMap<(Duration, u64), Event>,
     wake: Option<Duration>,
     count: u64,
     jobs: HashMap<JobId, &'a Recorded>,
@@ -54,6 +48,7 @@ pub fn simulate(policy: Arc<Policy>, samples: &[Measured], jobs: &[Recorded]) ->
     let begun = jobs
         .first()
         .map_or(first.at, |job| job.candidate.enqueued_at.min(first.at));
+    let stale = policy.busy.stale_after;
     let node = NodeId::new("simulated").unwrap_or_else(|_| unreachable!("a name"));
     let mut world = World {
         dispatcher: Dispatcher::new(policy, node, [], moment(begun, Duration::ZERO)),
@@ -67,8 +62,8 @@ pub fn simulate(policy: Arc<Policy>, samples: &[Measured], jobs: &[Recorded]) ->
             .map(|job| (job.candidate.id, unstarted(job)))
             .collect(),
     };
-    for measured in samples {
-        world.plan(measured.at, Event::Sample(measured.sample.clone()));
+    for (measured, at) in samples.iter().flat_map(|each| held(each, samples, stale)) {
+        world.plan(at, Event::Sample(measured.sample));
     }
     for job in jobs {
         let candidate = job.candidate.clone();
@@ -78,6 +73,23 @@ pub fn simulate(policy: Arc<Policy>, samples: &[Measured], jobs: &[Recorded]) ->
     let mut outcomes: Vec<_> = world.outcomes.into_values().collect();
     outcomes.sort_by_key(|outcome| (outcome.submitted_at, outcome.job_id));
     outcomes
+}
+
+/// The longest stretch between two measurements in which the machine was on: recorded minutes, and some.
+const GAP: Duration = Duration::from_secs(180);
+
+/// A measurement, again and again until the next: one that stands for a minute must not count as stale after seconds.
+fn held<'a>(
+    measured: &'a Measured,
+    all: &[Measured],
+    stale: Duration,
+) -> impl Iterator<Item = (&'a Measured, Timestamp)> + use<'a> {
+    let next = all.partition_point(|other| other.at <= measured.at);
+    let gap = all.get(next).map(|next| offset(measured.at, next.at));
+    let gap = gap.filter(|gap| *gap <= GAP).unwrap_or_default();
+    let step = (stale / 2).max(Duration::from_millis(500));
+    let times = u32::try_from(gap.as_millis().saturating_sub(1) / step.as_millis()).unwrap_or(0);
+    (0..=times).map(move |count| (measured, measured.at + step * count))
 }
 
 fn unstarted(job: &Recorded) -> Outcome {
@@ -109,12 +121,12 @@ fn offset(begun: Timestamp, at: Timestamp) -> Duration {
 
 impl World<'_> {
     fn plan(&mut self, at: Timestamp, event: Event) {
-        self.put(offset(self.begun, at), Next::Event(event));
+        self.put(offset(self.begun, at), event);
     }
 
-    fn put(&mut self, after: Duration, next: Next) {
+    fn put(&mut self, after: Duration, event: Event) {
         self.count += 1;
-        self.agenda.insert((after, self.count), next);
+        self.agenda.insert((after, self.count), event);
     }
 
     /// Nothing is decided behind the end: there is no load to decide by.
@@ -125,17 +137,14 @@ impl World<'_> {
             let Some(after) = wake.or(planned).filter(|after| *after <= end) else {
                 return;
             };
-            let next = match wake {
-                Some(_) => Next::Event(Event::Timer),
+            let event = match wake {
+                Some(_) => Event::Timer,
                 None => match self.agenda.pop_first() {
-                    Some((_, next)) => next,
+                    Some((_, event)) => event,
                     None => return,
                 },
             };
-            match next {
-                Next::Event(event) => self.step(event, after),
-                Next::Ends(lease) => self.step(Event::Freed(Holder::Lease(lease)), after),
-            }
+            self.step(event, after);
         }
     }
 
@@ -186,7 +195,7 @@ impl World<'_> {
             outcome.waited_sec = Some(offset(outcome.submitted_at, at).as_secs_f64());
             outcome.denied = None;
         }
-        self.put(after + takes, Next::Ends(lease));
+        self.put(after + takes, Event::Freed(Holder::Lease(lease)));
     }
 }
 
@@ -223,6 +232,28 @@ mod tests {
             60
         );
         assert_eq!(run()[0].started_at, Some(started));
+    }
+
+    #[test]
+    fn a_measurement_a_minute_is_enough() {
+        let minutes: String = load(0..60, 0.0)
+            .lines()
+            .step_by(60)
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let jobs = r#"{"addon_id":"a","job_type":"t","cost_units":20,"created_at":"2026-01-01T00:10:30Z"}"#;
+        let samples = samples_in(&minutes).unwrap();
+        assert_eq!(samples.len(), 60);
+        let outcome = simulate(
+            Arc::new(Policy::default()),
+            &samples,
+            &jobs_in(jobs).unwrap(),
+        )
+        .remove(0);
+        assert!(
+            outcome.waited_sec.is_some_and(|sec| sec < 1.0),
+            "{outcome:?}"
+        );
     }
 
     #[test]

@@ -3,78 +3,19 @@
 #[path = "../../pool/tests/watchdog/mod.rs"]
 mod watchdog;
 
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod house;
+
 use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use house::{FAR, House};
 use jobtree_client::events::{Filter, What};
 use jobtree_client::protocol::{
     AddonId, ErrorCode, EventKind, JobQuery, JobState, Json, PauseRequest, Scope,
     SubmitManyRequest, SubmitRequest, TokenRequest, WebhookRequest,
 };
 use jobtree_client::{Client, LoadQuery, Probe, Run, Worker};
-use jobtree_queue::policy::{Mode, Policy};
-use jobtree_queue::signals::Sample;
 use jobtree_runtime::{BoxError, Runtime, nursery, sleep};
-use jobtree_server::{Server, ServerOptions, StoreChoice};
-use watchdog::Watchdog;
-
-const FAR: Duration = Duration::from_secs(3600);
-
-/// A daemon whose machine idles, in a folder that goes with it.
-struct House {
-    server: Server,
-    folder: PathBuf,
-    _watch: Watchdog,
-}
-
-impl House {
-    fn new(name: &'static str) -> House {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = format!("jobtree-client-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        let mut options = ServerOptions {
-            listen: "127.0.0.1:0".parse().unwrap(),
-            store: StoreChoice::Memory,
-            sample_every: None,
-            threads: Some(2),
-            ..ServerOptions::new(&folder)
-        };
-        options.scheduler.policy = eager();
-        let server = Server::start(options).unwrap();
-        server.scheduler().sample(Sample::idle());
-        House {
-            server,
-            folder,
-            _watch: Watchdog::watching(name),
-        }
-    }
-
-    fn client(&self) -> Client {
-        let token = std::fs::read_to_string(self.folder.join("admin.token")).unwrap();
-        let builder = Client::builder(self.server.url()).token(token.trim());
-        builder.build().unwrap()
-    }
-}
-
-impl Drop for House {
-    fn drop(&mut self) {
-        // What cannot be deleted is the system's to clean up.
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// Everything is quiet at once, and nothing is held back.
-fn eager() -> Policy {
-    let mut policy = Policy::default();
-    policy.busy.stale_after = FAR;
-    policy.quiet.enter_after = Duration::ZERO;
-    policy.ramp.units_per_sample = 0;
-    policy.dispatch.mode = Mode::Claim;
-    policy
-}
 
 fn job(job_type: &str) -> SubmitRequest {
     SubmitRequest::new("photos", job_type, 1)

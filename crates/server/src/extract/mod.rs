@@ -1,6 +1,8 @@
 //! What a request holds, read strictly: a body, a path's id or a query that is not as written down is refused with a
 //! sentence, and never guessed at.
 
+mod objects;
+
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::str::FromStr;
@@ -18,6 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
+use self::objects::Objects;
 use crate::daemon::Daemon;
 use crate::problem::{Answered, Refusal};
 
@@ -95,13 +98,14 @@ impl<T: From<Uuid> + Send> FromRequestParts<Arc<Daemon>> for Id<T> {
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Answered<T> {
-    // The fields of an object could be read from a list, too, in their order: nobody means that.
-    let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
-    if first.is_some_and(|first| *first != b'{') {
-        return Err(Refusal::malformed("the body must be a JSON object"));
-    }
-    serde_json::from_slice(body)
-        .map_err(|error| jobtree_protocol::ApiError::malformed(&error).into())
+    from_slice(body).map_err(|error| jobtree_protocol::ApiError::malformed(&error).into())
+}
+
+fn from_slice<T: DeserializeOwned>(body: &[u8]) -> Result<T, serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let value = T::deserialize(Objects(&mut reader))?;
+    reader.end()?;
+    Ok(value)
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
