@@ -91,7 +91,7 @@ impl std::error::Error for OtelError {
 /// If the environment asks for something that cannot be done.
 pub fn layer<S>() -> Result<Option<(impl Layer<S> + Send + Sync, Exporting)>, OtelError>
 where
-    S: Subscriber + for<'a> LookupSpan<'a>,
+    S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
 {
     layer_of(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
 }
@@ -100,7 +100,7 @@ fn layer_of<S>(
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Option<(impl Layer<S> + Send + Sync, Exporting)>, OtelError>
 where
-    S: Subscriber + for<'a> LookupSpan<'a>,
+    S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
 {
     if !is_wanted(&variable) {
         return Ok(None);
