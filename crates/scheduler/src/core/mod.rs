@@ -212,12 +212,13 @@ impl Core {
         let rules = Arc::new(rules_of(&policy, options));
         let ttl = Duration::from_secs(rules.lease_ttl_sec.into());
         let longest_gap = (ttl / 3).clamp(Duration::from_millis(500), Duration::from_secs(10));
-        let dispatcher = Dispatcher::new(
+        let mut dispatcher = Dispatcher::new(
             Arc::clone(&policy),
             options.node.clone(),
             options.labels.iter().cloned(),
             now,
         );
+        dispatcher.set_shared(options.shared);
         Self {
             node: options.node.clone(),
             options: options.clone(),
