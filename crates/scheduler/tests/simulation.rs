@@ -14,6 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use jobtree_queue::hold::VainBound;
 use jobtree_queue::policy::Policy;
 use jobtree_scheduler::sim::{Bug, Mistake, Report, Scenario, flood, retell, run};
 use watchdog::Watchdog;
@@ -170,20 +171,37 @@ fn the_default_policy_holds() {
     }
 }
 
-/// Not each of the three has somebody of each addon: what one dispatches in vain it leaves to the others.
-#[test]
-fn the_default_policy_holds_for_three() {
-    let test = "the_default_policy_holds_for_three";
-    let scenario = Scenario {
+/// Three schedulers by that policy, the first of which has nobody of one addon.
+fn not_everybody_everywhere() -> Scenario {
+    Scenario {
         policy: Policy::default(),
         calm: Duration::from_secs(4 * 3600),
         ..Scenario::three()
-    };
-    let reports = run_lot(test, &scenario, 0..10);
-    for report in &reports {
-        eprintln!("{:?} {}", report.time, report.done);
-        assert!(report.done > 0);
     }
+}
+
+#[test]
+fn what_is_dispatched_in_vain_is_left_to_the_others() {
+    let test = "what_is_dispatched_in_vain_is_left_to_the_others";
+    let scenario = not_everybody_everywhere();
+    let vain = VainBound {
+        nodes: 1,
+        take_up: scenario.policy.dispatch.take_up,
+        hears_after: Duration::from_secs(4),
+    };
+    let bound = vain.wait().expect("one node is not too many");
+    for report in run_lot(test, &scenario, 0..20) {
+        assert!(report.done > 0);
+        // Some such waits one after the other: attempts that failed, and jobs that depend on others.
+        let calm = report.time.saturating_sub(scenario.trouble);
+        assert!(calm <= 6 * bound, "{calm:?}, and {bound:?} for each wait");
+    }
+}
+
+#[test]
+fn what_nobody_takes_up_is_kept_from_the_others() {
+    let mistake = Mistake::Core(Bug::KeepsDispatching);
+    found(not_everybody_everywhere(), mistake, "never end");
 }
 
 /// Runs seeds until one finds the mistake, and tells what it says.

@@ -132,6 +132,8 @@ pub enum Bug {
     LeakedKeys,
     /// What is paused is started all the same.
     IgnorePauses,
+    /// What nobody here takes up is dispatched again at once, and not left to other nodes.
+    KeepsDispatching,
     /// A firing is named by the clock at which it happens, and not by the time of its calendar.
     FireByClock,
 }
@@ -274,6 +276,9 @@ impl Core {
     /// Switches a mistake on.
     #[cfg(feature = "sim")]
     pub(crate) fn plant(&mut self, bug: Bug) {
+        if bug == Bug::KeepsDispatching {
+            self.dispatcher.set_shared(false);
+        }
         self.bugs.insert(bug);
     }
 
