@@ -193,9 +193,15 @@ impl Deadlines {
             revision: job.revision,
         };
         let term = rules.dispatch_timeout();
+        // To see the same dispatch once more must not lengthen it: a shared store is read again every few seconds.
+        let known = self.timers.get(&Key::Reservation(job.id));
+        let same = known.filter(|timer| {
+            matches!(timer.due, Due::Reservation { reservation_id, .. } if reservation_id == reservation.id)
+        });
+        let at = same.map_or(now.mono.saturating_add(term), |timer| timer.at);
         self.arm(Timer {
             renewals: 0,
-            at: now.mono.saturating_add(term),
+            at,
             term,
             due,
         });

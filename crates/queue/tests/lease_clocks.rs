@@ -298,3 +298,44 @@ fn a_reservation_that_was_taken_up_is_forgotten() {
     let why = t::Unclaimed::TimedOut(Proof::Seen { revision });
     assert!(t::return_unclaimed(&at.world.cx(), at.world.job(job), reservation_id, &why).is_err());
 }
+
+#[test]
+fn a_dispatch_that_is_seen_again_and_again_is_over_all_the_same() {
+    let _watch = watch();
+    let mut at = Watched::new();
+    let job = at.world.submit(simple());
+    let reserve = |reservation_id| t::Reserve {
+        reservation_id,
+        node_id: node("here"),
+        key_holders: 0,
+        reason: "admitted".into(),
+    };
+    for _ in 0..2 {
+        let first = at.world.lease_id();
+        at.apply(|w| t::reserve(&w.cx(), w.job(job), reserve(first)));
+        // Others use the store, and it is read every four seconds.
+        let mut seconds = 0;
+        let due = loop {
+            at.world.pass(4);
+            seconds += 4;
+            let seen = Changes {
+                jobs: vec![at.world.job(job).clone()],
+                ..Changes::default()
+            };
+            at.deadlines.observe(&seen, at.world.now, &at.world.rules);
+            let due = at.deadlines.due(at.world.now);
+            if !due.is_empty() || seconds > 60 {
+                break due;
+            }
+        };
+        assert_eq!(seconds, 32);
+        assert!(
+            matches!(due[..], [Due::Reservation { reservation_id, .. }] if reservation_id == first),
+            "{due:?}"
+        );
+        // The next one is another, with a time of its own.
+        let revision = at.world.job(job).revision;
+        let why = t::Unclaimed::TimedOut(Proof::Seen { revision });
+        at.apply(|w| t::return_unclaimed(&w.cx(), w.job(job), first, &why));
+    }
+}

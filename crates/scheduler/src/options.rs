@@ -24,7 +24,9 @@ pub struct Options {
     /// How large things may be.
     pub limits: Limits,
     /// Other schedulers use the same store: what they do is looked for each [`Options::look`], and where the store brings
-    /// their hints, at once.
+    /// their hints, at once. And what is dispatched here and not taken up is left to the others for a while: first for as
+    /// long as a dispatch may take, then for longer each time, to some minutes, or until somebody of its addon asks here.
+    /// (A scheduler that is alone dispatches it again at once.)
     pub shared: bool,
     /// How often a shared store is looked through.
     pub look: Duration,

@@ -14,6 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use jobtree_queue::hold::VainBound;
 use jobtree_queue::policy::Policy;
 use jobtree_scheduler::sim::{Bug, Mistake, Report, Scenario, flood, retell, run};
 use watchdog::Watchdog;
@@ -170,15 +171,37 @@ fn the_default_policy_holds() {
     }
 }
 
-/// Three schedulers, of which not each has somebody of each addon: what one dispatches for nothing, another takes up.
-#[test]
-fn the_default_policy_holds_for_three() {
-    let scenario = Scenario {
+/// Three schedulers by that policy, the first of which has nobody of one addon.
+fn not_everybody_everywhere() -> Scenario {
+    Scenario {
         policy: Policy::default(),
         calm: Duration::from_secs(4 * 3600),
         ..Scenario::three()
+    }
+}
+
+#[test]
+fn what_is_dispatched_in_vain_is_left_to_the_others() {
+    let test = "what_is_dispatched_in_vain_is_left_to_the_others";
+    let scenario = not_everybody_everywhere();
+    let vain = VainBound {
+        nodes: 1,
+        take_up: scenario.policy.dispatch.take_up,
+        hears_after: Duration::from_secs(4),
     };
-    run_lot("the_default_policy_holds_for_three", &scenario, 0..1);
+    let bound = vain.wait().expect("one node is not too many");
+    for report in run_lot(test, &scenario, 0..20) {
+        assert!(report.done > 0);
+        // Some such waits one after the other: attempts that failed, and jobs that depend on others.
+        let calm = report.time.saturating_sub(scenario.trouble);
+        assert!(calm <= 6 * bound, "{calm:?}, and {bound:?} for each wait");
+    }
+}
+
+#[test]
+fn what_nobody_takes_up_is_kept_from_the_others() {
+    let mistake = Mistake::Core(Bug::KeepsDispatching);
+    found(not_everybody_everywhere(), mistake, "never end");
 }
 
 /// Runs seeds until one finds the mistake, and tells what it says.
@@ -186,7 +209,8 @@ fn found(scenario: Scenario, mistake: Mistake, says: &str) {
     let _watchdog = Watchdog::watching("a planted mistake");
     let broken = scenario.with(mistake);
     let mut other = None;
-    for seed in 0..40 {
+    // Some show in one seed of fifty.
+    for seed in 0..400 {
         match run(seed, &broken) {
             Ok(_) => {}
             Err(failure) if failure.what.contains(says) => return,

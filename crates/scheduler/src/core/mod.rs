@@ -132,6 +132,8 @@ pub enum Bug {
     LeakedKeys,
     /// What is paused is started all the same.
     IgnorePauses,
+    /// What nobody here takes up is dispatched again at once, and not left to other nodes.
+    KeepsDispatching,
     /// A firing is named by the clock at which it happens, and not by the time of its calendar.
     FireByClock,
 }
@@ -212,12 +214,13 @@ impl Core {
         let rules = Arc::new(rules_of(&policy, options));
         let ttl = Duration::from_secs(rules.lease_ttl_sec.into());
         let longest_gap = (ttl / 3).clamp(Duration::from_millis(500), Duration::from_secs(10));
-        let dispatcher = Dispatcher::new(
+        let mut dispatcher = Dispatcher::new(
             Arc::clone(&policy),
             options.node.clone(),
             options.labels.iter().cloned(),
             now,
         );
+        dispatcher.set_shared(options.shared);
         Self {
             node: options.node.clone(),
             options: options.clone(),
@@ -273,6 +276,9 @@ impl Core {
     /// Switches a mistake on.
     #[cfg(feature = "sim")]
     pub(crate) fn plant(&mut self, bug: Bug) {
+        if bug == Bug::KeepsDispatching {
+            self.dispatcher.set_shared(false);
+        }
         self.bugs.insert(bug);
     }
 

@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 
 use jobtree_protocol::{
-    AddonStatus, ApiError, ErrorCode, Explain, HistoryStats, JobId, JobState, LoadSample,
+    AddonStatus, ApiError, ErrorCode, Explain, HistoryStats, JobId, JobState, LeaseAsk, LoadSample,
     NodeStatus, Reason, StatusView,
 };
+use jobtree_queue::dispatch::Event;
 use jobtree_queue::history::Record;
 use jobtree_queue::signals::Sample;
 use jobtree_queue::{JobRecord, Now};
 use jobtree_store::Count;
 
 use super::Core;
-use super::io::{Call, Op, Slot, Told};
+use super::io::{Call, Op, Slot, Told, Wait};
 
 impl Core {
     pub(super) fn call(&mut self, slot: Slot, call: Call, now: Now) {
+        self.notice(&call);
         match call {
             Call::Explain(_) | Call::Status if !self.ready => self.early.push((slot, call)),
             Call::Claim(request) => self.claim(slot, request, now),
@@ -44,6 +46,25 @@ impl Core {
                 let history = self.tell_history();
                 self.reply(slot, Ok(Told::History(history)));
             }
+        }
+    }
+
+    /// Whoever asks for dispatches or capacity is here, and may take up what was left to other nodes. Claims are asks of
+    /// the dispatcher itself, and it hears of take-ups from their commits.
+    fn notice(&mut self, call: &Call) {
+        let addon = match call {
+            Call::Wait {
+                wait: Wait::Dispatchable(addon),
+                ..
+            } => addon.clone(),
+            Call::Lease {
+                ask: LeaseAsk::Capacity { addon_id, .. },
+                ..
+            } => Some(addon_id.clone()),
+            _ => return,
+        };
+        if self.options.shared {
+            self.events.push(Event::Shown(addon));
         }
     }
 
