@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, ArgMatches, Command};
 use jobtree_client::Client;
+use jobtree_process::raise_open_files;
 use jobtree_protocol::RUNNER_ADDON;
 use jobtree_queue::policy::{Mode, Policy};
 use jobtree_server::{Auth, Server, ServerOptions, StoreChoice, TlsFiles};
@@ -74,6 +75,12 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         );
     }
     let (data_dir, tls) = (options.data_dir.clone(), options.tls.clone());
+    let open_files = raise_open_files();
+    if open_files < options.limits.connections as u64 {
+        context.out.note(&format!(
+            "warning: this user may have {open_files} files open, and each connection is one: raise it with `ulimit -n`"
+        ));
+    }
     let server = Server::start(options).map_err(|error| CliError::failed(error.to_string()))?;
     let url = server.url();
 
