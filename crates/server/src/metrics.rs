@@ -6,8 +6,8 @@
 use std::fmt::{self, Write};
 
 use jobtree_protocol::{JobState, QuietState, StatusView};
-use jobtree_scheduler::core::{Histogram, Stats};
-use jobtree_store::StoreNumbers;
+use jobtree_scheduler::core::Stats;
+use jobtree_store::{Histogram, StoreNumbers};
 
 /// What Prometheus expects to be told the text is.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -85,9 +85,17 @@ impl Page {
         self.line(&format!("{name}_count"), &[], count);
     }
 
+    /// Of microseconds, told in seconds.
     fn durations(&mut self, name: &str, help: &str, durations: &Histogram) {
-        let (count, sum) = (durations.count(), durations.sum_sec());
-        self.histogram(name, help, durations.up_to(), count, sum);
+        let seconds = |micros: u64| micros as f64 / 1e6;
+        let up_to = durations.cumulative();
+        self.histogram(
+            name,
+            help,
+            up_to.map(|(bound, count)| (seconds(bound), count)),
+            durations.count(),
+            seconds(durations.sum),
+        );
     }
 
     /// How things stand.
@@ -209,15 +217,10 @@ impl Page {
             sizes.count(),
             sizes.sum as f64,
         );
-        let micros = &numbers.commit_micros;
-        self.histogram(
+        self.durations(
             "jobtree_commit_seconds",
             "How long a commit took to write and to sync.",
-            micros
-                .cumulative()
-                .map(|(bound, count)| (bound as f64 / 1e6, count)),
-            micros.count(),
-            micros.sum as f64 / 1e6,
+            &numbers.commit_micros,
         );
     }
 
@@ -276,15 +279,13 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
     fn a_histogram_is_cumulative_and_labels_are_escaped() {
         let mut stats = Stats::default();
-        stats.waited.add(Duration::from_millis(700));
-        stats.waited.add(Duration::from_secs(700));
+        stats.waited.add(700_000);
+        stats.waited.add(700_000_000);
         stats.denials.insert("a \"b\"\\".to_owned(), 3);
         let mut page = Page::default();
         page.stats(&stats);

@@ -15,8 +15,17 @@ const LATENCIES: [u64; 15] = [
     1_000_000, 2_500_000, 5_000_000,
 ];
 
-/// How values are spread, in buckets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// How values are spread, in buckets. Counts only grow, as those who draw rates from them expect.
+///
+/// ```
+/// use jobtree_store::Histogram;
+///
+/// let mut sizes = Histogram::new(&[1, 10, 100]);
+/// [1, 7, 12, 500].into_iter().for_each(|size| sizes.add(size));
+/// assert_eq!(sizes.cumulative().collect::<Vec<_>>(), [(1, 1), (10, 2), (100, 3)]);
+/// assert_eq!((sizes.count(), sizes.sum), (4, 520));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     /// For each bucket: values up to this, and above that of the one before.
     pub bounds: Vec<u64>,
@@ -26,7 +35,33 @@ pub struct Histogram {
     pub sum: u64,
 }
 
+impl Default for Histogram {
+    /// One bucket for all.
+    fn default() -> Self {
+        Self::new(&[])
+    }
+}
+
 impl Histogram {
+    /// Without values; the bounds grow.
+    pub fn new(bounds: &[u64]) -> Self {
+        Self {
+            bounds: bounds.to_vec(),
+            counts: vec![0; bounds.len() + 1],
+            sum: 0,
+        }
+    }
+
+    /// Adds a value.
+    pub fn add(&mut self, value: u64) {
+        let bucket = self.bounds.partition_point(|bound| *bound < value);
+        // Its fields are anybody's: one that lacks a bucket counts in the sum alone.
+        if let Some(count) = self.counts.get_mut(bucket) {
+            *count += 1;
+        }
+        self.sum = self.sum.saturating_add(value);
+    }
+
     /// How many values there are.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()

@@ -65,7 +65,7 @@ use jobtree_store::{Retention, Stamp, StoreError};
 pub use dice::Dice;
 pub use io::{Answered, Call, Input, Live, Op, OpId, Output, PAGE, Slot, Told, Wait, Waited};
 pub use perform::{Performing, perform};
-pub use stats::{Histogram, Stats};
+pub use stats::Stats;
 
 use crate::options::Options;
 use claims::Claims;

@@ -9,7 +9,7 @@ use axum::routing::get;
 use jobtree_protocol::{
     DecisionList, DurationBucket, DurationStats, HistoryList, Scope, StatsView, paths,
 };
-use jobtree_scheduler::core::Histogram;
+use jobtree_store::Histogram;
 
 use super::{MOST_ROWS, ROWS};
 use crate::auth::Caller;
@@ -66,13 +66,15 @@ async fn stats(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<To
     }))
 }
 
+/// Of microseconds.
 fn told(durations: &Histogram) -> DurationStats {
-    let up_to = durations.up_to();
+    let bucket = |(micros, count)| DurationBucket {
+        sec: micros as f64 / 1e6,
+        count,
+    };
     DurationStats {
         count: durations.count(),
-        sum_sec: durations.sum_sec(),
-        up_to: up_to
-            .map(|(sec, count)| DurationBucket { sec, count })
-            .collect(),
+        sum_sec: durations.sum as f64 / 1e6,
+        up_to: durations.cumulative().map(bucket).collect(),
     }
 }
