@@ -76,7 +76,7 @@ stage_format() {
 }
 
 # What users can switch on. Not --all-features: the pool's `sanitizer` links only under a sanitizer.
-features=(--features jobtree/iter,jobtree/tracing,jobtree/durable,jobtree-store/postgres,jobtree-scheduler/postgres)
+features=(--features jobtree/iter,jobtree/tracing,jobtree/durable,jobtree-store/postgres,jobtree-scheduler/postgres,jobtree-cli/otel)
 
 stage_lint() {
   local manifest switched_on

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use clap::{Arg, ArgAction, ArgMatches};
 use jiff::Zoned;
-use jobtree_protocol::{JobId, Json, OnDependencyFailure, Priority, SubmitRequest};
+use jobtree_protocol::{JobId, Json, OnDependencyFailure, Priority, SubmitRequest, TraceParent};
 
 use crate::error::CliError;
 use crate::when;
@@ -182,6 +182,12 @@ pub fn of_a_job() -> Vec<Arg> {
     ])
 }
 
+/// The trace that this command is a step of, as whoever started it says. What is none is as good as none.
+fn traceparent() -> Option<String> {
+    let named = std::env::var("TRACEPARENT").ok();
+    named.filter(|named| named.parse::<TraceParent>().is_ok())
+}
+
 /// The job that those arguments describe.
 pub fn described(
     arguments: &ArgMatches,
@@ -225,6 +231,7 @@ pub fn described(
         depends_on: job_ids(arguments, "depends-on")?,
         required_node: owned("node"),
         required_labels: all(arguments, "label"),
+        traceparent: traceparent(),
         ..SubmitRequest::new(addon, job_type, 10)
     };
     if let Some(cost) = read(arguments, "cost")? {

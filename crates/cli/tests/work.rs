@@ -6,7 +6,7 @@ mod support;
 use std::process::Command;
 
 use jiff::{SignedDuration, Timestamp};
-use support::{Beside, Daemon, lives, pid_in, signal, until, watch};
+use support::{Beside, Daemon, Ran, lives, pid_in, signal, until, watch};
 
 /// `jobtree work` for this daemon, with a shell script.
 fn worker(daemon: &Daemon, options: &[&str], script: &str) -> Command {
@@ -58,6 +58,27 @@ fn a_program_gets_the_payload_and_gives_progress_log_and_result() {
     let expected = format!("photos/index {id} attempt 1");
     assert!(log.lines().any(|line| line == expected), "{log}");
     assert!(log.lines().any(|line| line == "careful"), "{log}");
+}
+
+#[test]
+fn a_program_is_a_step_of_the_trace_that_its_job_was_submitted_in() {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let _worker = Beside::start(&mut worker(&daemon, &[], "echo \"trace $TRACEPARENT\""));
+    let mut command = daemon.command();
+    let submitted = command.env("TRACEPARENT", TRACE);
+    let id = Ran::of(submitted, &["submit", "photos", "index"]).text();
+    daemon.run(&["wait", &id]).exits(0);
+    assert_eq!(daemon.job(&id)["traceparent"], TRACE);
+    let log = daemon.run(&["logs", &id]).text();
+    assert_eq!(log, format!("trace {TRACE}"));
+    // Without one, the job is a trace of its own.
+    let id = submit(&daemon, &[]);
+    daemon.run(&["wait", &id]).exits(0);
+    let own = format!("trace 00-{}-", id.replace('-', ""));
+    let log = daemon.run(&["logs", &id]).text();
+    assert!(log.starts_with(&own), "{log}");
 }
 
 #[test]

@@ -22,11 +22,14 @@ pub(crate) fn path_of(node: &Node) -> Arc<str> {
 
 /// What to call a job: its label, or its id.
 pub(crate) fn label_of(node: &Node) -> String {
+    given_label(node).unwrap_or_else(|| format!("#{}", node.id))
+}
+
+/// Its label, if it was given one.
+pub(crate) fn given_label(node: &Node) -> Option<String> {
     let locked = node.lock();
-    match locked.side.as_ref().and_then(|side| side.label.as_deref()) {
-        Some(label) => label.to_owned(),
-        None => format!("#{}", node.id),
-    }
+    let label = locked.side.as_ref().and_then(|side| side.label.as_deref());
+    label.map(str::to_owned)
 }
 
 /// A path of labels, the root's first.

@@ -85,6 +85,8 @@ fn jobs_below_a_followed_one_are_spans() {
         run.trace_below(&request);
         assert_eq!(run.span().unwrap().id(), request.id());
         let (lane, lane_body) = labelled(&run, "lane");
+        let nameless = lane.attach(JobOptions::new().started()).unwrap().1;
+        nameless.end(BodyResult::Value);
         let (pixel, pixel_body) = labelled(&lane, "pixel");
         assert!(pixel.span().is_some());
         pixel.cancel("enough".into());
@@ -103,6 +105,8 @@ fn jobs_below_a_followed_one_are_spans() {
     let expected = [
         "request below none",
         "lane below request",
+        "task below lane",
+        "task completed",
         "pixel below lane",
         "pixel cancelled",
         "lane completed",

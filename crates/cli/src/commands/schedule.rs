@@ -2,7 +2,7 @@
 
 use clap::{ArgMatches, Command};
 use jobtree_client::Client;
-use jobtree_protocol::{Json, Missed, Overlap, ScheduleSpec, ScheduleView};
+use jobtree_protocol::{Json, Missed, Overlap, ScheduleSpec, ScheduleView, SubmitRequest};
 use serde::Serialize;
 
 use crate::args::{self, described, flag, of_a_job, place, value};
@@ -140,7 +140,11 @@ fn spec(arguments: &ArgMatches) -> Result<ScheduleSpec, CliError> {
             false => Overlap::Allow,
         },
         paused: false,
-        job: described(arguments, &addon, &job_type, payload)?,
+        job: SubmitRequest {
+            // What it submits some day is no step of this command.
+            traceparent: None,
+            ..described(arguments, &addon, &job_type, payload)?
+        },
     })
 }
 

@@ -27,8 +27,8 @@ pub fn define(command: Command) -> Command {
         .after_help(
             "For each job the program is started, and\n  \
              reads the payload as JSON from its standard input;\n  \
-             finds JOBTREE_JOB_ID, JOBTREE_ATTEMPT, JOBTREE_ADDON, JOBTREE_JOB_TYPE, JOBTREE_URL, and JOBTREE_PAYLOAD\n  \
-             if it has at most 64 KiB, in its environment;\n  \
+             finds JOBTREE_JOB_ID, JOBTREE_ATTEMPT, JOBTREE_ADDON, JOBTREE_JOB_TYPE, JOBTREE_URL, TRACEPARENT,\n  \
+             and JOBTREE_PAYLOAD if it has at most 64 KiB, in its environment;\n  \
              tells how far it is by a line `::progress 0.4 some words` on its standard output;\n  \
              gives a result by a line `::result {\"some\": \"JSON\"}`, of which the last counts.\n\
              All else that it prints becomes the job's log. It exits with\n  \
@@ -157,6 +157,7 @@ fn describe(program: &mut Program, payload: &Json, job: &JobView, attempt: u32) 
     set("JOBTREE_ADDON", job.addon_id.to_string());
     set("JOBTREE_JOB_TYPE", job.job_type.to_string());
     set("JOBTREE_ATTEMPT", attempt.to_string());
+    set("TRACEPARENT", job.trace().to_string());
     if let Some(deadline) = job.deadline_at {
         set("JOBTREE_DEADLINE", deadline.to_string());
     }

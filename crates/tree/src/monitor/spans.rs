@@ -19,7 +19,7 @@ use tracing::Span;
 use crate::error::JobId;
 use crate::job::Job;
 use crate::node::Node;
-use crate::path::label_of;
+use crate::path::given_label;
 use crate::word::JobState;
 
 /// How many jobs have spans. Relaxed everywhere: a job is made below a followed one by somebody who knows that one, and
@@ -81,13 +81,13 @@ fn follow(job: &Node, parent: JobId) {
     let Some(above) = span_of(parent.as_u64()) else {
         return;
     };
-    let label = label_of(job);
+    let label = given_label(job);
     let span = tracing::debug_span!(
         target: "jobtree",
         parent: &above,
         "task",
-        otel.name = label,
-        label,
+        otel.name = label.as_deref().unwrap_or("task"),
+        label = label.as_deref(),
         job = job.id,
         state = tracing::field::Empty,
     );
@@ -111,7 +111,7 @@ pub(crate) fn ended(job: JobId, state: JobState) {
 
 impl Job {
     /// Has every job that is made below this one from now on be a span of `tracing` below `span`: of the name `task`,
-    /// with the fields `label`, `job` (its id) and, when it has ended, `state`, on level DEBUG, with the target `jobtree`.
+    /// with the fields `label` (if it has one), `job` (its id) and, when it has ended, `state`, on level DEBUG, with the target `jobtree`.
     /// This job is `span` itself, until it has ended.
     ///
     /// A span that nobody listens to changes nothing.
