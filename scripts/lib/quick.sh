@@ -40,6 +40,10 @@ stage_tools() {
   if ! compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null && ! command -v initdb >/dev/null; then
     debian_install postgresql
   fi
+  # A test submits a job with it, as people do.
+  if ! command -v curl >/dev/null; then
+    debian_install curl
+  fi
   rustup_component fmt rustfmt
   rustup_component clippy clippy
   rustc --version

@@ -2,7 +2,7 @@
 //! becomes TERM, and KILL when its grace is over.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jobtree_client::Client;
 use jobtree_process::output::Said;
@@ -13,6 +13,11 @@ use jobtree_scheduler::workers::Run;
 
 /// How often the scheduler's advice is looked at.
 const LOOK: Duration = Duration::from_secs(1);
+/// How often the lease is looked at while a program stops.
+const STOPPING: Duration = Duration::from_millis(50);
+/// What is left between TERM and KILL when the lease is lost. The worker learns of that a sixth of the lease's time
+/// before anybody else can have the job.
+const LAST_GRACE: Duration = Duration::from_millis(500);
 /// What is passed on of a line that does not end.
 const LONGEST_LINE: usize = 16 << 10;
 
@@ -63,8 +68,7 @@ impl Runner {
                     }
                 }
                 Err(error) if error.is_cancelled() => {
-                    child.stop();
-                    child.wait();
+                    stop(&child, run);
                     return Err(error.into());
                 }
                 _ => break,
@@ -86,6 +90,18 @@ impl Runner {
     fn register(&self, lease: LeaseId, pid: u32) {
         let client = self.client.clone();
         std::thread::spawn(move || client.pid(lease, vec![pid]));
+    }
+}
+
+/// Ends it within its grace; or at once when the lease is lost, before it can be somebody else's. Returns when nothing is
+/// left of it.
+fn stop(child: &Child, run: &Run) {
+    child.stop();
+    let mut lost: Option<Instant> = None;
+    while child.wait_for(STOPPING).is_none() {
+        if run.lease_is_lost() && lost.get_or_insert_with(Instant::now).elapsed() >= LAST_GRACE {
+            child.kill();
+        }
     }
 }
 

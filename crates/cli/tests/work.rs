@@ -134,11 +134,24 @@ fn a_cancelled_job_takes_all_its_processes_with_it() {
 fn a_job_that_takes_too_long_is_stopped() {
     let _watchdog = watch();
     let daemon = Daemon::start();
-    let _worker = Beside::start(&mut worker(&daemon, &["--grace", "50ms"], STUBBORN));
+    let _worker = Beside::start(&mut worker(&daemon, &["--grace", "1h"], STUBBORN));
     let id = submit(&daemon, &["--max-runtime", "1s"]);
     let family = family(&daemon);
     daemon.run(&["wait", &id]).exits(10);
     until(|| !family.iter().any(|&pid| lives(pid)));
+}
+
+/// It cannot renew its lease, so it stops its job by itself, whatever grace was promised.
+#[test]
+fn a_worker_that_lost_its_daemon_stops_its_job() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let _worker = Beside::start(&mut worker(&daemon, &["--grace", "1h"], STUBBORN));
+    submit(&daemon, &[]);
+    let family = family(&daemon);
+    signal("STOP", daemon.pid());
+    until(|| !family.iter().any(|&pid| lives(pid)));
+    signal("CONT", daemon.pid());
 }
 
 #[test]

@@ -23,6 +23,8 @@ mod call;
 mod client;
 mod error;
 pub mod events;
+#[cfg(feature = "lanes")]
+mod on_lane;
 mod pages;
 mod query;
 #[cfg(feature = "lanes")]
@@ -35,5 +37,7 @@ pub use client::Client;
 pub use error::ClientError;
 pub use jobtree_protocol as protocol;
 pub use jobtree_worker::{GiveBack, Permanent, Run, Stragglers, WorkerHandle};
+#[cfg(feature = "lanes")]
+pub use on_lane::on_lane;
 pub use pages::Jobs;
 pub use worker::{WorkError, Worker};

@@ -9,11 +9,13 @@ use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use house::{FAR, House};
+use jobtree_client::protocol::SubmitRequest;
 use jobtree_client::protocol::{JobQuery, JobState};
 use jobtree_client::remote::{DaemonTransport, serve};
-use jobtree_client::{Client, Worker};
+use jobtree_client::{Client, Run, Worker, on_lane};
 use jobtree_lanes::remote::{RemoteError, RemoteRequest, RemoteService, RemoteTransport};
-use jobtree_runtime::{Runtime, sleep};
+use jobtree_lanes::{JobManager, LaneJob};
+use jobtree_runtime::{Runtime, nursery, sleep};
 
 fn runtime() -> Runtime {
     Runtime::builder().workers(2).build().unwrap()
@@ -144,5 +146,51 @@ fn a_request_whose_worker_was_lost_is_not_carried_out_again() {
         "{answer:?}"
     );
     assert!(runs.try_recv().is_err());
+    worker.drain(FAR).unwrap();
+}
+
+#[test]
+fn a_cancel_reaches_what_a_handler_does_on_a_lane() {
+    let house = House::new("a durable job on a lane");
+    let (client, runtime) = (house.client(), runtime());
+    let manager = JobManager::builder().runtime(&runtime).build().unwrap();
+    let (told, tells) = mpsc::channel();
+    let told = Mutex::new(told);
+    let worker = Worker::new(client.clone()).addon("game").on(&runtime);
+    let worker = worker.handle("render", move |wait: bool, _: &Run| {
+        let told = told.lock().unwrap().clone();
+        let render = LaneJob::task(move |_| {
+            if !wait {
+                return Ok(42);
+            }
+            Ok(nursery(|n| {
+                n.launch(move || {
+                    told.send("begun")?;
+                    let slept = sleep(FAR);
+                    told.send(if slept.is_err() { "cancelled" } else { "slept" })?;
+                    Ok(slept?)
+                });
+                Ok(0)
+            })?)
+        });
+        on_lane(&manager, render)
+    });
+    let worker = worker.start().unwrap();
+    let submit = |wait: &str| {
+        let payload = jobtree_client::protocol::Json::from_text(wait.to_owned()).ok();
+        let request = SubmitRequest {
+            payload,
+            ..SubmitRequest::new("game", "render", 1)
+        };
+        client.submit(request).unwrap().job_id
+    };
+    let done = client.wait_for(submit("false"), FAR).unwrap();
+    assert_eq!(done.result.unwrap().text(), "42");
+    let id = submit("true");
+    assert_eq!(tells.recv().unwrap(), "begun");
+    client.cancel(id, None).unwrap();
+    assert_eq!(tells.recv().unwrap(), "cancelled");
+    let ended = client.wait_for(id, FAR).unwrap();
+    assert_eq!(ended.state, JobState::Canceled);
     worker.drain(FAR).unwrap();
 }

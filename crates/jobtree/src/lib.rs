@@ -231,8 +231,8 @@ pub use jobtree_runtime::{
     Failure, Job, JobError, JobHandle, JobId, JobInfo, JobLocal, JobState, Nursery, NurseryState,
     Outcome, Panic, Producer, Profile, Recorded, Runtime, RuntimeBuilder,
     ShutdownError as RuntimeShutdownError, Spawner, TimedOut, TreeDump, WaitingFor, block_on,
-    checkpoint, nursery, select, select_async, shield, sleep, supervisor, tick, tick_async,
-    with_local, with_timeout,
+    checkpoint, labelled_nursery, nursery, select, select_async, shield, sleep, supervisor, tick,
+    tick_async, with_local, with_timeout,
 };
 #[doc(inline)]
 pub use jobtree_runtime::{actor, budget, channel, future, sim, supervision, sync};

@@ -67,6 +67,8 @@ pub(crate) struct Extra {
     pub(crate) kind: Option<Cow<'static, str>>,
     pub(crate) callbacks: Option<CallbackSet>,
     payload: Mutex<Option<Payload>>,
+    /// It is below a job that is none of the manager's.
+    pub(crate) is_guest: bool,
     /// What the tokens call that cancel it; gone with its end.
     pub(crate) tokens: Mutex<Vec<CancelCallback>>,
 }
@@ -280,6 +282,9 @@ impl Schedule for LaneHeader {
         let Some(extra) = header.known_extra() else {
             return;
         };
+        if extra.is_guest {
+            header.shared.guests.leaves(header.job());
+        }
         // Not dropped under the lock: each takes the lock of its token.
         let tokens = std::mem::take(&mut *lock(&extra.tokens));
         drop(tokens);

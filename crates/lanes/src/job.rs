@@ -340,6 +340,11 @@ impl<T, B> LaneJob<T, B> {
         }
     }
 
+    /// It will be below a job that is none of the manager's.
+    pub(crate) fn becomes_guest(&mut self) {
+        self.extra().is_guest = true;
+    }
+
     pub(crate) fn about(&self) -> &About {
         &self.about
     }

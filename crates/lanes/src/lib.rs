@@ -13,6 +13,7 @@ mod cells;
 mod context;
 mod dependencies;
 mod dispatch;
+mod guests;
 mod handle;
 mod header;
 mod job;

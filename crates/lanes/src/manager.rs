@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobtree_runtime::{Job, Runtime};
+use jobtree_runtime::{Job, Runtime, binding};
 
 use crate::Priority;
 use crate::bodies::JobBody;
@@ -96,6 +96,50 @@ impl JobManager {
         T: Send + 'static,
     {
         self.shared().schedule(job)
+    }
+
+    /// Schedules a job as a child of the calling one: it is a part of that job's tree, is cancelled with it, and
+    /// that job ends after it. For code that runs elsewhere, such as a handler of a worker, and wants a part of its work
+    /// done on a lane. Outside of a job this is [`schedule`](JobManager::schedule).
+    ///
+    /// Whether the calling job fails with its child is up to it: `join()?` says that it does. While it waits there, a
+    /// cancellation reaches both: nobody is left waiting, and nothing is left running; on a pumped lane the child ends in
+    /// the next pump. A shutdown of the manager cancels the child, and the calling job goes on.
+    ///
+    /// ```
+    /// use jobtree_lanes::{JobManager, LaneJob};
+    /// use jobtree_runtime::{Runtime, sleep};
+    /// use std::time::Duration;
+    ///
+    /// let runtime = Runtime::builder().workers(2).build()?;
+    /// let manager = JobManager::builder().runtime(&runtime).build()?;
+    /// let (told, tells) = std::sync::mpsc::channel();
+    /// let request = runtime.spawn(move || {
+    ///     let index = LaneJob::action(move || {
+    ///         told.send(jobtree_runtime::Job::current().unwrap())?;
+    ///         Ok(sleep(Duration::from_secs(3600))?)
+    ///     });
+    ///     Ok(manager.schedule_child(index.label("index")).join()?)
+    /// });
+    /// let index = tells.recv()?;
+    /// assert_eq!(index.parent().as_ref(), Some(request.job()));
+    /// request.cancel("nobody waits for the answer");
+    /// assert!(request.join().is_err());
+    /// assert!(index.is_ended());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn schedule_child<T, B>(&self, job: LaneJob<T, B>) -> LaneHandle<T>
+    where
+        B: JobBody<T>,
+        T: Send + 'static,
+    {
+        let shared = self.shared();
+        if shared.lacks_transport(&job) {
+            return shared.failed(job.about().priority, WhyRefused::NoTransport);
+        }
+        let host = binding::current_nursery();
+        let admission = shared.admit();
+        shared.start_below(host.as_ref(), job, admission)
     }
 
     /// Schedules a job if a slot is free.

@@ -8,12 +8,16 @@ use std::sync::{Arc, OnceLock, RwLock, Weak};
 use std::time::Instant;
 
 use jobtree_runtime::binding::{self, OwnedNursery};
+use jobtree_runtime::future::Nursery;
 use jobtree_runtime::scheduled::{Description, Prepared, Ran, Tickets, prepare};
-use jobtree_runtime::{BoxError, CancelCallback, CancelToken, Clock, Job, JobHandle, Runtime};
+use jobtree_runtime::{
+    BoxError, CancelCallback, CancelToken, Cause, Clock, Job, JobHandle, Runtime,
+};
 
 use crate::Priority;
 use crate::bodies::{Action, JobBody, Launched, Launcher};
 use crate::cells::{LaneCell, LaneRef};
+use crate::guests::Guests;
 use crate::handle::LaneHandle;
 use crate::header::{JobHeader, JobTurn, LaneHeader};
 use crate::job::{About, LaneJob};
@@ -44,6 +48,7 @@ pub(crate) struct Shared {
     pub(crate) gate: Option<RemoteGate>,
     pub(crate) notices: Notices,
     pub(crate) tracking: Tracking<JobHeader>,
+    pub(crate) guests: Guests,
     pub(crate) is_shut_down: AtomicBool,
     /// A visit has to empty the pumped lanes, since nobody will pump them.
     pub(crate) wants_emptying: AtomicBool,
@@ -101,6 +106,7 @@ impl Shared {
                 gate,
                 notices: Notices::new(listener),
                 tracking: Tracking::new(),
+                guests: Guests::default(),
                 is_shut_down: AtomicBool::new(false),
                 wants_emptying: AtomicBool::new(false),
                 scope_cancelled: OnceLock::new(),
@@ -176,6 +182,23 @@ impl Shared {
         B: JobBody<T>,
         T: Send + 'static,
     {
+        self.start_below(None, job, admission)
+    }
+
+    /// [`start`](Self::start), below a job that is none of the manager's; without one, below the manager's own.
+    pub(crate) fn start_below<T, B>(
+        self: &Arc<Shared>,
+        host: Option<&Nursery>,
+        mut job: LaneJob<T, B>,
+        admission: Admission,
+    ) -> LaneHandle<T>
+    where
+        B: JobBody<T>,
+        T: Send + 'static,
+    {
+        if host.is_some() {
+            job.becomes_guest();
+        }
         let (body, about) = job.into_parts();
         let About {
             priority,
@@ -203,10 +226,11 @@ impl Shared {
             header,
             handle,
         }) = body.launch(Launcher {
-            nursery: self.scope.nursery(),
+            nursery: host.unwrap_or_else(|| self.scope.nursery()),
             description: Description {
                 label,
-                contained: false,
+                // A host has the handle, and decides itself whether it fails with its guest.
+                contained: host.is_some(),
             },
             header,
             after,
@@ -216,6 +240,13 @@ impl Shared {
                 header.job().cancel(reason.into());
             }
             self.link(header.job(), &tokens, &header);
+            if host.is_some() {
+                self.guests.comes(header.job());
+                if self.is_shut_down() {
+                    // Whoever shut it down may have looked for guests before.
+                    header.job().cancel(Cause::Shutdown.into());
+                }
+            }
             if header.job().is_cancelled() {
                 // It has not begun, so nothing of it runs.
                 let ran = turn.run();

@@ -52,6 +52,9 @@ impl Shared {
     /// Shuts the manager down, and waits for nobody.
     pub(crate) fn begin_shutdown(&self) {
         if self.close() {
+            for guest in self.guests.all() {
+                guest.cancel(Cause::Shutdown.into());
+            }
             self.empty_pumped_lanes();
         }
     }
@@ -77,9 +80,16 @@ impl Shared {
         let left = || limit.saturating_sub(self.clock.now().saturating_duration_since(began));
         let scope = self.scope.job();
         let above = above(Job::current());
+        let guests = self.guests.all();
+        let others = || guests.iter().filter(|guest| !above.contains(guest));
+        for guest in others() {
+            self.clock.wait_regardless(left(), guest.ended());
+        }
+        let guests = others().filter(|guest| !guest.is_ended()).map(Job::path);
+        let guests: Vec<String> = guests.collect();
         if !above.contains(scope) {
-            self.clock.wait_regardless(limit, scope.ended());
-            return stragglers(&scope.dump_tree(), &[], scope.is_ended());
+            self.clock.wait_regardless(left(), scope.ended());
+            return stragglers(&scope.dump_tree(), &[], scope.is_ended(), guests);
         }
         for job in &above {
             for other in job.children() {
@@ -91,7 +101,7 @@ impl Shared {
                 break;
             }
         }
-        stragglers(&scope.dump_tree(), &above, false)
+        stragglers(&scope.dump_tree(), &above, false, guests)
     }
 }
 
@@ -104,11 +114,16 @@ fn above(job: Option<Job>) -> Vec<Job> {
     above
 }
 
-/// Names the jobs that are left and wait for no other, except for `known`.
-fn stragglers(dump: &TreeDump, known: &[Job], is_ended: bool) -> Result<(), ShutdownError> {
-    let jobs = dump.jobs();
+/// Names the jobs that are left and wait for no other, except for `known`; and the `guests` that are.
+fn stragglers(
+    dump: &TreeDump,
+    known: &[Job],
+    is_ended: bool,
+    guests: Vec<String>,
+) -> Result<(), ShutdownError> {
+    let jobs = if is_ended { &[] } else { dump.jobs() };
     let mut labels: Vec<&str> = Vec::new();
-    let mut stragglers = Vec::new();
+    let mut stragglers = guests;
     for (index, job) in jobs.iter().enumerate() {
         labels.truncate(job.depth);
         labels.push(&job.label);
@@ -119,7 +134,7 @@ fn stragglers(dump: &TreeDump, known: &[Job], is_ended: bool) -> Result<(), Shut
             stragglers.push(labels.join("/"));
         }
     }
-    if is_ended || stragglers.is_empty() {
+    if stragglers.is_empty() {
         return Ok(());
     }
     Err(ShutdownError { stragglers })

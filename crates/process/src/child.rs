@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
@@ -213,19 +214,22 @@ impl Child {
 
     /// Waits until nothing of it is left.
     pub fn wait(&self) -> Ending {
-        let mut ending = lock(&self.shared.ending);
         loop {
-            match &*ending {
-                Some(ending) => return ending.clone(),
-                None => {
-                    ending = self
-                        .shared
-                        .ended
-                        .wait(ending)
-                        .unwrap_or_else(PoisonError::into_inner);
-                }
+            if let Some(ending) = self.wait_for(Duration::from_secs(3600)) {
+                return ending;
             }
         }
+    }
+
+    /// Waits until nothing of it is left, or the time is over.
+    pub fn wait_for(&self, limit: Duration) -> Option<Ending> {
+        let ending = lock(&self.shared.ending);
+        let (ending, _) = self
+            .shared
+            .ended
+            .wait_timeout_while(ending, limit, |ending| ending.is_none())
+            .unwrap_or_else(PoisonError::into_inner);
+        ending.clone()
     }
 }
 

@@ -96,6 +96,22 @@ impl TraceParent {
         Ok(read)
     }
 
+    /// What a span of OpenTelemetry is below that is a part of this trace.
+    #[cfg(feature = "otel")]
+    pub fn context(&self) -> opentelemetry::Context {
+        use opentelemetry::trace::{
+            SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState,
+        };
+        let remote = SpanContext::new(
+            TraceId::from_bytes(self.trace_id()),
+            SpanId::from_bytes(self.parent_id()),
+            TraceFlags::new(self.flags()),
+            true,
+            TraceState::default(),
+        );
+        opentelemetry::Context::new().with_remote_span_context(remote)
+    }
+
     fn part<const N: usize>(&self, from: usize) -> [u8; N] {
         let mut part = [0; N];
         part.copy_from_slice(&self.0[from..from + N]);

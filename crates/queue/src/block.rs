@@ -147,6 +147,13 @@ pub enum Block {
     Draining,
     /// Its addon's workers claim, and none asks for such a job.
     NoWorker,
+    /// Nobody here has taken up what was dispatched of its addon and type: it is left to other nodes for a while.
+    NobodyHere {
+        /// Dispatches in a row.
+        times: u32,
+        /// When one is tried again.
+        at: Timestamp,
+    },
     /// These go first, and take what there is.
     Behind {
         /// Those that would have to be gone.
@@ -180,6 +187,7 @@ impl Block {
             Block::WrongNode { .. } => "wrong_node",
             Block::Draining => "draining",
             Block::NoWorker => "no_worker",
+            Block::NobodyHere { .. } => "nobody_here",
             Block::Behind { .. } => "behind",
         }
     }
@@ -207,6 +215,7 @@ impl Block {
             Block::Held { requested, .. } => Some(f64::from(requested)),
             Block::KeyTaken { running, .. } => Some(f64::from(running)),
             Block::Behind { ref jobs, .. } => Some(jobs.len() as f64),
+            Block::NobodyHere { times, .. } => Some(f64::from(times)),
             Block::OutsideWindow { .. }
             | Block::NotYet { .. }
             | Block::AddonPaused
@@ -232,7 +241,7 @@ impl Block {
             | Block::AddonUnits { limit, .. }
             | Block::KeyTaken { limit, .. } => Some(f64::from(limit)),
             Block::Held { spare, .. } => Some(f64::from(spare)),
-            Block::Behind { .. } => Some(0.0),
+            Block::Behind { .. } | Block::NobodyHere { .. } => Some(0.0),
             Block::OutsideWindow { .. }
             | Block::NotYet { .. }
             | Block::AddonPaused
@@ -368,6 +377,10 @@ impl fmt::Display for Block {
             }
             Block::Draining => f.write_str("The node is draining"),
             Block::NoWorker => f.write_str("No worker asks for jobs of this addon and type"),
+            Block::NobodyHere { times, at } => write!(
+                f,
+                "Nobody here has taken up this addon's dispatches: {times} in a row; tried again at {at}"
+            ),
             Block::Behind { jobs, more } => {
                 let (count, more) = (jobs.len(), if *more { " or more" } else { "" });
                 write!(f, "Behind {count}{more} jobs that take what there is")

@@ -55,6 +55,8 @@ pub enum Change {
     StopDraining,
     /// A worker asks for such a job.
     Worker,
+    /// Somebody shows itself at this node who takes up dispatches of its addon, or another one is tried then.
+    Taker(Timestamp),
     /// These jobs are gone: started, or cancelled.
     JobsGone(Vec<JobId>),
 }
@@ -95,6 +97,10 @@ impl fmt::Display for Change {
             }
             Change::StopDraining => f.write_str("the node is not drained any more"),
             Change::Worker => f.write_str("a worker asks for a job of its addon and type"),
+            Change::Taker(at) => write!(
+                f,
+                "somebody of its addon asks for dispatches at this node, or {at} comes"
+            ),
             Change::JobsGone(jobs) => write!(
                 f,
                 "{} jobs before it have started or are cancelled",

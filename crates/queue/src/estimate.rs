@@ -130,6 +130,8 @@ impl Dispatcher {
                 }
                 Change::WaitUntil(at) => later(*at, EstimateBasis::Schedule, 1.0),
                 Change::NextSample => {}
+                // Another node may have it sooner, and nobody may take it up then.
+                Change::Taker(at) => later(*at, EstimateBasis::Schedule, 0.5),
                 Change::FreeUnits(units) => {
                     let wait = self.units_free_in(*units, now)?;
                     later(

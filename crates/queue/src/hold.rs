@@ -13,13 +13,15 @@
 //! *rests* for `rest` before capacity is kept for it again, so that a job that others keep from starting costs no more
 //! than half of the time.
 //!
-//! How long anybody waits under this, the largest job under a flood of small ones too, is [`WaitBound`].
+//! How long anybody waits under this, the largest job under a flood of small ones too, is [`WaitBound`]; what dispatches
+//! add to it that nobody takes up is [`VainBound`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jobtree_protocol::JobId;
 
+use crate::dispatch::LONGEST_REST;
 use crate::order::Gate;
 
 /// Capacity that is kept for a job.
@@ -112,7 +114,8 @@ impl Holds {
 ///
 /// For in any time `R` whatever ran at its beginning has ended; if the next in order still does not fit, more than
 /// `C − m` units were started since. And when the job is next itself, what runs then has ended after one more `R`: nothing
-/// passes its hold that would delay it. Expected durations that are exceeded delay it by as much.
+/// passes its hold that would delay it. Expected durations that are exceeded delay it by as much, and dispatches that
+/// nobody takes up by a [`VainBound`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -160,5 +163,68 @@ impl WaitBound {
         let runs = units.div_ceil(u64::from(self.capacity).saturating_sub(most) + 1) + 1;
         let runs = u32::try_from(runs).unwrap_or(u32::MAX);
         (2 * self.age_step).saturating_add(self.longest_run.saturating_mul(runs))
+    }
+}
+
+/// What dispatches that nobody takes up add to a wait, where several nodes share a store.
+///
+/// Let `w` nodes have nobody for the job's addon and type and room for the job, `T` be the time in which a dispatch is to
+/// be taken up, and `L` how long it takes a node to hear of a job that waits. One node at least has somebody who takes the
+/// job up, and room. Each try in vain keeps the job for `T`, and before it the job was free for less than `L`, or that
+/// node would have had it: `n` tries take less than `n·(T + L)`. Of them the node with the most has made `k ≥ n/w`. It left
+/// the job to others after each but the last, except for two at most after which somebody asked there:
+///
+/// ```text
+/// k·T + ¾·Σ min(2ⁱ·T, M) ≤ w·k·(T + L)      i = 0 … k − 4, M the longest rest
+/// wait ≤ w·k·(T + L)                        for the largest such k
+/// ```
+///
+/// When there are so many nodes without anybody that they can keep a job among themselves however long each rests,
+/// there is no such `k`, and no bound: name the nodes or labels of such jobs.
+///
+/// ```
+/// use std::time::Duration;
+/// use jobtree_queue::hold::VainBound;
+///
+/// let seconds = Duration::from_secs;
+/// let bound = VainBound { nodes: 2, take_up: seconds(30), hears_after: seconds(5) };
+/// assert_eq!(bound.wait(), Some(seconds(420)));
+/// assert_eq!(VainBound { nodes: 0, ..bound }.wait(), Some(seconds(0)));
+/// assert_eq!(VainBound { nodes: 50, ..bound }.wait(), None);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VainBound {
+    /// `w`.
+    pub nodes: u32,
+    /// `T`.
+    pub take_up: Duration,
+    /// `L`.
+    pub hears_after: Duration,
+}
+
+impl VainBound {
+    /// The bound; none if there is none.
+    pub fn wait(&self) -> Option<Duration> {
+        let longest = self.take_up.max(LONGEST_REST).as_secs_f64();
+        let (take_up, nodes) = (self.take_up.as_secs_f64(), f64::from(self.nodes));
+        let each = take_up + self.hears_after.as_secs_f64();
+        if self.nodes == 0 {
+            return Some(Duration::ZERO);
+        }
+        if nodes * each >= take_up + 0.75 * longest {
+            return None;
+        }
+        // Possible for `tries`, and from some number on for none.
+        let possible = |tries: u32| {
+            let rests = (0..tries.saturating_sub(3)).map(|rest| take_up * 2_f64.powi(rest as i32));
+            let rested: f64 = rests.map(|rest| rest.min(longest)).sum();
+            f64::from(tries) * take_up + 0.75 * rested <= nodes * f64::from(tries) * each
+        };
+        let mut tries = 3;
+        while possible(tries + 1) {
+            tries += 1;
+        }
+        let all = self.nodes.saturating_mul(tries);
+        Some((self.take_up + self.hears_after).saturating_mul(all))
     }
 }

@@ -102,6 +102,7 @@ impl Case {
                 };
                 world.step(Event::Claim(ask));
             }
+            Change::Taker(_) => world.step(Event::Shown(Some(addon("a")))),
             Change::JobsGone(jobs) => {
                 for job in jobs {
                     world.step(Event::Withdrawn(job));
@@ -390,6 +391,57 @@ fn what_is_of_the_job_itself() {
         .check(),
         ["key_taken"]
     );
+}
+
+#[test]
+fn nobody_is_here() {
+    let _watchdog = watch();
+    let mut lonely = world("");
+    lonely.dispatcher.set_shared(true);
+    lonely.workers = false;
+    let mut case = submitted(lonely, 10);
+    assert_eq!(case.world.dispatcher.used(), 10, "it is dispatched");
+    case.world.run(secs(31));
+    // From now on there is somebody, who has not shown itself yet.
+    case.world.workers = true;
+    assert_eq!(case.check(), ["nobody_here"]);
+    let explanation = case.explain();
+    let obstacle = &explanation.obstacles[0];
+    assert_eq!(obstacle.block.measured(), Some(1.0));
+    assert_eq!(obstacle.since, case.world.now.wall - secs(1));
+    let Change::Taker(at) = obstacle.change else {
+        panic!("{obstacle:?}");
+    };
+    let reason = &explanation.to_wire().reasons[0];
+    assert!(
+        reason.message.contains("Nobody here has taken up")
+            && reason.message.contains(&format!("tried again at {at}")),
+        "{}",
+        reason.message
+    );
+    assert!(reason.change.contains(&at.to_string()), "{}", reason.change);
+    // The other half of what it names: that time comes.
+    let estimate = case
+        .world
+        .dispatcher
+        .estimate(&explanation, &Default::default(), case.world.now)
+        .expect("a time is named");
+    assert_eq!(estimate.start_at, at);
+    let left = at.duration_since(case.world.now.wall).unsigned_abs();
+    let mut early = case.world.clone();
+    early.run(left - secs(1));
+    assert_eq!(early.started_at(case.job), None);
+    case.world.run(left);
+    assert!(case.world.started_at(case.job).is_some());
+
+    let mut both = world("");
+    both.dispatcher.set_shared(true);
+    both.workers = false;
+    let mut case = submitted(both, 10);
+    case.world.run(secs(31));
+    case.world.workers = true;
+    case.world.step(Event::AddonPaused(addon("a"), true));
+    assert_eq!(case.check(), ["addon_paused", "nobody_here"]);
 }
 
 #[test]

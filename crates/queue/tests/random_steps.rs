@@ -63,9 +63,11 @@ impl Outside {
         let policy =
             policy("[addons.claims]\nmode = \"claim\"\n[addons.c]\nunits = 60\nleases = 5\n");
         let node = NodeId::new("here").unwrap();
+        let mut dispatcher = Dispatcher::new(policy, node, [], noon());
+        dispatcher.set_shared(seed.is_multiple_of(2));
         Outside {
             random: Random(seed * 0x9E37_79B9 + 1),
-            dispatcher: Dispatcher::new(policy, node, [], noon()),
+            dispatcher,
             now: noon(),
             jobs: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -288,7 +290,8 @@ impl Outside {
             }
             13 => {
                 let (name, paused) = (ADDONS[self.random.below(4) as usize], self.random.one_in(2));
-                match self.random.below(3) {
+                match self.random.below(4) {
+                    3 => self.step(Event::Shown(paused.then(|| addon(name)))),
                     0 => self.step(Event::AddonPaused(addon(name), paused)),
                     1 => self.step(Event::TypePaused(addon(name), kind("work"), paused)),
                     _ => self.step(Event::Drain(paused)),

@@ -76,7 +76,7 @@ pub use jobtree_tree::{
     Ended, Event, EventKind, Failure, Job, JobError, JobId, JobInfo, JobLocal, JobState, Outcome,
     Panic, Recorded, TimedOut, TreeDump, WaitingFor,
 };
-pub use nursery::{Nursery, NurseryState, nursery, supervisor};
+pub use nursery::{Nursery, NurseryState, labelled_nursery, nursery, supervisor};
 pub use produce::Producer;
 pub use runtime::{Runtime, ShutdownError, pool_stats};
 pub use spawner::Spawner;

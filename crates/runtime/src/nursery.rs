@@ -1,5 +1,6 @@
 //! Scopes whose children have ended when the scope has.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -52,6 +53,31 @@ where
     F: for<'scope> FnOnce(&'scope Nursery<'scope, 'env>) -> Result<T, BoxError>,
 {
     open(runtime::current(), JobOptions::new(), body)
+}
+
+/// [`nursery`](nursery()), with a label by which reports and dumps call the scope.
+///
+/// ```
+/// use jobtree_runtime::{Job, labelled_nursery};
+///
+/// let path = labelled_nursery("album", |n| {
+///     let picture = n.job_options().label("picture").spawn(|| Ok(Job::current().unwrap().path()));
+///     Ok(picture.join()?)
+/// })?;
+/// assert_eq!(path, "root/album/picture");
+/// # Ok::<(), jobtree_runtime::JobError>(())
+/// ```
+///
+/// # Errors
+/// As [`nursery`](nursery()).
+///
+/// # Panics
+/// As [`nursery`](nursery()).
+pub fn labelled_nursery<'env, F, T>(label: impl Into<Cow<'static, str>>, body: F) -> Outcome<T>
+where
+    F: for<'scope> FnOnce(&'scope Nursery<'scope, 'env>) -> Result<T, BoxError>,
+{
+    open(runtime::current(), JobOptions::new().label(label), body)
 }
 
 /// [`nursery`](nursery()), but a child that fails does so alone: neither its siblings nor the scope are cancelled.

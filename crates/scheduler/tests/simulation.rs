@@ -170,6 +170,17 @@ fn the_default_policy_holds() {
     }
 }
 
+/// Three schedulers, of which not each has somebody of each addon: what one dispatches for nothing, another takes up.
+#[test]
+fn the_default_policy_holds_for_three() {
+    let scenario = Scenario {
+        policy: Policy::default(),
+        calm: Duration::from_secs(4 * 3600),
+        ..Scenario::three()
+    };
+    run_lot("the_default_policy_holds_for_three", &scenario, 0..1);
+}
+
 /// Runs seeds until one finds the mistake, and tells what it says.
 fn found(scenario: Scenario, mistake: Mistake, says: &str) {
     let _watchdog = Watchdog::watching("a planted mistake");

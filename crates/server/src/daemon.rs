@@ -30,17 +30,30 @@ pub(crate) struct Daemon {
     stopping: watch::Sender<bool>,
 }
 
+/// What a daemon is made of.
+pub(crate) struct Parts {
+    pub(crate) scheduler: Scheduler,
+    pub(crate) tokens: Book,
+    pub(crate) auth: Auth,
+    pub(crate) hosts: Hosts,
+    pub(crate) policy: PolicyKeeper,
+    pub(crate) observing: Observing,
+    pub(crate) limits: HttpLimits,
+    pub(crate) data_dir: PathBuf,
+}
+
 impl Daemon {
-    pub(crate) fn new(
-        scheduler: Scheduler,
-        tokens: Book,
-        auth: Auth,
-        hosts: Hosts,
-        policy: PolicyKeeper,
-        observing: Observing,
-        limits: HttpLimits,
-        data_dir: PathBuf,
-    ) -> Self {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts {
+            scheduler,
+            tokens,
+            auth,
+            hosts,
+            policy,
+            observing,
+            limits,
+            data_dir,
+        } = parts;
         Self {
             scheduler,
             tokens,

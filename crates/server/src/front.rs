@@ -11,7 +11,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Request, Response};
+use axum::http::{HeaderValue, Method, Request, Response};
 use axum::response::IntoResponse;
 use hyper::body::Body as HttpBody;
 use jobtree_protocol::{ErrorCode, paths};
@@ -145,7 +145,7 @@ fn may_wait(parts: &Parts) -> bool {
     let path = parts.uri.path();
     let asks = || {
         let query = parts.uri.query().unwrap_or_default();
-        query.contains("wait_sec=")
+        parts.method == Method::GET && query.contains("wait_sec=")
     };
     [paths::CLAIM, paths::EVENTS, paths::BACKUP].contains(&path) || asks()
 }

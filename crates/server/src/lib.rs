@@ -38,10 +38,13 @@ mod metrics;
 mod observing;
 mod openapi;
 mod options;
+#[cfg(feature = "otel")]
+pub mod otel;
 mod policy;
 mod problem;
 mod server;
 mod stall;
+mod trace;
 pub mod webhooks;
 
 pub use error::ServeError;

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jobtree_scheduler::Scheduler;
+use jobtree_store::Listening;
 use tokio::sync::Semaphore;
 
 use crate::error::ServeError;
 use crate::events::Hub;
 use crate::live::Live;
 use crate::load::LoadLog;
+use crate::trace;
 use crate::webhooks::Webhooks;
 
 /// The file of the load, beside the database.
@@ -27,6 +29,7 @@ pub(crate) struct Observing {
     pub(crate) webhooks: Arc<Webhooks>,
     /// One for each event stream there may be.
     pub(crate) streams: Arc<Semaphore>,
+    _traced: Listening,
 }
 
 impl Observing {
@@ -58,6 +61,7 @@ impl Observing {
             live: Live::default(),
             load,
             streams: Arc::new(Semaphore::new(streams)),
+            _traced: scheduler.store().listen(Arc::new(trace::tell)),
         })
     }
 }

@@ -173,13 +173,11 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     std::fs::rename(&temporary, path)
 }
 
-/// What follows the file.
-pub(crate) fn following(daemon: Arc<crate::daemon::Daemon>) -> impl Future<Output = ()> + Send {
-    async move {
-        tokio::select! {
-            () = daemon.policy.follow(&daemon.scheduler) => {}
-            () = daemon.stopped() => {}
-        }
+/// Follows the file until the daemon stops.
+pub(crate) async fn following(daemon: Arc<crate::daemon::Daemon>) {
+    tokio::select! {
+        () = daemon.policy.follow(&daemon.scheduler) => {}
+        () = daemon.stopped() => {}
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
 use crate::auth::{Book, admin_file};
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, Parts};
 use crate::error::ServeError;
 use crate::guard::host::Hosts;
 use crate::listen::{self, Door};
@@ -71,12 +71,12 @@ impl Server {
         if options.auth == Auth::Tokens {
             tokens.admit_admin(&admin_file::open(&options.data_dir)?);
         }
+        let shared = options.scheduler.shared || matches!(options.store, StoreChoice::Postgres(_));
         let scheduler = Scheduler::start(
             store,
             jobtree_scheduler::Options {
                 policy,
-                shared: options.scheduler.shared
-                    || matches!(options.store, StoreChoice::Postgres(_)),
+                shared,
                 ..options.scheduler
             },
         );
@@ -93,20 +93,23 @@ impl Server {
             options.sample_every,
             options.limits.streams,
         ))?;
-        let daemon = Arc::new(Daemon::new(
+        let daemon = Arc::new(Daemon::new(Parts {
             scheduler,
             tokens,
-            options.auth,
-            Hosts::new(addr, &options.allowed_hosts),
-            keeper,
+            auth: options.auth,
+            hosts: Hosts::new(addr, &options.allowed_hosts),
+            policy: keeper,
             observing,
-            options.limits,
-            options.data_dir,
-        ));
+            limits: options.limits,
+            data_dir: options.data_dir,
+        }));
         let with_tls = tls.is_some();
         let door = Arc::new(Door::new(Arc::clone(&daemon), tls));
         let serving = runtime.spawn(door.serve(listener));
         runtime.spawn(policy::following(Arc::clone(&daemon)));
+        if shared {
+            runtime.spawn(following_tokens(Arc::clone(&daemon)));
+        }
         Ok(Server {
             addr,
             with_tls,
@@ -164,6 +167,13 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.halt();
+    }
+}
+
+async fn following_tokens(daemon: Arc<Daemon>) {
+    tokio::select! {
+        () = daemon.tokens.follow(daemon.store()) => {}
+        () = daemon.stopped() => {}
     }
 }
 

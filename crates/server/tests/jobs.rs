@@ -434,3 +434,44 @@ fn a_job_says_why_it_waits_and_what_happened() {
         .get(&format!("{path}?after=-1"))
         .problem(400, "malformed");
 }
+
+#[test]
+fn a_job_is_a_part_of_the_trace_that_its_submission_names() {
+    const ONE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    const OTHER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4737-00f067aa0ba902b7-00";
+    let house = House::new();
+    let submit = |headers: &[&str], body: &Value| {
+        let mut admin = house.admin();
+        for header in headers {
+            admin = admin.header("traceparent", header);
+        }
+        let answer = admin.post(paths::SUBMIT, body).expect(200);
+        let id = answer["job_id"].as_str().unwrap();
+        let job = admin.get(&paths::at(paths::JOB, id)).expect(200);
+        job["traceparent"].clone()
+    };
+    let job = json!({"addon_id": "a", "job_type": "t", "cost_units": 1});
+    let mut named = job.clone();
+    named["traceparent"] = json!(OTHER);
+    assert_eq!(submit(&[], &job), json!(null));
+    assert_eq!(submit(&[ONE], &job), json!(ONE));
+    assert_eq!(submit(&[ONE], &named), json!(OTHER), "the body counts");
+    assert_eq!(submit(&[], &named), json!(OTHER));
+    // What is no trace, or more than one, is as good as none in a header.
+    assert_eq!(submit(&["00-0-0-0"], &job), json!(null));
+    assert_eq!(submit(&[ONE, OTHER], &job), json!(null));
+    // In a body it is an error.
+    named["traceparent"] = json!("00-0-0-0");
+    let mut admin = house.admin().header("traceparent", ONE);
+    let refused = admin.post(paths::SUBMIT, &named);
+    refused.problem(422, "invalid");
+    assert!(refused.text().contains("traceparent"), "{}", refused.text());
+    // All of many are steps of one.
+    let many = json!({"jobs": [job, job]});
+    let answer = admin.post(paths::SUBMIT_MANY, &many).expect(200);
+    for answer in answer["jobs"].as_array().unwrap() {
+        let id = answer["job_id"].as_str().unwrap();
+        let job = admin.get(&paths::at(paths::JOB, id)).expect(200);
+        assert_eq!(job["traceparent"], ONE);
+    }
+}

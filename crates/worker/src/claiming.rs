@@ -60,8 +60,8 @@ pub(crate) fn claim(
         let (lease_id, asked) = match lost.take() {
             Some((lease_id, asked)) => (Some(lease_id), asked),
             None => {
-                let drawn = wanted == 1 && shared.grantor().loses_answers();
-                let drawn = drawn.then(LeaseId::generate);
+                // Only a claim for one lease can be repeated: so they are asked for one by one where answers get lost.
+                let drawn = shared.grantor().loses_answers().then(LeaseId::generate);
                 (drawn, shared.grantor().mono())
             }
         };

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::held::Held;
 use crate::log::RunLog;
+use crate::trace::Trace;
 
 /// One run of a job, as its handler sees it. Clones are the same run.
 ///
@@ -25,12 +26,19 @@ struct Inner {
     job: JobView,
     held: Arc<Held>,
     log: RunLog,
+    trace: Trace,
 }
 
 impl Run {
     pub(crate) fn new(job: JobView, held: Arc<Held>) -> Self {
+        let trace = Trace::of(&job, held.lease);
         let log = RunLog::default();
-        Run(Arc::new(Inner { job, held, log }))
+        Run(Arc::new(Inner {
+            job,
+            held,
+            log,
+            trace,
+        }))
     }
 
     /// The job, as it was when it was taken up.
@@ -67,12 +75,32 @@ impl Run {
         }
     }
 
+    /// The span of this run, which jobs below it are below, too; see `trace_below` of a `Job`.
+    ///
+    /// It is to be named (`tracing::info!(parent: run.span(), "…")`). A handler that blocks has a thread of its own, on
+    /// which it is entered. Others must not do that around anything that waits: a job that waits may go on
+    /// elsewhere, while its thread does something else.
+    #[cfg(feature = "tracing")]
+    pub fn span(&self) -> &tracing::Span {
+        self.0.trace.span()
+    }
+
+    pub(crate) fn trace(&self) -> &Trace {
+        &self.0.trace
+    }
+
     pub(crate) fn run_log(&self) -> &RunLog {
         &self.0.log
     }
 
     pub(crate) fn give_up_log(&self) {
         self.0.log.give_up();
+    }
+
+    /// Whether the lease is lost: somebody else may run the job soon. The run was asked to stop, and what it does from now
+    /// on does not count. For handlers that stop in steps, and must take the last one now.
+    pub fn lease_is_lost(&self) -> bool {
+        self.0.held.lost().is_some()
     }
 
     /// What the scheduler asks of this worker: to go slower, to save, to give the lease back ([`GiveBack`]).

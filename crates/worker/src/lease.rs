@@ -34,6 +34,18 @@ enum Ended {
     Lost,
 }
 
+impl Ended {
+    /// For traces.
+    fn name(&self) -> &'static str {
+        match self {
+            Ended::Done(_) => "done",
+            Ended::Failed { .. } => "failed",
+            Ended::Back(_) => "given back",
+            Ended::Lost => "lost",
+        }
+    }
+}
+
 pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Duration) {
     let held = hold(shared, &lease, asked);
     let mut back = None;
@@ -173,12 +185,18 @@ fn run_job(shared: &Arc<Shared>, held: &Arc<Held>, job: JobView) -> Ended {
         return Ended::Back("the worker was stopped".to_owned());
     };
     let value = value.lock().unwrap_or_else(PoisonError::into_inner).take();
-    match (tree.error(), value) {
+    let ended = match (tree.error(), value) {
         (None, value) => Ended::Done(value.flatten()),
         // It did what it had to do: the wish that it stop came too late.
         (Some(JobError::Cancelled(_)), Some(value)) => Ended::Done(value),
         (Some(error), _) => failed(shared, held, run.id(), &error),
-    }
+    };
+    let error = match &ended {
+        Ended::Failed { error, .. } => Some(error.as_str()),
+        _ => None,
+    };
+    run.trace().ended(ended.name(), error);
+    ended
 }
 
 /// What the handler returned, if it has.
@@ -191,7 +209,7 @@ fn body_of(
 ) -> impl FnOnce() -> Result<(), BoxError> + Send + use<> {
     let (handler, value) = (handler.clone(), Arc::clone(value));
     move || {
-        let result = handler.run(&run)?;
+        let result = run.trace().around(handler.blocks, || handler.run(&run))?;
         *value.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
         Ok(())
     }

@@ -6,6 +6,8 @@
 //!
 //! - A job whose lease is lost is asked to stop before the lease could be somebody else's; what it still says is refused.
 //! - A run that fails or panics is a failed attempt. A process that dies loses its leases, and its jobs are rescued.
+//! - With the feature `tracing`, each run is a span named `job` (target `jobtree::worker`, level INFO), and each job below it
+//!   one below that: see `Run::span`.
 //! - At least once: what a handler does outside must bear being done twice, or be keyed by the job's id.
 
 #![forbid(unsafe_code)]
@@ -27,6 +29,7 @@ mod report;
 mod stragglers;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod worker;
 
 pub use builder::{WorkerBuilder, WorkerError};

@@ -36,8 +36,9 @@ pub fn define(command: Command) -> Command {
              75   not now: the job waits again, and nothing is counted\n  \
              65   FAILED for good: its input is wrong\n  \
              else a failed attempt, with the end of its standard error as the reason\n\
-             When the job is cancelled, takes too long or its lease is lost, the program gets TERM, and after --grace KILL,\n\
-             with everything that it started. Nothing of it outlives this worker, whatever happens to it.\n\n\
+             When the job is cancelled the program gets TERM, and after --grace KILL, with everything that it started. When\n\
+             it takes too long or its lease is lost, half a second has to do: somebody else may have the job soon.\n\
+             Nothing of it outlives this worker, whatever happens to it.\n\n\
              TERM or Ctrl-C: no new jobs; those that run may end within --drain.\n\n\
              For example: jobtree work --addon photos --type thumbnail -- ./thumbnail.py",
         )

@@ -8,16 +8,8 @@
 //! # Jobs on a lane
 //!
 //! A handler may hand its work to a job manager (`jobtree-lanes`), for its priorities and lanes, and wait for it there. Such
-//! work belongs to the manager's tree, not to the handler's, so the handler passes the wish that it stop on:
-//!
-//! ```ignore
-//! Worker::new(client).handle("render", move |scene: Scene, run: &Run| {
-//!     let handle = manager.job("render").lane(gpu).spawn(move |_| render(&scene))?;
-//!     // Waiting is where a cancelled job ends; dropped, the guard cancels what it waited for.
-//!     let guard = handle.cancel_on_drop();
-//!     Ok(guard.wait()?)
-//! });
-//! ```
+//! work belongs to the manager's tree, not to the handler's, so the wish that it stop must be passed on: `on_lane` (with the
+//! feature `lanes`) does that.
 
 mod errands;
 mod grantor;

@@ -88,6 +88,9 @@ pub enum Event {
     Drain(bool),
     /// A worker asks for jobs, and waits until it gets some or the ask ends.
     Claim(ClaimAsk),
+    /// Somebody of this addon, or of any, is at this node: it asks for dispatches or for capacity. Jobs that were left to
+    /// other nodes since nobody here took them up are dispatched again.
+    Shown(Option<AddonId>),
     /// An ask has ended: its worker went, or was answered.
     ClaimEnded(u64),
     /// Somebody wants a look to be taken.

@@ -9,6 +9,7 @@
 //! of the next step is named. Events are what starts jobs; the timer is there for events that got lost, and for what only
 //! time changes. As long as a job waits there is always a next moment.
 
+mod absence;
 mod claims;
 mod event;
 mod filter;
@@ -31,6 +32,8 @@ use crate::ledger::{Held, Holder, Ledger};
 use crate::now::{Now, wall_until};
 use crate::order::{AddonIndex, KeyId, Order};
 use crate::policy::Policy;
+use absence::Absences;
+pub(crate) use absence::LONGEST_REST;
 pub use claims::{ClaimAsk, LeaseAsk};
 pub use event::{Effect, Event, LiveLease, Outcome};
 pub(crate) use pump::Started;
@@ -71,6 +74,8 @@ pub struct Dispatcher {
     /// Jobs with a key that run on other nodes.
     elsewhere: HashMap<KeyId, u32>,
     draining: bool,
+    /// Jobs that are left to other nodes.
+    absences: Absences,
     /// What each job was last denied for, and since when: a denial is written when its kind changes.
     denied: HashMap<JobId, (Block, Timestamp)>,
     what_if: WhatIf,
@@ -122,6 +127,7 @@ impl Dispatcher {
             asks_of: HashMap::new(),
             elsewhere: HashMap::new(),
             draining: false,
+            absences: Absences::default(),
             denied: HashMap::new(),
             what_if: WhatIf::default(),
         }
@@ -137,6 +143,7 @@ impl Dispatcher {
         let mut effects = Vec::new();
         self.admission.tick(now);
         let mut risky = self.order.advance(now.wall);
+        self.try_again(now);
         for event in events {
             self.take(event, now, &mut effects);
         }
@@ -175,6 +182,7 @@ impl Dispatcher {
             self.order.next_time().map(|at| wall_until(now.wall, at)),
             self.ledger.next_overdue().map(from_now),
             self.holds.next_time().map(from_now),
+            self.absences.next_time().map(from_now),
             (!idle).then(|| self.admission.next_change(now)).flatten(),
             self.order
                 .anything_but_delayed()

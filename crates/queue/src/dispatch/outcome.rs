@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jobtree_protocol::JobId;
 
+use super::absence::kind_of;
 use super::{Dispatcher, Effect, Event, LiveLease, Outcome};
 use crate::ledger::{Held, Holder, Phase};
 use crate::now::Now;
@@ -26,7 +27,12 @@ impl Dispatcher {
             }
             Event::Answered { job, outcome } => self.answered(job, outcome, now),
             Event::TakenUp { job, lease } => self.runs(job, Holder::Lease(lease)),
-            Event::Returned { job, revision } => self.put_back(Holder::Job(job), Some(revision)),
+            Event::Returned { job, revision } => {
+                let holder = Holder::Job(job);
+                let dispatched = self.ledger.get(holder).and_then(kind_of);
+                self.put_back(holder, Some(revision));
+                self.came_back(dispatched, now);
+            }
             Event::Leased(live) => self.leased(live, now),
             Event::Freed(holder) => {
                 if let Some(held) = self.free(holder) {
@@ -97,7 +103,11 @@ impl Dispatcher {
             }
             Event::Labels(labels) => self.order.set_labels(labels.into_iter().collect()),
             Event::Drain(draining) => self.draining = draining,
-            Event::Claim(ask) => self.ask(ask),
+            Event::Claim(ask) => {
+                self.claimed_here(&ask);
+                self.ask(ask);
+            }
+            Event::Shown(addon) => self.shown(addon.as_ref()),
             Event::ClaimEnded(id) => self.end_ask(id),
             Event::Kick | Event::Timer => {}
         }
@@ -131,6 +141,7 @@ impl Dispatcher {
     fn runs(&mut self, job: JobId, lease: Holder) {
         if let Some(held) = self.free(Holder::Job(job)) {
             self.forget_denials(&held);
+            self.present(&held);
             self.enter(
                 lease,
                 Held {

@@ -60,6 +60,11 @@ impl Dispatcher {
             Block::NotQuiet { .. } | Block::Panic { .. } | Block::StreakTooShort { .. } => {
                 since_state
             }
+            Block::NobodyHere { .. } => {
+                let absence = self.absence(addon, &candidate.job_type, now);
+                let since = absence.map(|(_, absence)| absence.since);
+                since.unwrap_or(now.wall).min(now.wall)
+            }
             other => self.denied_since(job, other, now),
         };
         found
@@ -72,7 +77,7 @@ impl Dispatcher {
             .collect()
     }
 
-    /// Its time, pauses, its key, its node, its workers.
+    /// Its time, pauses, its key, its node, its workers, and whether anybody is here.
     fn of_its_own(
         &self,
         job: JobId,
@@ -118,6 +123,11 @@ impl Dispatcher {
         let claimed = order.addons[addon.0].terms.mode == Mode::Claim;
         if claimed && !self.has_worker(addon, &candidate.job_type) {
             found.push((Block::NoWorker, Change::Worker));
+        }
+        let absence = self.absence(addon, &candidate.job_type, now);
+        if let Some((at, absence)) = absence.filter(|_| candidate.node.is_none()) {
+            let times = absence.times;
+            found.push((Block::NobodyHere { times, at }, Change::Taker(at)));
         }
     }
 

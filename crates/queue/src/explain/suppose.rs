@@ -41,6 +41,7 @@ impl Dispatcher {
         let mut gone = Vec::new();
         let mut was_paused = None;
         let mut type_was_paused = None;
+        let mut was_left = None;
         let mut other_node = false;
         let mut key_was = None;
         let mut was_draining = None;
@@ -65,6 +66,10 @@ impl Dispatcher {
                         &candidate.job_type,
                         false,
                     ));
+                }
+                Change::Taker(_) => {
+                    let job_type = &candidate.job_type;
+                    was_left = Some(self.order_mut().leave_type(addon, job_type, false));
                 }
                 Change::FreeKey(count) => {
                     if let Some(key) = &candidate.key {
@@ -118,6 +123,10 @@ impl Dispatcher {
         if let Some(paused) = type_was_paused {
             self.order_mut()
                 .pause_type(addon, &candidate.job_type, paused);
+        }
+        if let Some(left) = was_left {
+            self.order_mut()
+                .leave_type(addon, &candidate.job_type, left);
         }
         if let Some(draining) = was_draining {
             self.set_draining(draining);

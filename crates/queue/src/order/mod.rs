@@ -46,6 +46,8 @@ pub(crate) struct Addon {
 #[derive(Clone, Debug, Default)]
 struct Kind {
     paused: bool,
+    /// Left to other nodes: nobody here takes its jobs up.
+    left: bool,
     /// 95th percentile of how long jobs of this type took.
     learnt: Option<Duration>,
     lanes: BTreeSet<LaneId>,
@@ -368,7 +370,9 @@ impl Order {
             .as_ref()
             .is_some_and(|key| self.running(shape.addon, &key.key) >= key.limit);
         let paused = self.addons[shape.addon.0].paused || kind.is_some_and(|kind| kind.paused);
-        if paused || taken || lane.wrong_node {
+        // Nobody else may have what asks for this node.
+        let left = shape.node.is_none() && kind.is_some_and(|kind| kind.left);
+        if paused || taken || left || lane.wrong_node {
             return None;
         }
         let (class, rises) = aged(

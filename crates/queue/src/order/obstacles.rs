@@ -1,4 +1,4 @@
-//! What stands in the way of whole lanes: pauses, concurrency keys, nodes. Each change touches the lanes it concerns,
+//! What stands in the way of whole lanes: pauses, concurrency keys, nodes, and that nobody is here. Each change touches the lanes it concerns,
 //! once; while it lasts those lanes cost nothing.
 
 use std::collections::BTreeSet;
@@ -32,6 +32,17 @@ impl Order {
         let kind = self.kinds.entry((addon, job_type.clone())).or_default();
         let before = std::mem::replace(&mut kind.paused, paused);
         if before != paused {
+            let lanes = kind.lanes.clone();
+            self.restand_all(lanes);
+        }
+        before
+    }
+
+    /// Leaves jobs of a type to other nodes, or takes them again; returns how it was.
+    pub(crate) fn leave_type(&mut self, addon: AddonIndex, job_type: &JobType, left: bool) -> bool {
+        let kind = self.kinds.entry((addon, job_type.clone())).or_default();
+        let before = std::mem::replace(&mut kind.left, left);
+        if before != left {
             let lanes = kind.lanes.clone();
             self.restand_all(lanes);
         }

@@ -17,6 +17,7 @@ use crate::auth::Caller;
 use crate::daemon::Daemon;
 use crate::extract::{Id, Json, Params, Told};
 use crate::problem::{Answered, Refusal};
+use crate::trace::TraceHeader;
 
 pub(super) fn routes() -> Router<Arc<Daemon>> {
     Router::new()
@@ -31,8 +32,10 @@ pub(super) fn routes() -> Router<Arc<Daemon>> {
 async fn submit(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    Json(request): Json<SubmitRequest>,
+    trace: TraceHeader,
+    Json(mut request): Json<SubmitRequest>,
 ) -> Answered<Told<SubmitAnswer>> {
+    trace.fill(&mut request);
     caller.may(Scope::Submit, &request.addon_id)?;
     check_dependencies(&daemon, &caller, std::slice::from_ref(&request)).await?;
     Ok(Told(daemon.scheduler.submit(request).await?))
@@ -41,8 +44,10 @@ async fn submit(
 async fn submit_many(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
-    Json(request): Json<SubmitManyRequest>,
+    trace: TraceHeader,
+    Json(mut request): Json<SubmitManyRequest>,
 ) -> Answered<Told<SubmitManyAnswer>> {
+    request.jobs.iter_mut().for_each(|job| trace.fill(job));
     caller.needs(Scope::Submit)?;
     check_count("jobs", request.jobs.len())?;
     for job in &request.jobs {

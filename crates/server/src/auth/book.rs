@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use jobtree_protocol::{
@@ -19,6 +20,8 @@ use super::{Caller, Holder};
 
 /// All of their notes begin so.
 const PREFIX: &str = "server/token/";
+/// How often a shared store is looked at.
+const LOOK: Duration = Duration::from_secs(5);
 /// How many there may be.
 const MOST: usize = 10_000;
 /// The longest name.
@@ -45,26 +48,55 @@ pub(crate) struct Book {
     entries: RwLock<HashMap<Uuid, Arc<Entry>>>,
     /// Compared with where there is no such token, so that this takes as long.
     nobody: Hash,
+    /// Held by whoever reads or writes the notes, until memory is as they are: what was just made or deleted must not be
+    /// undone by an older reading.
+    changing: tokio::sync::Mutex<()>,
 }
 
 impl Book {
     /// Reads what is kept.
     pub(crate) fn open(store: &Store) -> Result<Self, StoreError> {
-        let mut entries = HashMap::new();
-        for (name, value) in store.notes(PREFIX.to_owned()).wait()? {
+        let book = Self {
+            entries: RwLock::default(),
+            nobody: Secret::draw().hash(),
+            changing: tokio::sync::Mutex::default(),
+        };
+        book.take(store.notes(PREFIX.to_owned()).wait()?);
+        Ok(book)
+    }
+
+    /// Reads again what is kept, where others write it, too: a token of one daemon holds at all that share the store,
+    /// and one that was deleted at none, some seconds later.
+    pub(crate) async fn follow(&self, store: &Store) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let _changing = self.changing.lock().await;
+            match store.notes(PREFIX.to_owned()).await {
+                Ok(notes) => self.take(notes),
+                Err(error) => tracing::warn!(%error, "the tokens cannot be read; those known hold"),
+            }
+        }
+    }
+
+    /// Takes these for all that there are, beside the admin's.
+    fn take(&self, notes: Vec<(String, Json)>) {
+        let mut entries = self.write();
+        let mut before = std::mem::take(&mut *entries);
+        entries.extend(before.extract_if(|_, entry| entry.view.is_none()));
+        for (name, value) in notes {
             let note = value.read::<Note>().ok();
             match note.and_then(|note| Some((Hash::parse(&note.sha256)?, note.view))) {
                 Some((hash, view)) => {
-                    entries.insert(view.token_id, Arc::new(Entry::of(hash, view)));
+                    let id = view.token_id;
+                    // One that is known stays as it is, with its count of requests: a token never changes.
+                    let known = before.remove(&id);
+                    let entry = known.unwrap_or_else(|| Arc::new(Entry::of(hash, view)));
+                    entries.insert(id, entry);
                 }
                 // A token that cannot be read allows nothing.
                 None => tracing::warn!(name, "a token cannot be read, and is left out"),
             }
         }
-        Ok(Self {
-            entries: RwLock::new(entries),
-            nobody: Secret::draw().hash(),
-        })
     }
 
     /// Takes this token for the admin's.
@@ -137,6 +169,7 @@ impl Book {
             sha256: hash.text(),
         };
         let note = Json::of(&note).map_err(|error| unavailable(&error))?;
+        let _changing = self.changing.lock().await;
         let kept = store.put_note(stamp, name_of(secret.id), Some(note));
         kept.await.map_err(|error| unavailable(&error))?;
         let entry = Arc::new(Entry::of(hash, view.clone()));
@@ -154,6 +187,7 @@ impl Book {
     ) -> Result<bool, ApiError> {
         let known = self.views().iter().any(|view| view.token_id == id);
         if known {
+            let _changing = self.changing.lock().await;
             let forgotten = store.put_note(stamp, name_of(id), None);
             forgotten.await.map_err(|error| unavailable(&error))?;
             self.write().remove(&id);
@@ -221,5 +255,49 @@ fn check(request: &TokenRequest, now: Timestamp) -> Result<(), ApiError> {
         Ok(())
     } else {
         Err(ApiError::invalid(wrong))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use jobtree_queue::Now;
+
+    use super::*;
+
+    #[test]
+    fn tokens_of_others_come_and_go() {
+        let store = Store::in_memory();
+        let stamp = || Stamp {
+            now: Now {
+                wall: Timestamp::now(),
+                mono: Duration::ZERO,
+            },
+            roll: 0,
+            rules: Arc::default(),
+        };
+        let (one, other) = (Book::open(&store).unwrap(), Book::open(&store).unwrap());
+        let admin = Secret::draw();
+        other.admit_admin(&admin);
+        let request = TokenRequest {
+            name: "n".to_owned(),
+            addon_id: None,
+            scopes: vec![Scope::Admin],
+            expires_at: None,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let made = runtime.block_on(one.add(&store, stamp(), request)).unwrap();
+        let look = || other.take(store.notes(PREFIX.to_owned()).wait().unwrap());
+        assert!(other.caller(&made.token).is_none());
+        look();
+        assert!(other.caller(&made.token).is_some());
+        let id = made.view.token_id;
+        assert!(runtime.block_on(one.remove(&store, stamp(), id)).unwrap());
+        look();
+        assert!(other.caller(&made.token).is_none());
+        assert!(other.caller(&admin.text()).is_some());
     }
 }

@@ -432,7 +432,7 @@ mod tests {
         let written = Arc::new(Mutex::new(Vec::new()));
         let store = crate::Store::in_memory();
         let noted = Arc::clone(&written);
-        store.listen(Arc::new(move |news: &[Written]| {
+        let _listening = store.listen(Arc::new(move |news: &[Written]| {
             noted.lock().unwrap().extend_from_slice(news);
         }));
         let stamp = crate::Stamp {

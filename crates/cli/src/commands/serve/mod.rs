@@ -14,6 +14,8 @@ use jobtree_queue::policy::{Mode, Policy};
 use jobtree_server::{Auth, Server, ServerOptions, StoreChoice, TlsFiles};
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::args::{self, flag, value};
 use crate::context::Context;
@@ -54,7 +56,7 @@ struct Ready {
 }
 
 pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
-    tell_on_stderr();
+    let _telling = tell()?;
     let asked = Asked::listen()?;
     let demo = arguments.get_flag("demo");
     let mut options = options(arguments, &context.settings)?;
@@ -116,17 +118,35 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     Ok(Exit::OK)
 }
 
-/// What the library notes goes to standard error, as much as `JOBTREE_LOG` asks for.
-fn tell_on_stderr() {
+/// What the library notes goes to standard error, as much as `JOBTREE_LOG` asks for; and traces, with the feature `otel`,
+/// to where `OTEL_*` say, as long as what is returned is there.
+fn tell() -> Result<Telling, CliError> {
     let filter = EnvFilter::try_from_env("JOBTREE_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    let set = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(false)
-        .try_init();
-    // Only a second one in the same process fails.
-    drop(set);
+        .with_filter(filter);
+    let subscriber = tracing_subscriber::registry().with(lines);
+    // Of the results below, only that of a second one in the same process is an error.
+    #[cfg(feature = "otel")]
+    {
+        let exported = jobtree_server::otel::layer();
+        let exported = exported.map_err(|error| CliError::usage(error.to_string()))?;
+        let (layer, exporting) = exported.unzip();
+        drop(subscriber.with(layer).try_init());
+        Ok(exporting)
+    }
+    #[cfg(not(feature = "otel"))]
+    {
+        drop(subscriber.try_init());
+        Ok(())
+    }
 }
+
+#[cfg(feature = "otel")]
+type Telling = Option<jobtree_server::otel::Exporting>;
+#[cfg(not(feature = "otel"))]
+type Telling = ();
 
 fn options(arguments: &ArgMatches, settings: &Settings) -> Result<ServerOptions, CliError> {
     let listen = settings.value("listen");
