@@ -81,6 +81,7 @@ const ARROWS_FOR_TESTS: &[(&str, &str)] = &[
     ("jobtree-client", "jobtree-client"),
     ("jobtree-client", "jobtree-server"),
     ("jobtree-client", "jobtree-queue"),
+    ("jobtree-client", "jobtree-par"),
     // Its own tests run in its simulator, which is a feature.
     ("jobtree-scheduler", "jobtree-scheduler"),
 ];

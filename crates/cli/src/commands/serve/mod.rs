@@ -139,14 +139,15 @@ fn tell() -> Result<Telling, CliError> {
     #[cfg(not(feature = "otel"))]
     {
         drop(subscriber.try_init());
-        Ok(())
+        Ok(None)
     }
 }
 
 #[cfg(feature = "otel")]
 type Telling = Option<jobtree_server::otel::Exporting>;
+/// Nothing is exported.
 #[cfg(not(feature = "otel"))]
-type Telling = ();
+type Telling = Option<()>;
 
 fn options(arguments: &ArgMatches, settings: &Settings) -> Result<ServerOptions, CliError> {
     let listen = settings.value("listen");
