@@ -60,6 +60,26 @@ fn a_program_gets_the_payload_and_gives_progress_log_and_result() {
     assert!(log.lines().any(|line| line == "careful"), "{log}");
 }
 
+/// By the default of the policy jobs are dispatched, and wait for half a minute to be taken up.
+#[test]
+fn jobs_that_were_there_before_their_worker_do_not_wait() {
+    let _watchdog = watch();
+    let folder = support::Folder::new();
+    let policy = std::fs::read_to_string(support::ALWAYS).unwrap();
+    let policy = policy.replace("mode = \"claim\"", "mode = \"dispatch\"\ntake_up = \"1h\"");
+    let policy = folder.write("dispatch.toml", &policy);
+    let daemon = Daemon::with(&["--store", "memory", "--policy", &policy]);
+    let ids = [(); 3].map(|()| submit(&daemon, &[]));
+    until(|| {
+        ids.iter()
+            .all(|id| daemon.job(id)["state"] == "DISPATCHING")
+    });
+    let _worker = Beside::start(&mut worker(&daemon, &[], "true"));
+    for id in &ids {
+        daemon.run(&["wait", id]).exits(0);
+    }
+}
+
 #[test]
 fn a_program_is_a_step_of_the_trace_that_its_job_was_submitted_in() {
     const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

@@ -162,6 +162,12 @@ impl Deadlines {
         self.order.first().map(|(at, _)| *at)
     }
 
+    /// What would end a job's dispatch, due or not.
+    pub fn reservation(&self, job: JobId) -> Option<Due> {
+        let timer = self.timers.get(&Key::Reservation(job))?;
+        Some(timer.due)
+    }
+
     /// Drops a timer: its transition said that it is not due, so somebody else ended or renewed what it was set for.
     pub fn forget(&mut self, due: &Due) {
         if self

@@ -127,13 +127,15 @@ impl Ledger {
         self.units
     }
 
+    /// Dispatches that wait to be taken up, the next to go back first.
+    pub(crate) fn dispatched(&self) -> impl Iterator<Item = &Held> {
+        let dispatched = self.dispatched.iter();
+        dispatched.filter_map(|(_, holder)| self.held.get(holder))
+    }
+
     /// Units of dispatches that wait to be taken up.
     pub(crate) fn dispatched_units(&self) -> u32 {
-        let dispatched = self.dispatched.iter();
-        dispatched
-            .filter_map(|(_, holder)| self.held.get(holder))
-            .map(|held| held.units)
-            .sum()
+        self.dispatched().map(|held| held.units).sum()
     }
 
     pub(crate) fn leases(&self) -> u32 {

@@ -117,6 +117,42 @@ fn a_dispatch_is_taken_up() {
     });
 }
 
+/// Nobody takes dispatches up, but somebody claims: they are not waited for.
+#[test]
+fn a_dispatch_that_nobody_took_up_goes_to_whoever_claims() {
+    on_each("recalled", |store| {
+        let mut policy = eager();
+        policy.dispatch.mode = Mode::Dispatch;
+        policy.dispatch.take_up = Duration::from_secs(3600);
+        let scheduler = start(store, policy);
+        let submit = |addon, kind| {
+            let job = SubmitRequest::new(addon, kind, 10);
+            scheduler.submit(job).wait().unwrap().job_id
+        };
+        let (job, next) = (submit("a", "t"), submit("a", "t"));
+        let others = [submit("a", "u"), submit("b", "t")];
+        let dispatching = |id| scheduler.job(id).wait().unwrap().state == JobState::Dispatching;
+        while ![job, next].into_iter().chain(others).all(dispatching) {
+            std::thread::yield_now();
+        }
+        let mut ask = claim("a", 1);
+        ask.job_types = vec![jobtree_protocol::JobType::new("t").unwrap()];
+        for expected in [job, next] {
+            let leases = scheduler.claim(ask.clone()).wait().unwrap();
+            assert_eq!(leases[0].jobs[0].job_id, expected);
+        }
+        assert!(others.into_iter().all(dispatching), "they are not its own");
+        let trail = scheduler.job_events(job).wait().unwrap();
+        let kinds: Vec<_> = trail.iter().map(|it| it.event.kind).collect();
+        let tail = [
+            EventKind::Dispatching,
+            EventKind::Returned,
+            EventKind::Running,
+        ];
+        assert!(kinds.ends_with(&tail), "{kinds:?}");
+    });
+}
+
 #[test]
 fn a_lease_that_is_not_renewed_runs_out() {
     on_each("expiry", |store| {

@@ -144,7 +144,7 @@ pub enum RuntimeProof {
 pub enum Unclaimed {
     /// Nobody came in time.
     TimedOut(Proof),
-    /// The addon said no, or the node went away.
+    /// The addon said no, the node went away, or a worker of the addon claims instead.
     Declined {
         /// Why.
         reason: String,

@@ -10,7 +10,7 @@ use jobtree_protocol::{
 };
 use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::{HostSignals, Sample};
-use jobtree_queue::transitions::{Admit, Claim, Claimed, Proof, Reserve, TimeOut};
+use jobtree_queue::transitions::{Admit, Claim, Claimed, Proof, Reserve, TimeOut, Unclaimed};
 use jobtree_queue::{JobRecord, LeaseRecord, Reservation};
 use jobtree_store::{
     Count, Firing, Pause, Pruned, Recorded, Retention, ScheduleRecord, Stamp, StoreError, Written,
@@ -189,14 +189,14 @@ pub enum Op {
     Claim(Vec<JobId>, Claim),
     /// Grant a lease of capacity.
     Admit(Admit),
-    /// A dispatch was not taken up.
+    /// A dispatch was not taken up, or is wanted back.
     Return {
         /// The job.
         job: JobId,
         /// Its reservation.
         reservation: LeaseId,
-        /// Which version of the job the timer was set for.
-        revision: u64,
+        /// Why.
+        why: Unclaimed,
     },
     /// A lease was not renewed.
     Expire(LeaseId, Proof),

@@ -416,6 +416,7 @@ impl Core {
         for effect in self.dispatcher.step_all(events, now) {
             self.carry_out(effect, now);
         }
+        self.recall_for_claims(now);
     }
 
     /// The mistake [`Bug::BlockedHead`]: something waits that is paused.

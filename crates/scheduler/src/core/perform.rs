@@ -4,7 +4,6 @@ use std::future::Future;
 use std::pin::Pin;
 
 use jobtree_protocol::ReleaseRequest;
-use jobtree_queue::transitions::{Proof, Unclaimed};
 use jobtree_store::{Stamp, Store, StoreError};
 
 use super::io::{Answered, Live, Op, PAGE, Wait, Waited};
@@ -30,11 +29,8 @@ pub fn perform(store: &Store, stamp: Stamp, op: Op) -> Performing {
         Op::Return {
             job,
             reservation,
-            revision,
-        } => {
-            let why = Unclaimed::TimedOut(Proof::Seen { revision });
-            done(store.return_unclaimed(stamp, job, reservation, why))
-        }
+            why,
+        } => done(store.return_unclaimed(stamp, job, reservation, why)),
         Op::Expire(lease, proof) => done(store.expire(stamp, lease, proof)),
         Op::TimeOut(lease, command) => done(store.time_out(stamp, lease, command)),
         Op::Deny { job, code, reason } => done(store.deny(stamp, job, code, reason)),

@@ -7,7 +7,7 @@
 use jobtree_protocol::{JobId, LeaseId};
 use jobtree_queue::Now;
 use jobtree_queue::lease::Due;
-use jobtree_queue::transitions::{Proof, RuntimeProof, TimeOut};
+use jobtree_queue::transitions::{Proof, RuntimeProof, TimeOut, Unclaimed};
 
 use super::io::Op;
 use super::{Bug, Core};
@@ -47,7 +47,7 @@ impl Core {
                     Op::Return {
                         job: job_id,
                         reservation: reservation_id,
-                        revision,
+                        why: Unclaimed::TimedOut(Proof::Seen { revision }),
                     },
                 ),
                 Due::Run {
