@@ -84,6 +84,24 @@ fn who_asks_first_waits_for_the_job() {
 }
 
 #[test]
+fn who_does_not_want_to_wait_still_gets_what_is_there() {
+    on_each("no-wait", |store| {
+        let scheduler = start(store, eager());
+        let jobs = (0..3).map(|_| SubmitRequest::new("a", "t", 10)).collect();
+        let submitted = scheduler.submit_many(SubmitManyRequest { jobs });
+        assert_eq!(submitted.wait().unwrap().jobs.len(), 3);
+        let at_once = jobtree_protocol::ClaimRequest {
+            wait_sec: 0,
+            ..claim("a", 5)
+        };
+        // The grant takes a commit, which is longer than no time at all.
+        let leases = scheduler.claim(at_once).wait().unwrap();
+        assert_eq!(leases.len(), 1);
+        assert_eq!(leases[0].jobs.len(), 3);
+    });
+}
+
+#[test]
 fn a_dispatch_is_taken_up() {
     on_each("take-up", |store| {
         let mut policy = eager();

@@ -38,6 +38,8 @@ struct Claiming {
     outstanding: u32,
     /// The error to tell if nothing is granted.
     refused: Option<ApiError>,
+    /// Its time is over: it is answered when the grants under way are, and there will be no others.
+    over: bool,
     /// The dispatcher has not seen it yet.
     fresh: bool,
 }
@@ -71,7 +73,8 @@ impl Claims {
     }
 
     pub(super) fn next(&self) -> Option<Duration> {
-        let waiting = self.waiting.values().filter(|claim| claim.slot.is_some());
+        let waiting = self.waiting.values();
+        let waiting = waiting.filter(|claim| claim.slot.is_some() && !claim.over);
         waiting.map(|claim| claim.until).min()
     }
 
@@ -148,6 +151,7 @@ impl Core {
                 granted: Vec::new(),
                 outstanding: 0,
                 refused: None,
+                over: false,
                 fresh: true,
             },
         );
@@ -288,6 +292,9 @@ impl Core {
             self.events.push(Event::ClaimEnded(ask));
             return;
         }
+        if claim.over {
+            return;
+        }
         let open = claim.request.max_leases - claim.granted.len() as u32 - claim.outstanding;
         let again = ask_of(ask, &claim.request, open);
         self.events.push(Event::Claim(again));
@@ -312,15 +319,29 @@ impl Core {
                 let has_all = claim.outstanding == 0 && !claim.granted.is_empty();
                 has_all || claim.refused.is_some() || !patient(claim)
             })
+            .map(|(id, _)| *id)
+            .collect();
+        // Grants under way are this worker's: to answer without them would be to grant them to nobody.
+        let (under_way, over): (Vec<u64>, Vec<u64>) = over.into_iter().partition(|id| {
+            let claim = &self.claims.waiting[id];
+            claim.outstanding > 0 && claim.refused.is_none()
+        });
+        let shown = self.events.is_empty();
+        for id in under_way {
+            if let Some(claim) = self.claims.waiting.get_mut(&id)
+                && !std::mem::replace(&mut claim.over, true)
+            {
+                self.events.push(Event::ClaimEnded(id));
+            }
+        }
+        let over: Vec<u64> = over
+            .into_iter()
+            .filter_map(|id| Some((id, self.claims.waiting.get(&id)?)))
             // What was just shown is decided in the dispatcher's next step.
             .filter(|(_, claim)| {
-                self.events.is_empty()
-                    || claim.outstanding > 0
-                    || !claim.granted.is_empty()
-                    || claim.refused.is_some()
-                    || !self.ready
+                shown || !claim.granted.is_empty() || claim.refused.is_some() || !self.ready
             })
-            .map(|(id, _)| *id)
+            .map(|(id, _)| id)
             .collect();
         for id in over {
             self.events.push(Event::ClaimEnded(id));
