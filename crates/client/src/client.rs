@@ -10,7 +10,7 @@ use ureq::tls::RootCerts;
 use crate::builder::ClientBuilder;
 use crate::error::ClientError;
 
-/// A client of one daemon. Clones share their connections; see the [crate](crate).
+/// A client of one daemon. Clones share their connections; see the [crate].
 #[derive(Clone)]
 pub struct Client {
     pub(crate) settings: Arc<Settings>,

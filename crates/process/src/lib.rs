@@ -8,10 +8,10 @@
 //!
 //! - The **worker** asks for a [`Program`] to be started ([`Child::start`]), reads its output, and may stop, pause or
 //!   resume it.
-//! - The **supervisor** ([`supervise`]) is this executable again. It does little, so it seldom dies. It is the reaper
+//! - The **supervisor** ([`supervise()`]) is this executable again. It does little, so it seldom dies. It is the reaper
 //!   of all that the program starts, also of what left the process group, and it kills all of it when the program has
 //!   ended, when it is told to, or when the worker is gone: the socket between them ends, however the worker died.
-//! - The **launcher** ([`launch`]) is this executable once more, in the place where the program will be: it sets niceness
+//! - The **launcher** ([`launch()`]) is this executable once more, in the place where the program will be: it sets niceness
 //!   and limits on itself, asks to be killed with the supervisor, and becomes the program. No code runs between fork and
 //!   exec, so nothing here is unsafe.
 //!
