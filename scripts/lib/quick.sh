@@ -92,8 +92,8 @@ stage_lint() {
 
 stage_tests() {
   # --all-targets would run the benchmarks as tests as well; examples have a stage of their own.
-  # A store's process is killed at random as often as this.
-  JOBTREE_CRASHES=${JOBTREE_CRASHES:-200} limited 2400 cargo test --locked --workspace "${features[@]}" --lib --bins --tests
+  # One failure does not hide the others. A store's process is killed at random as often as this.
+  JOBTREE_CRASHES=${JOBTREE_CRASHES:-200} limited 2400 cargo test --locked --workspace --no-fail-fast "${features[@]}" --lib --bins --tests
 }
 
 stage_doctests() {
