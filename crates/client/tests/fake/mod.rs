@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -91,7 +91,13 @@ impl Fake {
         addr: SocketAddr,
         handler: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
     ) -> Fake {
-        let listener = TcpListener::bind(addr).unwrap();
+        // Another that was here before may be about to close.
+        let listener = loop {
+            match TcpListener::bind(addr) {
+                Err(error) if error.kind() == ErrorKind::AddrInUse => std::thread::yield_now(),
+                bound => break bound.unwrap(),
+            }
+        };
         let addr = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             handler: Box::new(handler),
