@@ -79,6 +79,20 @@ pub(crate) fn tell(written: &[Written]) {
     }
 }
 
+/// Whether the reason is the scheduler's own words. What jobs, workers and callers say may hold what does not belong into a log.
+fn is_ours(kind: EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::Admitted
+            | EventKind::Denied
+            | EventKind::Dispatching
+            | EventKind::LeaseGranted
+            | EventKind::LeaseExpired
+            | EventKind::Timeout
+            | EventKind::DeadlineAtRisk
+    )
+}
+
 fn tell_of(event: &Event, job: &JobRecord) {
     let intent = &*job.intent;
     let trace = intent
@@ -98,7 +112,7 @@ fn tell_of(event: &Event, job: &JobRecord) {
         attempt = event.attempt,
         lease_id = Empty,
         node_id = Empty,
-        reason = event.reason.as_deref(),
+        reason = event.reason.as_deref().filter(|_| is_ours(event.kind)),
     );
     if let Some(lease) = &event.lease_id {
         span.record("lease_id", tracing::field::display(lease));
