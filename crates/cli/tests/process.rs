@@ -51,11 +51,12 @@ fn a_program_gets_its_input_and_environment_and_says_its_result() {
     let program = Program {
         cwd: Some(folder.0.clone()),
         env: [("COLOUR".to_owned(), "blue".to_owned())].into(),
-        stdin: "{\"n\": 1}".into(),
+        // With its newline, so that it is written whole: a line in two writes may have the other stream's in its midst.
+        stdin: "{\"n\": 1}\n".into(),
         ..Program::new([
             "/bin/sh",
             "-c",
-            "/bin/cat; echo; echo $COLOUR $HOME; pwd; echo ::progress 0.5 half; echo '::result [1]'; echo oops >&2",
+            "/bin/cat; echo $COLOUR $HOME; pwd; echo ::progress 0.5 half; echo '::result [1]'; echo oops >&2",
         ])
     };
     let (ending, heard) = run(&program);
