@@ -60,6 +60,21 @@ fn a_program_gets_the_payload_and_gives_progress_log_and_result() {
     assert!(log.lines().any(|line| line == "careful"), "{log}");
 }
 
+#[test]
+fn what_a_program_tells_last_is_known_when_its_job_has_ended() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let script = "echo '::progress 0.9 nearly'; printf '::progress 1 all of it'";
+    let _worker = Beside::start(&mut worker(&daemon, &[], script));
+    for _ in 0..3 {
+        let id = submit(&daemon, &[]);
+        daemon.run(&["wait", &id]).exits(0);
+        let job = daemon.job(&id);
+        assert_eq!(job["progress"]["fraction"], 1.0, "{job}");
+        assert_eq!(job["progress"]["message"], "all of it", "{job}");
+    }
+}
+
 /// By the default of the policy jobs are dispatched, and wait for half a minute to be taken up.
 #[test]
 fn jobs_that_were_there_before_their_worker_do_not_wait() {

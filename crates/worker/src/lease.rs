@@ -175,10 +175,17 @@ fn run_job(shared: &Arc<Shared>, held: &Arc<Held>, job: JobView) -> Ended {
     if let Some(tree) = &tree {
         shared.end(tree);
     }
-    if let Some(flushed) = run.run_log().flush() {
+    let untold = [run.run_log().flush(), held.tell_all()];
+    if untold.iter().any(Option::is_some) {
         // Once the run counts as ended, nobody takes its words any more.
         held.ring();
-        let _ = shield(LAST_WORDS, || Ok(block_on(flushed)?));
+        let _ = shield(LAST_WORDS, || {
+            for told in untold.into_iter().flatten() {
+                // Who cannot be told now will not be.
+                let _ = block_on(told)?;
+            }
+            Ok(())
+        });
     }
     held.end();
     let Some(tree) = tree else {
