@@ -82,7 +82,9 @@ fn everything_that_can_be_asked_is_answered() {
     client.kick().unwrap();
     client.drain(false).unwrap();
     client.status().unwrap();
-    client.stats().unwrap();
+    let stats = client.stats().unwrap();
+    assert_eq!(stats.events[EventKind::Submitted.as_str()], 3);
+    assert!(!stats.waited.up_to.is_empty() && stats.ran.count == 0);
     client.history().unwrap();
     client.decisions(Some(3)).unwrap();
     client.load(&LoadQuery::default()).unwrap();
@@ -199,8 +201,6 @@ fn a_job_is_run_by_a_worker_and_seen_all_the_way() {
 }
 
 #[test]
-fn a_cancel_over_http_ends_every_level_before_the_next_heartbeat() {
-#[test]
 fn what_a_run_tells_last_is_in_the_record_when_it_has_ended() {
     let house = House::new("last progress with a daemon");
     let client = house.client();
@@ -241,6 +241,8 @@ fn what_a_run_tells_last_is_in_the_record_when_it_has_ended() {
     worker.drain(FAR).unwrap();
 }
 
+#[test]
+fn a_cancel_over_http_ends_every_level_before_the_next_heartbeat() {
     let house = House::new("a cancel with a daemon");
     let client = house.client();
     let (told, tells) = mpsc::channel();
