@@ -87,7 +87,12 @@ impl CliError {
 fn exit_of(error: &ClientError) -> Exit {
     match (error, error.code()) {
         (ClientError::Setup(_), _) => Exit::USAGE,
-        (ClientError::Unreachable { .. } | ClientError::TimedOut { .. }, _) => Exit::UNREACHABLE,
+        (
+            ClientError::Unreachable { .. }
+            | ClientError::Untrusted { .. }
+            | ClientError::TimedOut { .. },
+            _,
+        ) => Exit::UNREACHABLE,
         (_, Some(ErrorCode::Forbidden | ErrorCode::Unauthorized)) => Exit::REFUSED,
         (_, Some(ErrorCode::NotFound)) => Exit::NOT_FOUND,
         (
@@ -130,6 +135,12 @@ fn tell(formatter: &mut fmt::Formatter<'_>, error: &ClientError) -> fmt::Result 
             formatter,
             "error: no daemon answers at {url} ({source})\n\
              hint: start one with `jobtree serve`, or name another with --url or JOBTREE_URL"
+        ),
+        ClientError::Untrusted { url, source } => write!(
+            formatter,
+            "error: what answers at {url} is not to be trusted ({source})\n\
+             hint: name the certificates that the daemon's is signed by with --ca-file or JOBTREE_CA_FILE, and with --url \
+             a name that stands in it; a daemon without TLS has an address with http://"
         ),
         _ if error.code() == Some(ErrorCode::Unauthorized) => write!(
             formatter,

@@ -162,12 +162,6 @@ impl Settings {
         self.get(key).unwrap_or_default()
     }
 
-    /// Whether somebody chose it.
-    pub fn is_chosen(&self, key: &str) -> bool {
-        let setting = self.set.get(key);
-        setting.is_some_and(|setting| setting.origin != Origin::Default)
-    }
-
     pub fn data_dir(&self) -> PathBuf {
         self.value("data_dir").into()
     }

@@ -60,6 +60,21 @@ fn a_program_gets_the_payload_and_gives_progress_log_and_result() {
     assert!(log.lines().any(|line| line == "careful"), "{log}");
 }
 
+#[test]
+fn what_a_program_tells_last_is_known_when_its_job_has_ended() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let script = "echo '::progress 0.9 nearly'; printf '::progress 1 all of it'";
+    let _worker = Beside::start(&mut worker(&daemon, &[], script));
+    for _ in 0..3 {
+        let id = submit(&daemon, &[]);
+        daemon.run(&["wait", &id]).exits(0);
+        let job = daemon.job(&id);
+        assert_eq!(job["progress"]["fraction"], 1.0, "{job}");
+        assert_eq!(job["progress"]["message"], "all of it", "{job}");
+    }
+}
+
 /// By the default of the policy jobs are dispatched, and wait for half a minute to be taken up.
 #[test]
 fn jobs_that_were_there_before_their_worker_do_not_wait() {
@@ -282,4 +297,34 @@ fn ctrl_c_on_a_command_stops_its_job() {
     signal("INT", run.pid());
     assert_eq!(run.wait(), Some(11));
     until(|| !lives(pid));
+}
+
+#[test]
+fn a_command_of_the_runner_is_a_step_of_its_jobs_trace() {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    const OTHER: &str = "00-aaaabbbbccccddddeeeeffff00001111-00f067aa0ba902b7-00";
+    let _watchdog = watch();
+    let daemon = Daemon::with(&["--store", "memory", "--policy", support::ALWAYS, "--runner"]);
+    let told = |traced: Option<&str>, more: &[&str]| {
+        let mut command = daemon.command();
+        if let Some(trace) = traced {
+            command.env("TRACEPARENT", trace);
+        }
+        let mut arguments = vec!["run", "-q"];
+        arguments.extend(more);
+        arguments.extend(["--", "sh", "-c", "echo $JOBTREE_JOB_ID $TRACEPARENT"]);
+        let told = Ran::of(&mut command, &arguments).text();
+        let (id, trace) = told.split_once(' ').expect("both are there");
+        (id.to_owned(), trace.to_owned())
+    };
+    let (id, trace) = told(Some(TRACE), &[]);
+    assert_eq!(trace, TRACE);
+    assert_eq!(daemon.job(&id)["traceparent"], TRACE);
+    // Without one, the job is a trace of its own.
+    let (id, trace) = told(None, &[]);
+    let own = format!("00-{}-", id.replace('-', ""));
+    assert!(trace.starts_with(&own), "{trace} does not begin with {own}");
+    // Whoever names one for the command means it.
+    let (_, trace) = told(Some(TRACE), &["--env", &format!("TRACEPARENT={OTHER}")]);
+    assert_eq!(trace, OTHER);
 }

@@ -245,16 +245,32 @@ impl Call<'_> {
             ureq::Error::Io(error) if error.kind() == io::ErrorKind::TimedOut => {
                 ClientError::TimedOut { url }
             }
+            // What TLS takes for wrong comes as data that are.
+            ureq::Error::Io(error)
+                if error.kind() == io::ErrorKind::InvalidData && url.starts_with("https:") =>
+            {
+                ClientError::Untrusted {
+                    url,
+                    source: Box::new(error),
+                }
+            }
+            error @ (ureq::Error::Tls(_) | ureq::Error::Rustls(_)) => ClientError::Untrusted {
+                url,
+                source: Box::new(error),
+            },
             ureq::Error::Io(error) => ClientError::Unreachable {
                 url,
                 source: Box::new(error),
             },
-            error @ (ureq::Error::HostNotFound
-            | ureq::Error::ConnectionFailed
-            | ureq::Error::Tls(_)
-            | ureq::Error::Rustls(_)) => ClientError::Unreachable {
+            error @ (ureq::Error::HostNotFound | ureq::Error::ConnectionFailed) => {
+                ClientError::Unreachable {
+                    url,
+                    source: Box::new(error),
+                }
+            }
+            ureq::Error::Protocol(error) if url.starts_with("http:") => ClientError::Protocol {
                 url,
-                source: Box::new(error),
+                what: format!("it speaks no HTTP ({error}); if it speaks TLS, write https://"),
             },
             other => ClientError::Protocol {
                 url,

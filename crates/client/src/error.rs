@@ -18,6 +18,14 @@ pub enum ClientError {
         /// What the system said.
         source: Box<dyn Error + Send + Sync>,
     },
+    /// Somebody answers at this address, but no connection can be trusted there: the certificate is signed by nobody who is
+    /// known here, or is another's, or TLS is not spoken at all.
+    Untrusted {
+        /// Where.
+        url: String,
+        /// What is wrong.
+        source: Box<dyn Error + Send + Sync>,
+    },
     /// The daemon says no.
     Refused {
         /// The HTTP status.
@@ -55,7 +63,7 @@ impl ClientError {
             Self::Refused { error, .. } => {
                 matches!(error.code, ErrorCode::Unavailable | ErrorCode::TooMany)
             }
-            Self::Setup(_) | Self::Protocol { .. } => false,
+            Self::Setup(_) | Self::Untrusted { .. } | Self::Protocol { .. } => false,
         }
     }
 }
@@ -67,6 +75,11 @@ impl fmt::Display for ClientError {
             Self::Unreachable { url, source } => write!(
                 f,
                 "no daemon answers at {url} ({source}): start one with `jobtree serve`, or check the address"
+            ),
+            Self::Untrusted { url, source } => write!(
+                f,
+                "what answers at {url} is not to be trusted ({source}): name the certificates that the daemon's is signed \
+                 by, and a name that stands in it; a daemon without TLS has an address with http://"
             ),
             Self::Refused { error, .. } => error.fmt(f),
             Self::TimedOut { url } => write!(
@@ -84,7 +97,7 @@ impl fmt::Display for ClientError {
 impl Error for ClientError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Unreachable { source, .. } => Some(&**source),
+            Self::Unreachable { source, .. } | Self::Untrusted { source, .. } => Some(&**source),
             Self::Refused { error, .. } => Some(error),
             _ => None,
         }

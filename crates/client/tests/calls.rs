@@ -361,8 +361,13 @@ fn what_is_looked_at_goes_over_the_wire() {
     let (answer, call) = asked(status, Client::status);
     assert_eq!(answer.jobs[&JobState::Queued], 3);
     assert_eq!(call.line(), line("GET", paths::STATUS, ""));
-    let (answer, call) = asked(json!({"anything": 1}), Client::stats);
-    assert_eq!(answer["anything"], 1);
+    let took = json!({"count": 2, "sum_sec": 0.5, "up_to": [{"sec": 1.0, "count": 2}]});
+    let stats = json!({
+        "events": {"DONE": 2}, "denials": {}, "waited": took, "ran": took,
+        "lost_proposals": 0, "store_failures": 0, "reads": 1,
+    });
+    let (answer, call) = asked(stats, Client::stats);
+    assert_eq!((answer.events["DONE"], answer.ran.up_to[0].count), (2, 2));
     assert_eq!(call.line(), line("GET", paths::STATS, ""));
     let history = json!({"history": [{"addon_id": "photos", "ended": 4}]});
     let (answer, call) = asked(history, Client::history);

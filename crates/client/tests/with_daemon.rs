@@ -82,7 +82,9 @@ fn everything_that_can_be_asked_is_answered() {
     client.kick().unwrap();
     client.drain(false).unwrap();
     client.status().unwrap();
-    client.stats().unwrap();
+    let stats = client.stats().unwrap();
+    assert_eq!(stats.events[EventKind::Submitted.as_str()], 3);
+    assert!(!stats.waited.up_to.is_empty() && stats.ran.count == 0);
     client.history().unwrap();
     client.decisions(Some(3)).unwrap();
     client.load(&LoadQuery::default()).unwrap();
@@ -196,6 +198,47 @@ fn a_job_is_run_by_a_worker_and_seen_all_the_way() {
     );
     worker.drain(FAR).unwrap();
     assert!(worker.last_error().is_none(), "{:?}", worker.last_error());
+}
+
+#[test]
+fn what_a_run_tells_last_is_in_the_record_when_it_has_ended() {
+    let house = House::new("last progress with a daemon");
+    let client = house.client();
+    let runtime = runtime();
+    let worker = Worker::new(client.clone())
+        .addon("photos")
+        .on(&runtime)
+        .concurrency(2)
+        .handle("counts", |well: bool, run: &Run| {
+            for step in 1..=10 {
+                run.progress(f64::from(step) / 10.0, format!("step {step}"));
+            }
+            if !well {
+                return Err("the last step was wrong".into());
+            }
+            Ok(())
+        })
+        .start()
+        .unwrap();
+    for well in [true, false, true] {
+        let request = SubmitRequest {
+            payload: Some(Json::of(&well).unwrap()),
+            max_attempts: Some(1),
+            ..job("counts")
+        };
+        let id = client.submit(request).unwrap().job_id;
+        let ended = client.wait_for(id, FAR).unwrap();
+        let expected = if well {
+            JobState::Done
+        } else {
+            JobState::Failed
+        };
+        assert_eq!(ended.state, expected);
+        let progress = ended.progress.expect("it told something");
+        assert_eq!(progress.fraction, Some(1.0));
+        assert_eq!(progress.message.as_deref(), Some("step 10"));
+    }
+    worker.drain(FAR).unwrap();
 }
 
 #[test]

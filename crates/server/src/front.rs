@@ -20,7 +20,7 @@ use tower::Service;
 use crate::api;
 use crate::auth::Caller;
 use crate::daemon::Daemon;
-use crate::guard::fetch_metadata;
+use crate::guard::{fetch_metadata, query};
 use crate::options::Auth;
 use crate::problem::{Answered, Refusal};
 
@@ -89,6 +89,7 @@ impl Front {
                 refusal.retry_after(wait.as_secs() + 1)
             })?;
         }
+        query::check(parts)?;
         parts.extensions.insert(caller);
         Ok(())
     }

@@ -128,3 +128,35 @@ fn the_server_has_exactly_these_operations() {
         .collect();
     assert_eq!(there, described);
 }
+
+#[test]
+fn no_operation_takes_a_parameter_that_it_does_not_have() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let probes = [paths::HEALTH, paths::READY];
+    for (method, path, operation) in operations(&document()) {
+        let at = paths::at(&path, NO_ID);
+        if probes.contains(&path.as_str()) {
+            // Whoever looks whether it lives may add what they like.
+            admin.get(&format!("{at}?unheard_of=1")).expect(200);
+            continue;
+        }
+        // Beside one that it has, if it has any.
+        let known = operation["parameters"].as_array();
+        let mut known = known.into_iter().flatten();
+        let known = known.find(|one| one["in"] == "query");
+        let known = known.map_or(String::new(), |one| {
+            format!("{}=1&", one["name"].as_str().unwrap())
+        });
+        let asked = format!("{at}?{known}unheard_of=1");
+        let told = admin.request(&method, &asked, None, b"");
+        let problem = told.problem(400, "malformed");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(
+            detail.contains("\"unheard_of\""),
+            "{method} {asked}: {detail}"
+        );
+    }
+    // What is not there is not there, whatever is asked of it.
+    admin.get("/nothing?unheard_of=1").problem(404, "not_found");
+}

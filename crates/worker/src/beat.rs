@@ -195,6 +195,9 @@ fn refused(held: &Held, error: &ApiError, grantor: &dyn Grantor) {
         ErrorCode::LeaseLost | ErrorCode::NotFound | ErrorCode::WrongState => {
             held.lose(&error.message);
         }
+        ErrorCode::Invalid | ErrorCode::Malformed | ErrorCode::TooLarge => {
+            held.untellable(grantor.mono());
+        }
         _ => held.unanswered(grantor.mono()),
     }
 }

@@ -57,7 +57,7 @@ impl Run {
     }
 
     /// Tells how far it is, 0 to 1, and in words, of which the first kilobyte counts. It is passed on a few times a second
-    /// at most; the newest counts.
+    /// at most, and before the run counts as ended; the newest counts.
     pub fn progress(&self, fraction: f64, message: impl Into<String>) {
         let mut message = message.into();
         message.truncate(message.floor_char_boundary(1024));

@@ -14,6 +14,7 @@ use jobtree_runtime::{CancelReason, Job};
 
 use crate::handler::Run;
 use crate::outbox::Outbox;
+use crate::reply::{Promise, Reply, promise};
 
 /// What is told of progress is passed on this often at most.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
@@ -45,6 +46,8 @@ struct State {
     wanted_stopped: Vec<JobId>,
     advice: Advice,
     progress: Option<(JobId, Progress)>,
+    /// Who waits until all of it is told, which then goes at once.
+    telling_all: Option<Promise<()>>,
     lost: Option<String>,
 }
 
@@ -74,6 +77,7 @@ impl Held {
             wanted_stopped: Vec::new(),
             advice: Advice::Continue,
             progress: None,
+            telling_all: None,
             lost: None,
         };
         Held {
@@ -126,9 +130,13 @@ impl Held {
         }
     }
 
-    /// The job has ended.
+    /// The job has ended. What it told and could not be passed on is of no use any more.
     pub(crate) fn end(&self) {
-        let ended = self.lock().current.take();
+        let ended = {
+            let mut state = self.lock();
+            state.progress = None;
+            (state.current.take(), state.telling_all.take())
+        };
         // Not under the lock: it may be the last handle.
         drop(ended);
     }
@@ -151,6 +159,17 @@ impl Held {
         }
     }
 
+    /// Ready when what was told of progress was passed on; nothing if it is already. To be rung for.
+    pub(crate) fn tell_all(&self) -> Option<Reply<()>> {
+        let mut state = self.lock();
+        if state.is_all_told() || state.lost.is_some() {
+            return None;
+        }
+        let (told, promised) = promise();
+        state.telling_all = Some(told);
+        Some(Reply::new(promised))
+    }
+
     /// Somebody changed the lease: ask at once.
     pub(crate) fn hurry(&self) {
         self.lock().hurried = true;
@@ -159,15 +178,18 @@ impl Held {
 
     /// The lease is gone: nothing that was done under it counts any more, so it stops.
     pub(crate) fn lose(&self, why: &str) {
-        let job = {
+        let (job, telling_all) = {
             let mut state = self.lock();
             if state.lost.is_some() {
                 return;
             }
             state.lost = Some(why.to_owned());
             let current = state.current.as_ref();
-            current.map(|current| (current.tree.clone(), current.run.clone()))
+            let job = current.map(|current| (current.tree.clone(), current.run.clone()));
+            (job, state.telling_all.take())
         };
+        // There is nobody to tell.
+        drop(telling_all);
         self.outbox.lose();
         if let Some((job, run)) = job {
             run.give_up_log();
@@ -178,7 +200,7 @@ impl Held {
     /// The heartbeat to send now, if one is due, or may go early; it is then in flight.
     pub(crate) fn due(&self, now: Duration, early: bool) -> Option<Heartbeat> {
         let mut state = self.lock();
-        let told = state.progress.is_some() && now >= state.asked + PROGRESS_EVERY;
+        let told = state.progress_at().is_some_and(|at| now >= at);
         let due = early || told || state.hurried || now >= state.beat_at;
         let held_off = state.in_flight || now < state.not_before;
         if held_off || state.lost.is_some() || !due {
@@ -214,18 +236,18 @@ impl Held {
         if state.lost.is_some() {
             return None;
         }
-        let beat = match (state.in_flight, &state.progress) {
+        let beat = match (state.in_flight, state.progress_at()) {
             (true, _) => Duration::MAX,
             (false, _) if state.hurried => Duration::ZERO,
             (false, None) => state.beat_at,
-            (false, Some(_)) => state.beat_at.min(state.asked + PROGRESS_EVERY),
+            (false, Some(at)) => state.beat_at.min(at),
         };
         Some(beat.max(state.not_before).min(state.fence()))
     }
 
     /// The heartbeat that was sent at `asked` was answered.
     pub(crate) fn renewed(&self, asked: Duration, answer: &HeartbeatAnswer) {
-        let stop = {
+        let (stop, told) = {
             let mut state = self.lock();
             state.in_flight = false;
             state.telling = None;
@@ -235,11 +257,13 @@ impl Held {
             state.advice = answer.advice;
             state.wanted_stopped.clone_from(&answer.cancel);
             let current = state.current.as_ref();
-            current.and_then(|current| {
+            let stop = current.and_then(|current| {
                 let reason = state.stop_reason(current.run.id())?;
                 Some((current.tree.clone(), reason))
-            })
+            });
+            (stop, state.told_all())
         };
+        keep(told);
         if let Some((job, reason)) = stop {
             job.cancel(reason);
         }
@@ -248,11 +272,20 @@ impl Held {
     /// The heartbeat was not answered: soon again, and what it told, unless there is newer.
     pub(crate) fn unanswered(&self, now: Duration) {
         let mut state = self.lock();
-        state.in_flight = false;
         let untold = state.telling.take();
         state.progress = state.progress.take().or(untold);
-        state.beat_at = now + (state.ttl / 30).min(Duration::from_secs(1));
-        state.not_before = state.beat_at;
+        state.ask_again(now);
+    }
+
+    /// The heartbeat was refused for what it told: soon again, without that.
+    pub(crate) fn untellable(&self, now: Duration) {
+        let told = {
+            let mut state = self.lock();
+            state.telling = None;
+            state.ask_again(now);
+            state.told_all()
+        };
+        keep(told);
     }
 }
 
@@ -269,7 +302,39 @@ impl Wake for Held {
     }
 }
 
+/// All is told. Not under the lock: it wakes somebody.
+fn keep(told: Option<Promise<()>>) {
+    if let Some(told) = told {
+        // Whoever waited may have gone.
+        let _ = told.keep(Ok(()));
+    }
+}
+
 impl State {
+    /// When progress is to be passed on, if there is any.
+    fn progress_at(&self) -> Option<Duration> {
+        self.progress.as_ref()?;
+        Some(match self.telling_all {
+            Some(_) => Duration::ZERO,
+            None => self.asked + PROGRESS_EVERY,
+        })
+    }
+
+    fn is_all_told(&self) -> bool {
+        self.progress.is_none() && self.telling.is_none()
+    }
+
+    /// Who waited for it, if all is told.
+    fn told_all(&mut self) -> Option<Promise<()>> {
+        self.is_all_told().then(|| self.telling_all.take())?
+    }
+
+    fn ask_again(&mut self, now: Duration) {
+        self.in_flight = false;
+        self.beat_at = now + (self.ttl / 30).min(Duration::from_secs(1));
+        self.not_before = self.beat_at;
+    }
+
     /// A sixth of the TTL is left for the job to stop in.
     fn fence(&self) -> Duration {
         self.asked + self.ttl - self.ttl / 6

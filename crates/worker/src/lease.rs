@@ -11,11 +11,12 @@ use jobtree_protocol::{
     ClaimAnswer, CompleteOne, CompleteStatus, JobId, JobView, Json, ReleaseRequest,
 };
 use jobtree_runtime::{
-    BoxError, Cancelled, Dispatcher, JobError, block_on, checkpoint, shield, supervisor,
+    BoxError, Cancelled, Dispatcher, Job, JobError, block_on, checkpoint, shield, supervisor,
 };
 
 use crate::handler::{GiveBack, Handler, Permanent, Run};
 use crate::held::Held;
+use crate::reply::Reply;
 use crate::worker::Shared;
 
 /// How long answers may take once the worker was told to end.
@@ -175,28 +176,47 @@ fn run_job(shared: &Arc<Shared>, held: &Arc<Held>, job: JobView) -> Ended {
     if let Some(tree) = &tree {
         shared.end(tree);
     }
-    if let Some(flushed) = run.run_log().flush() {
-        // Once the run counts as ended, nobody takes its words any more.
-        held.ring();
-        let _ = shield(LAST_WORDS, || Ok(block_on(flushed)?));
+    // Once the run counts as ended, nobody takes its words any more.
+    passed_on(held, run.run_log().flush());
+    let ended = came_of(shared, held, &run, tree.as_ref(), &value);
+    if matches!(ended, Ended::Done(_) | Ended::Failed { .. }) {
+        // A job that goes back has no progress: it begins again.
+        passed_on(held, held.tell_all());
     }
     held.end();
-    let Some(tree) = tree else {
-        return Ended::Back("the worker was stopped".to_owned());
-    };
-    let value = value.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let ended = match (tree.error(), value) {
-        (None, value) => Ended::Done(value.flatten()),
-        // It did what it had to do: the wish that it stop came too late.
-        (Some(JobError::Cancelled(_)), Some(value)) => Ended::Done(value),
-        (Some(error), _) => failed(shared, held, run.id(), &error),
-    };
     let error = match &ended {
         Ended::Failed { error, .. } => Some(error.as_str()),
         _ => None,
     };
     run.trace().ended(ended.name(), error);
     ended
+}
+
+/// Waits until the thread of the heartbeats has passed something on, if there is something.
+fn passed_on(held: &Held, telling: Option<Reply<()>>) {
+    if let Some(telling) = telling {
+        held.ring();
+        let _ = shield(LAST_WORDS, || Ok(block_on(telling)?));
+    }
+}
+
+fn came_of(
+    shared: &Shared,
+    held: &Held,
+    run: &Run,
+    tree: Option<&Job>,
+    value: &Mutex<Option<Option<Json>>>,
+) -> Ended {
+    let Some(tree) = tree else {
+        return Ended::Back("the worker was stopped".to_owned());
+    };
+    let value = value.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match (tree.error(), value) {
+        (None, value) => Ended::Done(value.flatten()),
+        // It did what it had to do: the wish that it stop came too late.
+        (Some(JobError::Cancelled(_)), Some(value)) => Ended::Done(value),
+        (Some(error), _) => failed(shared, held, run.id(), &error),
+    }
 }
 
 /// What the handler returned, if it has.

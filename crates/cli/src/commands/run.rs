@@ -27,7 +27,8 @@ pub fn define(command: Command) -> Command {
         .about("Run a command when the machine is quiet; exits as it does")
         .after_help(
             "The daemon must have been started with --runner. The command runs there, in this folder, and no shell reads\n\
-             its arguments. Of the environment it gets PATH, HOME, LANG and the like, and what --env names.\n\n\
+             its arguments. Of the environment it gets PATH, HOME, LANG and the like, and what --env names; and\n\
+             JOBTREE_JOB_ID, and in TRACEPARENT the trace that the job is a part of.\n\n\
              For example: jobtree run -- make world",
         )
         .arg(

@@ -123,6 +123,8 @@ impl Ran {
 pub struct Daemon {
     pub folder: Folder,
     pub url: String,
+    /// By which certificate it is known, if it speaks TLS.
+    ca_file: Option<String>,
     arguments: Vec<String>,
     process: Child,
 }
@@ -134,12 +136,22 @@ impl Daemon {
     }
 
     pub fn with(arguments: &[&str]) -> Self {
+        Self::known_by(None, arguments)
+    }
+
+    /// One that speaks TLS, and whom commands know by this certificate.
+    pub fn trusted(ca_file: &str, arguments: &[&str]) -> Self {
+        Self::known_by(Some(ca_file.to_owned()), arguments)
+    }
+
+    fn known_by(ca_file: Option<String>, arguments: &[&str]) -> Self {
         let folder = Folder::new();
         let (process, url) = serve(&folder, "127.0.0.1:0", arguments);
         let arguments = arguments.iter().map(|&argument| argument.to_owned());
         let daemon = Daemon {
             folder,
             url,
+            ca_file,
             arguments: arguments.collect(),
             process,
         };
@@ -167,6 +179,9 @@ impl Daemon {
     pub fn command(&self) -> Command {
         let mut command = self.folder.command();
         command.env("JOBTREE_URL", &self.url);
+        if let Some(file) = &self.ca_file {
+            command.env("JOBTREE_CA_FILE", file);
+        }
         command
     }
 

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use jobtree_protocol::{
-    Decision, DecisionList, HistoryList, HistoryStats, LoadList, LoadSample, StatusView,
+    Decision, DecisionList, HistoryList, HistoryStats, LoadList, LoadSample, StatsView, StatusView,
     WorkerList, WorkerView, paths,
 };
 
@@ -45,7 +45,7 @@ impl Client {
     ///
     /// # Errors
     /// If the daemon does not answer.
-    pub fn stats(&self) -> Result<serde_json::Value> {
+    pub fn stats(&self) -> Result<StatsView> {
         self.get(paths::STATS).read()
     }
 

@@ -101,7 +101,6 @@ async fn job(
 ) -> Answered<Told<JobView>> {
     let mut params = Params::of(uri.query())?;
     let wait = params.number("wait_sec", 0, MOST_WAIT)?.unwrap_or(0);
-    params.end()?;
     let job = own::job(&daemon, &caller, Scope::Read, id).await?;
     if wait == 0 || job.state.is_ended() {
         return Ok(Told(job));
@@ -143,7 +142,6 @@ fn read_query(uri: &Uri) -> Answered<JobQuery> {
         after: params.one("after")?,
         limit: Some(params.number("limit", 1, MOST_ROWS)?.unwrap_or(ROWS)),
     };
-    params.end()?;
     Ok(query)
 }
 
@@ -165,7 +163,6 @@ async fn events(
     let mut params = Params::of(uri.query())?;
     let after: u64 = params.one("after")?.unwrap_or(0);
     let limit = params.number("limit", 1, MOST_ROWS)?.unwrap_or(ROWS) as usize;
-    params.end()?;
     // Also for an admin: a job that does not exist has no empty trail.
     own::job(&daemon, &caller, Scope::Read, id).await?;
     let trail = daemon.scheduler.job_events(id).await?;

@@ -56,7 +56,6 @@ async fn list(
     let asked = params.one("addon_id")?;
     let after: Option<LeaseId> = params.one("after")?;
     let limit = params.number("limit", 1, MOST_ROWS)?.unwrap_or(ROWS) as usize;
-    params.end()?;
     let Some(addon) = caller.narrowed(asked) else {
         return Ok(Told(LeaseList::default()));
     };

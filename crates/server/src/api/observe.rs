@@ -39,7 +39,6 @@ async fn workers(
     caller.needs(Scope::Read)?;
     let mut params = Params::of(uri.query())?;
     let asked = params.one("addon_id")?;
-    params.end()?;
     let workers = caller
         .narrowed(asked)
         .map(|addon| daemon.observing.live.workers(addon.as_ref()));
@@ -52,9 +51,7 @@ async fn tree(
     State(daemon): State<Arc<Daemon>>,
     caller: Caller,
     Id(id): Id<JobId>,
-    uri: Uri,
 ) -> Answered<Told<TreeView>> {
-    Params::of(uri.query())?.end()?;
     own::job(&daemon, &caller, Scope::Read, id).await?;
     let tree = daemon.observing.live.tree(id);
     tree.map(Told).ok_or_else(|| {
@@ -73,7 +70,6 @@ async fn log(
     let mut params = Params::of(uri.query())?;
     let after = params.one::<u64>("after")?.unwrap_or(0);
     let wait = params.number("wait_sec", 0, MOST_WAIT)?.unwrap_or(0);
-    params.end()?;
     own::may_touch_job(&daemon, &caller, Scope::Read, id).await?;
     let wait = Duration::from_secs(wait.into());
     Ok(Told(daemon.scheduler.log(id, after, wait).await?))
@@ -111,7 +107,6 @@ async fn load(
             ));
         }
     };
-    params.end()?;
     let log = &daemon.observing.load;
     let samples = if by_minute {
         log.minutes(since, limit as usize)
@@ -121,12 +116,7 @@ async fn load(
     Ok(Told(LoadList { samples }))
 }
 
-async fn metrics(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    uri: Uri,
-) -> Answered<Response<Body>> {
-    Params::of(uri.query())?.end()?;
+async fn metrics(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<Response<Body>> {
     // They tell of all addons.
     caller.needs(Scope::Admin)?;
     let mut page = Page::default();

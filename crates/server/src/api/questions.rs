@@ -39,7 +39,6 @@ async fn decisions(
     caller.needs(Scope::Read)?;
     let mut params = Params::of(uri.query())?;
     let limit = params.number("limit", 1, MOST_ROWS)?.unwrap_or(ROWS) as usize;
-    params.end()?;
     // Narrowed before it is cut: others' decisions must not push the caller's off the page.
     let asked = caller.addon().map_or(limit, |_| usize::MAX);
     let mut decisions = daemon.scheduler.decisions(asked).await?;

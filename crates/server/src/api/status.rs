@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::Uri;
 use axum::routing::get;
 use jobtree_protocol::{ErrorCode, JobState, Scope, StatusView, paths};
 use serde::Serialize;
 
 use crate::auth::Caller;
 use crate::daemon::Daemon;
-use crate::extract::{Params, Told};
+use crate::extract::Told;
 use crate::problem::{Answered, Refusal};
 
 pub(super) fn routes() -> Router<Arc<Daemon>> {
@@ -41,12 +40,7 @@ async fn ready(State(daemon): State<Arc<Daemon>>) -> Answered<Told<Well>> {
     Err(Refusal::new(ErrorCode::Unavailable, why))
 }
 
-async fn status(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    uri: Uri,
-) -> Answered<Told<StatusView>> {
-    Params::of(uri.query())?.end()?;
+async fn status(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<Told<StatusView>> {
     caller.needs(Scope::Read)?;
     let mut status = daemon.scheduler.status().await?;
     if let Some(own) = caller.addon() {

@@ -51,7 +51,6 @@ async fn dispatchable(
     let mut params = Params::of(uri.query())?;
     let asked = params.one("addon_id")?;
     let wait = params.number("wait_sec", 0, MOST_WAIT)?.unwrap_or(0);
-    params.end()?;
     let Some(addon) = caller.narrowed(asked) else {
         return Ok(Told(DispatchableJobs::default()));
     };

@@ -158,7 +158,7 @@ fn too_large(most: usize) -> Refusal {
     Refusal::new(ErrorCode::TooLarge, message)
 }
 
-/// The parameters of a query, each of which must be asked for: what is left over is an error.
+/// The parameters of a query. That no others are given than the operation has was seen to before.
 pub(crate) struct Params<'a> {
     pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
 }
@@ -232,11 +232,12 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// Nothing else was given.
-    pub(crate) fn end(self) -> Answered<()> {
-        match self.pairs.first() {
+    /// No others than these were given.
+    pub(crate) fn only(self, known: &[String]) -> Answered<()> {
+        let mut names = self.pairs.iter().map(|(name, _)| name);
+        match names.find(|name| !known.iter().any(|known| known == *name)) {
             None => Ok(()),
-            Some((name, _)) => {
+            Some(name) => {
                 let name: String = name.chars().take(64).collect();
                 let message = format!("there is no parameter {name:?} here: leave it out");
                 Err(Refusal::malformed(message))
@@ -316,12 +317,20 @@ mod tests {
 
     #[test]
     fn a_query_is_read_strictly() {
-        let mut params = Params::of(Some("a=1&b=x%20y+z&a=2&c")).unwrap();
+        let read = || Params::of(Some("a=1&b=x%20y+z&a=2&c")).unwrap();
+        let mut params = read();
         assert_eq!(params.all("a"), ["1", "2"]);
         assert_eq!(params.text("b").unwrap().unwrap(), "x y z");
         assert!(Params::of(Some("a=%zz")).is_err());
         assert!(Params::of(Some("a=%ff")).is_err());
-        assert!(params.end().is_err());
+        let known = |names: &[&str]| {
+            names
+                .iter()
+                .map(|&name| name.to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert!(read().only(&known(&["a", "b", "c", "d"])).is_ok());
+        assert!(read().only(&known(&["a", "b"])).is_err());
     }
 
     #[test]

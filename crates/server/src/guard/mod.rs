@@ -1,5 +1,6 @@
-//! What is looked at before anybody is asked who they are.
+//! What is looked at before anybody looks at what is asked.
 
 pub(crate) mod fetch_metadata;
 pub(crate) mod host;
+pub(crate) mod query;
 pub(crate) mod rate;

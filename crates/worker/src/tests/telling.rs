@@ -60,6 +60,62 @@ fn progress_that_was_not_answered_is_told_again() {
 }
 
 #[test]
+fn the_last_progress_is_told_before_its_run_counts_as_ended() {
+    let _watch = Watchdog::watching("last progress");
+    // The first one that tells something is not answered, and one is not liked.
+    let seen = Mutex::new(0);
+    let (desk, said) = Desk::open(move |beat| {
+        let Some(told) = &beat.progress else {
+            return Some(Ok(renewed(&[])));
+        };
+        let mut seen = seen.lock().unwrap();
+        *seen += 1;
+        let code = match (told.message.as_deref(), *seen) {
+            (_, 1) => ErrorCode::Unavailable,
+            (Some("bad"), _) => ErrorCode::Invalid,
+            _ => return Some(Ok(renewed(&[]))),
+        };
+        Some(Err(ApiError::new(code, "no")))
+    });
+    let runtime = runtime();
+    let worker = desk.worker().on(&runtime).batch(9);
+    let worker = worker.handle("tells", |words: Vec<String>, run: &Run| {
+        for word in words {
+            run.progress(0.5, word);
+        }
+        Ok(())
+    });
+    let worker = worker.start().unwrap();
+    let jobs = ["[\"a\", \"b\"]", "[\"bad\"]", "[]", "[\"c\"]"].map(|words| job("tells", words));
+    let ids = jobs.clone().map(|job| job.job_id);
+    desk.offer(jobs.into());
+    let mut told = vec![None; ids.len()];
+    let mut done = 0;
+    while done < ids.len() {
+        // By its own clock, no time passes beside what a refusal asks for.
+        match said.recv_timeout(Duration::from_millis(20)) {
+            Ok(Said::Beat(beat)) => {
+                if let Some(progress) = beat.progress {
+                    let of = ids.iter().position(|id| Some(*id) == beat.job_id);
+                    let of = of.expect("it names its job");
+                    assert_eq!(of, done, "neither before nor after its turn");
+                    told[of] = progress.message;
+                }
+            }
+            Ok(Said::Completed(id, _)) => {
+                assert_eq!(id, ids[done]);
+                done += 1;
+            }
+            Ok(other) => panic!("{other:?}"),
+            Err(_) => desk.pass(Duration::from_secs(1)),
+        }
+    }
+    let told: Vec<_> = told.iter().map(Option::as_deref).collect();
+    assert_eq!(told, [Some("b"), Some("bad"), None, Some("c")]);
+    end(&worker);
+}
+
+#[test]
 fn what_ends_while_an_answer_is_awaited_goes_together() {
     let _watch = Watchdog::watching("completions together");
     let (desk, said) = Desk::friendly();

@@ -281,6 +281,13 @@ fn daemon(context: &Context) -> Vec<Check> {
                 port(context),
             ];
         }
+        Err(ClientError::Untrusted { source, .. }) => {
+            return vec![Check::broken(
+                name,
+                format!("what answers at {url} is not to be trusted ({source})"),
+                "name the certificates that its own is signed by with --ca-file, or check the address",
+            )];
+        }
         Err(error) => {
             return vec![Check::broken(
                 name,

@@ -209,7 +209,7 @@ fn options(arguments: &ArgMatches, settings: &Settings) -> Result<ServerOptions,
 }
 
 /// A client of this very server. With TLS it is known by a name that stands in its certificate: the one that `--url` gives,
-/// or `localhost`.
+/// or `localhost`. An address without TLS is not this server's, but where other commands go.
 fn own_client(
     server: &Server,
     data_dir: &std::path::Path,
@@ -218,7 +218,9 @@ fn own_client(
 ) -> Result<Client, CliError> {
     let url = match tls {
         None => server.url(),
-        Some(_) if context.settings.is_chosen("url") => context.settings.value("url").into(),
+        Some(_) if context.settings.value("url").starts_with("https://") => {
+            context.settings.value("url").into()
+        }
         Some(_) => format!("https://localhost:{}", server.addr().port()),
     };
     let mut builder = Client::builder(&url);
@@ -231,7 +233,7 @@ fn own_client(
     let client = builder.build()?;
     client.health().map_err(|error| {
         CliError::failed(format!("its own workers do not reach it at {url}: {error}"))
-            .hint("with TLS, give --url with a name that stands in the certificate")
+            .hint("with TLS, give --url with https:// and a name that stands in the certificate")
     })?;
     Ok(client)
 }

@@ -78,9 +78,7 @@ fn command(
             Err(why) => run.log(format!("jobtree: {why}")),
         }
     }
-    program
-        .env
-        .insert("JOBTREE_JOB_ID".into(), run.id().to_string());
+    describe(&mut program, run);
     let ending = runner.run(run, &program)?;
     match ending.exit_code {
         Some(0) => Ok(CommandResult {
@@ -89,6 +87,14 @@ fn command(
         }),
         _ => Err(ending.to_string().into()),
     }
+}
+
+/// What the command is told of its job. Whoever names a trace for it means that one.
+fn describe(program: &mut Program, run: &Run) {
+    let env = &mut program.env;
+    env.insert("JOBTREE_JOB_ID".into(), run.id().to_string());
+    env.entry("TRACEPARENT".into())
+        .or_insert_with(|| run.job().trace().to_string());
 }
 
 fn program(spec: CommandSpec) -> Program {
