@@ -88,7 +88,7 @@ pub struct JobRecord {
     /// Jobs that it waits for: those of `depends_on` that had not ended when they were last looked at.
     pub waiting_for: Vec<JobId>,
     /// The place that waits for it to be taken up.
-    pub reservation: Option<Reservation>,
+    pub reservation: Option<Box<Reservation>>,
     /// The lease it runs under.
     pub lease_id: Option<LeaseId>,
     /// Its place in that lease's batch.
@@ -106,7 +106,7 @@ pub struct JobRecord {
     /// DEADLINE_AT_RISK was told.
     pub at_risk: bool,
     /// Why it is not admitted.
-    pub denial: Option<Denial>,
+    pub denial: Option<Box<Denial>>,
     /// How far it is.
     pub progress: Option<Progress>,
     /// What its worker measured, by name.
@@ -345,12 +345,13 @@ impl LeaseRecord {
         named.or_else(|| self.jobs.first())
     }
 
-    /// Whether this job is one of its jobs that have not ended. They lie in the order of their positions, which the job
-    /// knows: this costs little however large the batch is.
-    pub fn holds(&self, job: &JobRecord) -> bool {
+    /// Where in the list of its jobs that have not ended this one stands, if it does. They lie in the order of their
+    /// positions, which the job knows: this costs little however large the batch is.
+    pub fn place_of(&self, job: &JobRecord) -> Option<usize> {
         self.jobs
             .binary_search_by_key(&job.lease_position, |held| held.position)
-            .is_ok_and(|place| self.jobs[place].id == job.id)
+            .ok()
+            .filter(|place| self.jobs[*place].id == job.id)
     }
 
     /// One of its jobs that have not ended.

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jobtree_protocol::{CancelRequest, CompleteRequest, Heartbeat, JobId, LeaseId, SubmitRequest};
@@ -182,7 +183,7 @@ fn after_a_restart_everybody_has_one_term_again() {
     let (leases, jobs) = (at.world.leases.clone(), at.world.jobs.clone());
     at.deadlines.recover(
         leases.values(),
-        jobs.values(),
+        jobs.values().map(|job| &**job),
         at.world.now,
         &at.world.rules,
     );
@@ -319,7 +320,7 @@ fn a_dispatch_that_is_seen_again_and_again_is_over_all_the_same() {
             at.world.pass(4);
             seconds += 4;
             let seen = Changes {
-                jobs: vec![at.world.job(job).clone()],
+                jobs: vec![Arc::clone(&at.world.jobs[&job])],
                 ..Changes::default()
             };
             at.deadlines.observe(&seen, at.world.now, &at.world.rules);

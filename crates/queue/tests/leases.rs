@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use jobtree_protocol::{
     AckRequest, Advice, ApiError, CancelRequest, CompleteRequest, ErrorCode, Heartbeat, JobId,
     JobState, LeaseId, LeaseState, Progress, ReleaseRequest, ReportRequest, SubmitRequest,
@@ -404,7 +406,7 @@ fn records_that_do_not_belong_together_change_nothing() {
     let _watch = watch();
     let mut world = World::new();
     let (jobs, lease) = batch(&mut world, &[10, 10]);
-    let half = [world.job(jobs[0]).clone()];
+    let half = [Arc::clone(&world.jobs[&jobs[0]])];
     let proof = Proof::Seen {
         revision: world.lease(lease).revision,
     };

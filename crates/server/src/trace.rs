@@ -56,7 +56,7 @@ pub(crate) fn tell(written: &[Written]) {
     for written in written {
         let changes = &written.changes;
         let jobs: HashMap<JobId, &JobRecord> =
-            changes.jobs.iter().map(|job| (job.id, job)).collect();
+            changes.jobs.iter().map(|job| (job.id, &**job)).collect();
         for event in &changes.events {
             match (event.job_id, event.lease_id) {
                 // That its log has grown is no step of a job.
@@ -69,7 +69,7 @@ pub(crate) fn tell(written: &[Written]) {
                 // What concerns a lease concerns the jobs under it: for those that were claimed, its grant tells why
                 // they were admitted.
                 (None, Some(lease)) => {
-                    let under = |job: &&JobRecord| job.lease_id == Some(lease);
+                    let under = |job: &&Arc<JobRecord>| job.lease_id == Some(lease);
                     let under = changes.jobs.iter().filter(under);
                     under.for_each(|job| tell_of(event, job));
                 }

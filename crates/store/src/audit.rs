@@ -1,5 +1,7 @@
 //! Whether a store's trail and its records agree, and whether all of it is possible.
 
+use std::sync::Arc;
+
 use jobtree_protocol::JobQuery;
 use jobtree_queue::audit::{Auditor, Violation};
 use jobtree_queue::{JobRecord, LeaseRecord};
@@ -50,7 +52,7 @@ impl AuditReport {
 enum Part {
     Begin { pruned: bool },
     Events(Vec<Recorded>),
-    Jobs(Vec<JobRecord>),
+    Jobs(Vec<Arc<JobRecord>>),
     Leases(Vec<LeaseRecord>),
 }
 

@@ -29,7 +29,7 @@ use crate::tables::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told {
     /// The job.
-    pub job: JobRecord,
+    pub job: Arc<JobRecord>,
     /// Its lease, if it runs.
     pub lease: Option<LeaseRecord>,
 }
@@ -409,7 +409,7 @@ impl Store {
     }
 
     /// All jobs with a place that waits to be taken up.
-    pub fn dispatching(&self) -> Answer<Vec<JobRecord>> {
+    pub fn dispatching(&self) -> Answer<Vec<Arc<JobRecord>>> {
         self.read(|tables| tables.dispatching())
     }
 
@@ -444,7 +444,7 @@ impl Store {
     }
 
     /// Waiting jobs, page by page.
-    pub fn queued(&self, after: Option<JobId>, limit: usize) -> Answer<Vec<JobRecord>> {
+    pub fn queued(&self, after: Option<JobId>, limit: usize) -> Answer<Vec<Arc<JobRecord>>> {
         self.read(move |tables| tables.queued(after, limit))
     }
 

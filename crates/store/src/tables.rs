@@ -5,6 +5,8 @@
 //! call at its end, [`Tables::write`], after everything was read and decided: a command that is refused has written
 //! nothing.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use jobtree_protocol::{
     AddonId, Event, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId, ScheduleSpec,
@@ -34,7 +36,7 @@ pub struct Recorded {
 pub struct Page {
     /// The jobs. There may be fewer than asked for even if more follow: a page costs a bounded time, whatever it is
     /// filtered by.
-    pub jobs: Vec<JobRecord>,
+    pub jobs: Vec<Arc<JobRecord>>,
     /// After which id the next page begins; none if this was the last.
     pub next: Option<JobId>,
 }
@@ -137,7 +139,7 @@ pub trait Reading: ReadLogs + ReadAll {
 
     /// These jobs, also from history, in any order; those that do not exist are left out. In a transaction that writes,
     /// they cannot change until its end.
-    fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<JobRecord>>;
+    fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<Arc<JobRecord>>>;
 
     /// A lease, with its jobs that have not ended.
     fn lease(&mut self, id: LeaseId) -> Result<Option<LeaseRecord>>;
@@ -146,10 +148,10 @@ pub trait Reading: ReadLogs + ReadAll {
     fn live_leases(&mut self) -> Result<Vec<LeaseRecord>>;
 
     /// All jobs with a place that waits to be taken up.
-    fn dispatching(&mut self) -> Result<Vec<JobRecord>>;
+    fn dispatching(&mut self) -> Result<Vec<Arc<JobRecord>>>;
 
     /// Waiting jobs in the order of their ids, after one: to fill a dispatcher's memory page by page.
-    fn queued(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<JobRecord>>;
+    fn queued(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<Arc<JobRecord>>>;
 
     /// Jobs that a query finds.
     fn list(&mut self, query: &JobQuery, limit: usize) -> Result<Page>;
@@ -207,7 +209,7 @@ pub trait Reading: ReadLogs + ReadAll {
 pub trait Tables: Reading + WriteLogs + TakeIn {
     /// As [`jobs`](Reading::jobs), for somebody who wants any of them: those that another transaction has at the moment
     /// may be left out, so nobody waits for them.
-    fn free_jobs(&mut self, ids: &[JobId]) -> Result<Vec<JobRecord>> {
+    fn free_jobs(&mut self, ids: &[JobId]) -> Result<Vec<Arc<JobRecord>>> {
         self.jobs(ids)
     }
 

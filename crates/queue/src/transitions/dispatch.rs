@@ -1,5 +1,7 @@
 //! How a job gets to run: reserved and taken up, or claimed.
 
+use std::sync::Arc;
+
 use jobtree_protocol::{AckRequest, EventKind, JobId, JobState, LeaseId, NodeId};
 
 use super::grant::{Granted, either, running, running_event};
@@ -18,7 +20,7 @@ pub fn reserve(cx: &Context<'_>, job: &JobRecord, command: Reserve) -> Outcome<R
     if let Some(reservation) = &job.reservation
         && reservation.id == command.reservation_id
     {
-        return Ok(Done::repeated(reservation.clone()));
+        return Ok(Done::repeated(Reservation::clone(reservation)));
     }
     may_run(
         cx,
@@ -36,7 +38,7 @@ pub fn reserve(cx: &Context<'_>, job: &JobRecord, command: Reserve) -> Outcome<R
         until: cx.wall_after(cx.rules.dispatch_timeout()),
     };
     next.node_id = Some(command.node_id.clone());
-    next.reservation = Some(reservation.clone());
+    next.reservation = Some(Box::new(reservation.clone()));
     let mut admitted = job_event(cx, &next, EventKind::Admitted);
     admitted.reason = Some(command.reason);
     let mut dispatching = job_event(cx, &next, EventKind::Dispatching);
@@ -234,7 +236,7 @@ pub struct Claimed {
     /// The lease.
     pub lease: LeaseRecord,
     /// Its jobs, in the order they are to be run. Empty in a repeated answer: they are the lease's.
-    pub jobs: Vec<JobRecord>,
+    pub jobs: Vec<Arc<JobRecord>>,
     /// Proposed jobs that are not in it, and why.
     pub skipped: Vec<(JobId, TransitionError)>,
 }
@@ -317,8 +319,7 @@ pub fn claim(
     for (job, leased) in taken.iter().zip(&lease.jobs) {
         let next = running(cx, job, Step::Claim, &lease, leased.position);
         changes.events.push(running_event(cx, &next));
-        changes.put(next.clone());
-        jobs.push(next);
+        jobs.push(Arc::clone(changes.put(next)));
     }
     changes.leases.push(lease.clone());
     Ok(Done::new(
@@ -408,7 +409,7 @@ fn dispatched<'a>(
         advice,
     };
     job.reservation
-        .as_ref()
+        .as_deref()
         .filter(|_| allows(job.state, Step::TakeUp))
         .ok_or(wrong)
 }

@@ -1,10 +1,9 @@
 //! How a job ends: by its worker's answer, by taking too long, by waiting too long, by somebody's wish.
 
-use std::collections::HashSet;
+use std::sync::Arc;
 
 use jobtree_protocol::{
-    CancelRequest, CompleteAnswer, CompleteRequest, CompleteStatus, EventKind, JobId, JobState,
-    Late,
+    CancelRequest, CompleteAnswer, CompleteRequest, CompleteStatus, EventKind, JobState, Late,
 };
 
 use super::held::{end, give_back, held_jobs};
@@ -59,13 +58,14 @@ pub fn complete_many(
     requests: &[(&JobRecord, &CompleteRequest)],
 ) -> CompletedMany {
     let mut changes = Changes::for_jobs(requests.len());
-    let mut left = HashSet::with_capacity(requests.len());
+    // By place in the lease.
+    let mut left = vec![false; lease.map_or(0, |lease| lease.jobs.len())];
     let answers = requests.iter().map(|(job, request)| {
         if let Some(before) = job.completion(request.lease_id) {
             return repetition(job, before, request);
         }
-        may_complete(job, lease, request)?;
-        if !left.insert(job.id) {
+        let place = may_complete(job, lease, request)?;
+        if std::mem::replace(&mut left[place], true) {
             return Err(TransitionError::Inconsistent {
                 lease_id: request.lease_id,
                 job_id: job.id,
@@ -74,7 +74,7 @@ pub fn complete_many(
         Ok((answer_of_worker(cx, job, request, &mut changes), false))
     });
     let answers = answers.collect();
-    if let Some(lease) = lease.filter(|_| !left.is_empty()) {
+    if let Some(lease) = lease.filter(|_| left.contains(&true)) {
         leave(cx, lease, &left, &mut changes);
     }
     CompletedMany { answers, changes }
@@ -104,11 +104,12 @@ fn repetition(
     Ok((answer, true))
 }
 
+/// The job's place in the lease, if it may.
 fn may_complete(
     job: &JobRecord,
     lease: Option<&LeaseRecord>,
     request: &CompleteRequest,
-) -> Result<(), TransitionError> {
+) -> Result<usize, TransitionError> {
     let (job_id, state, lease_id) = (job.id, job.state, request.lease_id);
     let advice = match state {
         JobState::Running => {
@@ -119,10 +120,9 @@ fn may_complete(
                     given: lease_id,
                 });
             }
-            let held =
-                lease.filter(|lease| lease.id == lease_id && lease.is_live() && lease.holds(job));
-            return held
-                .map(|_| ())
+            let lease = lease.filter(|lease| lease.id == lease_id && lease.is_live());
+            return lease
+                .and_then(|lease| lease.place_of(job))
                 .ok_or(TransitionError::Inconsistent { lease_id, job_id });
         }
         JobState::Queued => {
@@ -228,9 +228,10 @@ fn failed_run(
     next
 }
 
-/// Takes ended jobs out of their lease. One that has none left ends too, unless it was granted without jobs.
-fn leave(cx: &Context<'_>, lease: &LeaseRecord, left: &HashSet<JobId>, changes: &mut Changes) {
-    if lease.own_cost == 0 && lease.jobs.iter().all(|job| left.contains(&job.id)) {
+/// Takes ended jobs out of their lease, by their places. One that has none left ends too, unless it was granted without
+/// jobs.
+fn leave(cx: &Context<'_>, lease: &LeaseRecord, left: &[bool], changes: &mut Changes) {
+    if lease.own_cost == 0 && left.iter().all(|left| *left) {
         return end(
             cx,
             lease,
@@ -239,10 +240,11 @@ fn leave(cx: &Context<'_>, lease: &LeaseRecord, left: &HashSet<JobId>, changes: 
             changes,
         );
     }
-    let current_left = lease.current().is_some_and(|job| left.contains(&job.id));
     let mut next = touched_lease(lease);
-    next.jobs.retain(|job| !left.contains(&job.id));
-    if current_left {
+    let mut leaves = left.iter();
+    next.jobs.retain(|_| leaves.next() == Some(&false));
+    let current = lease.current();
+    if current.is_some_and(|current| next.job(current.id).is_none()) {
         next.named_current = None;
         next.current_since = cx.wall();
     }
@@ -259,7 +261,7 @@ fn leave(cx: &Context<'_>, lease: &LeaseRecord, left: &HashSet<JobId>, changes: 
 pub fn time_out(
     cx: &Context<'_>,
     lease: &LeaseRecord,
-    jobs: &[JobRecord],
+    jobs: &[Arc<JobRecord>],
     command: TimeOut,
 ) -> Outcome<JobState> {
     let not_due = TransitionError::NotDue {

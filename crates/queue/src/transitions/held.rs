@@ -1,5 +1,7 @@
 //! What happens to a lease while it is held, and how it ends other than by its jobs' ends.
 
+use std::sync::Arc;
+
 use jobtree_protocol::{
     Advice, EventKind, Heartbeat, HeartbeatAnswer, JobId, LeaseId, Progress, ReleaseRequest,
     ReportRequest, RevokeRequest,
@@ -135,7 +137,7 @@ pub fn log(cx: &Context<'_>, lease: &LeaseRecord, job: &JobRecord) -> Outcome<()
 pub fn release(
     cx: &Context<'_>,
     lease: &LeaseRecord,
-    jobs: &[JobRecord],
+    jobs: &[Arc<JobRecord>],
     request: &ReleaseRequest,
 ) -> Outcome<()> {
     if let Some(LeaseEnd::Released | LeaseEnd::Completed) = lease.end {
@@ -176,7 +178,7 @@ pub fn release(
 pub fn revoke(
     cx: &Context<'_>,
     lease: &LeaseRecord,
-    jobs: &[JobRecord],
+    jobs: &[Arc<JobRecord>],
     request: &RevokeRequest,
 ) -> Outcome<()> {
     if !lease.is_live() {
@@ -201,7 +203,7 @@ pub fn revoke(
 pub fn expire(
     cx: &Context<'_>,
     lease: &LeaseRecord,
-    jobs: &[JobRecord],
+    jobs: &[Arc<JobRecord>],
     proof: Proof,
 ) -> Outcome<()> {
     let due = match proof {
@@ -310,7 +312,7 @@ pub(super) fn end(
 /// The records of a lease's jobs, in their order; an error if one is missing or is not the lease's.
 pub(super) fn held_jobs<'a>(
     lease: &LeaseRecord,
-    jobs: &'a [JobRecord],
+    jobs: &'a [Arc<JobRecord>],
 ) -> Result<Vec<&'a JobRecord>, TransitionError> {
     let wrong = |job_id| TransitionError::Inconsistent {
         lease_id: lease.id,
@@ -320,7 +322,7 @@ pub(super) fn held_jobs<'a>(
         return Err(wrong(stranger.id));
     }
     let by_id: std::collections::HashMap<JobId, &JobRecord> =
-        jobs.iter().map(|job| (job.id, job)).collect();
+        jobs.iter().map(|job| (job.id, &**job)).collect();
     lease
         .jobs
         .iter()

@@ -41,6 +41,7 @@ mod state;
 mod submit;
 mod waiting;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -60,7 +61,7 @@ pub use error::TransitionError;
 pub use grant::admit;
 pub use held::{expire, heartbeat, log, release, report, revoke};
 pub use redrive::{Redrive, redrive};
-pub use submit::{dependency_ended, submit};
+pub use submit::{dependency_ended, submit, submit_among};
 pub use waiting::{deny, hasten, mark_at_risk};
 
 /// The numbers that transitions go by.
@@ -124,8 +125,9 @@ impl Context<'_> {
 /// What one transition writes: all of it, in one transaction.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
-    /// Jobs, as they are from now on. Each had the revision before this one, or did not exist if it is 1.
-    pub jobs: Vec<JobRecord>,
+    /// Jobs, as they are from now on. Each had the revision before this one, or did not exist if it is 1. Whoever keeps
+    /// one or answers with it shares the record.
+    pub jobs: Vec<Arc<JobRecord>>,
     /// Leases, likewise.
     pub leases: Vec<LeaseRecord>,
     /// Idempotency keys to be remembered.

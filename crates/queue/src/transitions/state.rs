@@ -3,6 +3,8 @@
 //! Besides the state itself a step settles what belongs to a state: no reservation outside of DISPATCHING, no lease
 //! outside of RUNNING, an end in ended states only.
 
+use std::sync::Arc;
+
 use jobtree_protocol::{Event, EventKind, JobState};
 
 use super::{Changes, Context};
@@ -88,10 +90,9 @@ pub(super) fn after(cx: &Context<'_>, job: &JobRecord, step: Step) -> JobRecord 
 
 /// The job in the same state, as the next revision of its record.
 pub(super) fn touched(job: &JobRecord) -> JobRecord {
-    JobRecord {
-        revision: job.revision + 1,
-        ..job.clone()
-    }
+    let mut next = job.clone();
+    next.revision += 1;
+    next
 }
 
 /// The lease, as the next revision of its record.
@@ -148,10 +149,10 @@ impl Changes {
     }
 
     /// Writes a job, and notes if it has ended.
-    pub(super) fn put(&mut self, job: JobRecord) {
+    pub(super) fn put(&mut self, job: JobRecord) -> &Arc<JobRecord> {
         if job.state.is_ended() {
             self.ended.push((job.id, job.state));
         }
-        self.jobs.push(job);
+        self.jobs.push_mut(Arc::new(job))
     }
 }

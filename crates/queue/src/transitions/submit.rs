@@ -16,6 +16,25 @@ use crate::record::{JobRecord, KeyRecord};
 /// A job waits for those of `depends_on` that have not ended. If one has ended other than DONE, the submitter's choice
 /// ([`OnDependencyFailure`]) cancels the new job at once, or counts it as ended.
 pub fn submit(cx: &Context<'_>, command: Submit<'_>) -> Outcome<SubmitAnswer> {
+    let mut changes = Changes::for_jobs(1);
+    let answer = submit_among(cx, command, &mut changes)?;
+    Ok(Done {
+        answer,
+        repeated: changes.is_empty(),
+        changes,
+    })
+}
+
+/// As [`submit`], for one of many: what it changes is added to what those before it did. One that is refused adds
+/// nothing.
+///
+/// # Errors
+/// As those of [`submit`].
+pub fn submit_among(
+    cx: &Context<'_>,
+    command: Submit<'_>,
+    changes: &mut Changes,
+) -> Result<SubmitAnswer, TransitionError> {
     let Submit {
         id,
         intent,
@@ -25,11 +44,11 @@ pub fn submit(cx: &Context<'_>, command: Submit<'_>) -> Outcome<SubmitAnswer> {
         dependencies,
     } = command;
     let duplicate = |job_id, state| {
-        Ok(Done::repeated(SubmitAnswer {
+        Ok(SubmitAnswer {
             job_id,
             state,
             duplicate: true,
-        }))
+        })
     };
     if let Some(used) = same_key {
         if used.fingerprint != intent.fingerprint() {
@@ -49,20 +68,10 @@ pub fn submit(cx: &Context<'_>, command: Submit<'_>) -> Outcome<SubmitAnswer> {
             Err(TransitionError::IdConflict { job_id: id })
         };
     }
-    let mut changes = Changes::for_jobs(1);
     if let Some((job_id, state)) = same_unique {
         // The key stands for this answer from now on, also when that job has ended.
         changes.keys.extend(key_of(cx, &intent, job_id, state));
-        let answer = SubmitAnswer {
-            job_id,
-            state,
-            duplicate: true,
-        };
-        return Ok(Done {
-            answer,
-            repeated: changes.is_empty(),
-            changes,
-        });
+        return duplicate(job_id, state);
     }
 
     let found = look_up(&intent.depends_on, dependencies)?;
@@ -77,16 +86,17 @@ pub fn submit(cx: &Context<'_>, command: Submit<'_>) -> Outcome<SubmitAnswer> {
     let failed = failed.filter(|_| intent.on_dependency_failure == OnDependencyFailure::Cancel);
 
     let mut job = new_job(cx, id, intent, waiting_for);
+    let first_event = changes.events.len();
     changes
         .events
         .push(job_event(cx, &job, EventKind::Submitted));
     if let Some((dependency, state)) = failed {
-        job = canceled_by(cx, &job, *dependency, *state, &mut changes);
+        job = canceled_by(cx, &job, *dependency, *state, changes);
         // Both happen in the write that creates it.
         job.revision = 1;
     }
     changes.keys.extend(key_of(cx, &job.intent, id, job.state));
-    for event in &mut changes.events {
+    for event in &mut changes.events[first_event..] {
         event.revision = Some(1);
     }
     let answer = SubmitAnswer {
@@ -95,7 +105,7 @@ pub fn submit(cx: &Context<'_>, command: Submit<'_>) -> Outcome<SubmitAnswer> {
         duplicate: false,
     };
     changes.put(job);
-    Ok(Done::new(answer, changes))
+    Ok(answer)
 }
 
 /// Tells a waiting job that one that it waits for has ended, and how.

@@ -20,11 +20,11 @@ pub fn deny(cx: &Context<'_>, job: &JobRecord, code: &str, reason: &str) -> Outc
         return Ok(Done::repeated(()));
     }
     let mut next = touched(job);
-    next.denial = Some(Denial {
+    next.denial = Some(Box::new(Denial {
         code: code.into(),
         reason: reason.into(),
         since: cx.wall(),
-    });
+    }));
     let mut event = job_event(cx, &next, EventKind::Denied);
     event.reason = Some(reason.into());
     let mut changes = Changes {

@@ -6,6 +6,7 @@
 mod watchdog;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jobtree_protocol::{
@@ -42,7 +43,7 @@ pub fn simple() -> SubmitRequest {
 
 /// Everything that a store would hold.
 pub struct World {
-    pub jobs: BTreeMap<JobId, JobRecord>,
+    pub jobs: BTreeMap<JobId, Arc<JobRecord>>,
     pub leases: BTreeMap<LeaseId, LeaseRecord>,
     pub keys: BTreeMap<(AddonId, String), KeyRecord>,
     pub events: Vec<Event>,
@@ -110,7 +111,7 @@ impl World {
     }
 
     /// The records of a lease's jobs.
-    pub fn jobs_of(&self, lease: LeaseId) -> Vec<JobRecord> {
+    pub fn jobs_of(&self, lease: LeaseId) -> Vec<Arc<JobRecord>> {
         self.lease(lease)
             .jobs
             .iter()
@@ -176,7 +177,7 @@ impl World {
             .collect()
     }
 
-    pub fn unique_holder(&self, intent: &Intent) -> Option<&JobRecord> {
+    pub fn unique_holder(&self, intent: &Intent) -> Option<&Arc<JobRecord>> {
         let key = intent.unique_key.as_ref()?;
         self.jobs.values().find(|job| {
             !job.state.is_ended()
@@ -199,7 +200,7 @@ impl World {
                 .map(|key| (intent.addon_id.clone(), key));
             let submit = Submit {
                 id,
-                same_id: w.jobs.get(&id),
+                same_id: w.jobs.get(&id).map(|job| &**job),
                 same_key: key.and_then(|key| w.keys.get(&key)),
                 same_unique: w.unique_holder(&intent).map(|job| (job.id, job.state)),
                 dependencies: &w.states(&intent.depends_on),
@@ -298,7 +299,7 @@ impl World {
             .jobs
             .values()
             .filter(|job| job.reservation.is_some())
-            .map(JobRecord::cost);
+            .map(|job| job.cost());
         self.leases
             .values()
             .map(LeaseRecord::cost)

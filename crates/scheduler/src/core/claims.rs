@@ -8,6 +8,7 @@
 //! first. If nobody listens any more when a lease is granted whose id nobody knows, it is given back at once.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jobtree_protocol::{
@@ -204,7 +205,7 @@ impl Core {
     pub(super) fn found_for_claim(
         &mut self,
         op: OpId,
-        found: Option<&(LeaseRecord, Vec<JobRecord>)>,
+        found: Option<&(LeaseRecord, Vec<Arc<JobRecord>>)>,
         now: Now,
     ) -> bool {
         let Some((slot, request)) = self.claims.finding.remove(&op) else {
@@ -436,7 +437,7 @@ fn ask_of(id: u64, request: &ClaimRequest, leases: u32) -> ClaimAsk {
     }
 }
 
-fn answer_of(lease: &LeaseRecord, jobs: &[JobRecord]) -> ClaimAnswer {
+fn answer_of(lease: &LeaseRecord, jobs: &[Arc<JobRecord>]) -> ClaimAnswer {
     ClaimAnswer {
         lease_id: lease.id,
         ttl_sec: lease.ttl_sec,

@@ -3,6 +3,7 @@
 //! An operation that fails is asked for again with the same ids, after a while that doubles; see the protocol in `core`.
 //! What is only read or noted for convenience is dropped instead, and questions of callers are answered with the error.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jobtree_protocol::{JobId, JobState, LeaseAnswer};
@@ -135,7 +136,7 @@ impl Core {
                 self.dispatched.insert(job, self.heard);
                 let outcome = Outcome::Accepted(None);
                 self.events.push(Event::Answered { job, outcome });
-                let of_this = |latest: &JobRecord| {
+                let of_this = |latest: &Arc<JobRecord>| {
                     let place = latest.reservation.as_ref();
                     place.is_some_and(|place| place.id == reserved.id)
                 };
@@ -170,7 +171,7 @@ impl Core {
             (Op::ReadNotes, Answered::Notes(notes)) => self.loaded_notes(&notes),
             (Op::Look(_), Answered::Looked(jobs)) => {
                 if let (Some(slot), Some(job)) = (flight.slot, self.explaining.remove(&id)) {
-                    self.explain_read(slot, job, jobs.first());
+                    self.explain_read(slot, job, jobs.first().map(|job| &**job));
                 }
                 self.looked(jobs, now);
             }
@@ -267,7 +268,7 @@ impl Core {
     }
 
     /// A flight is over: what commits said of the job meanwhile.
-    fn land(&mut self, job: JobId) -> Option<JobRecord> {
+    fn land(&mut self, job: JobId) -> Option<Arc<JobRecord>> {
         self.flying.remove(&job).flatten()
     }
 
@@ -308,7 +309,7 @@ impl Core {
             let outcome = Outcome::Accepted(Some(lease.id));
             self.events.push(Event::Answered { job, outcome });
         }
-        let key = claimed.jobs.first().map(key_of);
+        let key = claimed.jobs.first().map(|job| key_of(job));
         self.granted(lease, key, now);
         for job in proposed {
             let latest = self.land(*job);
@@ -357,7 +358,7 @@ impl Core {
     }
 
     /// Jobs were read.
-    fn looked(&mut self, jobs: Vec<JobRecord>, now: Now) {
+    fn looked(&mut self, jobs: Vec<Arc<JobRecord>>, now: Now) {
         let jobs: Vec<_> = jobs
             .into_iter()
             // What is proposed is not known from a reading: its answer says more.
@@ -377,12 +378,12 @@ impl Core {
     fn found_again(
         &mut self,
         id: jobtree_protocol::LeaseId,
-        found: Option<(LeaseRecord, Vec<JobRecord>)>,
+        found: Option<(LeaseRecord, Vec<Arc<JobRecord>>)>,
         now: Now,
     ) {
         match found {
             Some((lease, jobs)) if lease.is_live() => {
-                let key = jobs.first().map(key_of);
+                let key = jobs.first().map(|job| key_of(job));
                 self.put_lease(&lease, key, now);
                 self.watch(Vec::new(), vec![lease], now);
             }

@@ -259,11 +259,11 @@ pub enum Answered {
     /// What was noted.
     Notes(Vec<(String, Json)>),
     /// A page of what waits; with fewer than [`PAGE`] it was the last.
-    Queued(Vec<JobRecord>),
+    Queued(Vec<Arc<JobRecord>>),
     /// Jobs, those of them that exist.
-    Looked(Vec<JobRecord>),
+    Looked(Vec<Arc<JobRecord>>),
     /// A lease and its jobs.
-    Found(Option<(LeaseRecord, Vec<JobRecord>)>),
+    Found(Option<(LeaseRecord, Vec<Arc<JobRecord>>)>),
     /// What somebody waits for.
     Waited(Waited),
     /// How many jobs there are, by addon and state.
@@ -289,9 +289,9 @@ pub struct Live {
     /// Leases that hold.
     pub leases: Vec<LeaseRecord>,
     /// Their jobs.
-    pub running: Vec<JobRecord>,
+    pub running: Vec<Arc<JobRecord>>,
     /// Jobs that wait to be taken up.
-    pub dispatching: Vec<JobRecord>,
+    pub dispatching: Vec<Arc<JobRecord>>,
     /// What is paused.
     pub pauses: Vec<Pause>,
     /// Schedules.

@@ -111,8 +111,9 @@ impl Core {
         }
         if !self.ready {
             // One whole term for everything: its worker may have been renewing in vain.
+            let dispatched = dispatching.iter().map(|job| &**job);
             self.deadlines
-                .recover(&leases, &dispatching, now, &self.rules);
+                .recover(&leases, dispatched, now, &self.rules);
         }
         self.load.foreign = leases.iter().any(|lease| lease.node_id != self.node)
             || dispatching
@@ -188,7 +189,7 @@ impl Core {
     }
 
     /// A page of what waits was read.
-    pub(super) fn loaded_queued(&mut self, jobs: &[JobRecord], now: Now) {
+    pub(super) fn loaded_queued(&mut self, jobs: &[Arc<JobRecord>], now: Now) {
         for job in jobs {
             if self.ready {
                 self.reconcile_read(job, now);
@@ -211,7 +212,7 @@ impl Core {
 
     /// A waiting job that was read while others go on: it is shown if nothing is known of it. What is known is newer, or
     /// will be found out when it is proposed.
-    fn reconcile_read(&mut self, job: &JobRecord, now: Now) {
+    fn reconcile_read(&mut self, job: &Arc<JobRecord>, now: Now) {
         let known = self.is_outdated(job)
             || self.dispatched.contains_key(&job.id)
             || self.flying.contains_key(&job.id)
@@ -284,7 +285,7 @@ impl Core {
     }
 
     /// Keys that are held on other nodes.
-    fn set_elsewhere(&mut self, running: &[JobRecord], dispatching: &[JobRecord]) {
+    fn set_elsewhere(&mut self, running: &[Arc<JobRecord>], dispatching: &[Arc<JobRecord>]) {
         if self.has(Bug::LeakedKeys) {
             return;
         }

@@ -162,7 +162,7 @@ pub struct Core {
     flights: BTreeMap<OpId, Flight>,
     next_op: OpId,
     /// Jobs in proposals that are under way, with what commits said of them meanwhile.
-    flying: HashMap<JobId, Option<JobRecord>>,
+    flying: HashMap<JobId, Option<Arc<JobRecord>>>,
     /// Leases that are about to be granted here.
     granting: HashSet<LeaseId>,
     /// Leases of this node that hold.

@@ -3,6 +3,7 @@
 //! Every event that is sent to the dispatcher from here may be sent twice, or late: each says how things are for one job
 //! or one lease, whatever was known before.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -54,20 +55,20 @@ impl Core {
             self.reconcile(job, now);
         }
         for lease in &changes.leases {
-            let of_lease = |job: &&JobRecord| job.lease_id == Some(lease.id);
-            let key = changes.jobs.iter().find(of_lease).map(key_of);
+            let of_lease = |job: &&Arc<JobRecord>| job.lease_id == Some(lease.id);
+            let key = changes.jobs.iter().find(of_lease).map(|job| key_of(job));
             self.put_lease(lease, key, now);
         }
         self.wake_waits(&changes, now);
     }
 
     /// How things are for one job.
-    pub(super) fn reconcile(&mut self, job: &JobRecord, now: Now) {
+    pub(super) fn reconcile(&mut self, job: &Arc<JobRecord>, now: Now) {
         self.watch_late(job);
         if let Some(latest) = self.flying.get_mut(&job.id) {
-            let newer = |known: &JobRecord| known.revision <= job.revision;
+            let newer = |known: &Arc<JobRecord>| known.revision <= job.revision;
             if latest.as_ref().is_none_or(newer) {
-                *latest = Some(job.clone());
+                *latest = Some(Arc::clone(job));
             }
             return;
         }
@@ -247,7 +248,7 @@ impl Core {
     }
 
     /// Watches what a reading showed that no commit told of.
-    pub(super) fn watch(&mut self, jobs: Vec<JobRecord>, leases: Vec<LeaseRecord>, now: Now) {
+    pub(super) fn watch(&mut self, jobs: Vec<Arc<JobRecord>>, leases: Vec<LeaseRecord>, now: Now) {
         if self.has(Bug::NoSweeper) {
             return;
         }

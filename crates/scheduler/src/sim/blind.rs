@@ -19,7 +19,7 @@ type Outcome = Arc<Mutex<Option<Result<(), StoreError>>>>;
 pub(super) struct Rescue {
     now: Now,
     lease: LeaseId,
-    old: Vec<JobRecord>,
+    old: Vec<Arc<JobRecord>>,
     outcome: Outcome,
 }
 
@@ -29,11 +29,12 @@ impl Work for Rescue {
         let there = tables.jobs(&ids)?;
         let jobs = self.old.iter().map(|old| {
             let found = there.iter().find(|job| job.id == old.id);
-            let mut job = old.clone();
-            job.state = JobState::Queued;
-            job.lease_id = None;
-            job.revision = found.map_or(old.revision, |job| job.revision) + 1;
-            job
+            Arc::new(JobRecord {
+                state: JobState::Queued,
+                lease_id: None,
+                revision: found.map_or(old.revision, |job| job.revision) + 1,
+                ..JobRecord::clone(old)
+            })
         });
         let mut changes = Changes {
             jobs: jobs.collect(),
@@ -63,7 +64,11 @@ impl Rescue {
 }
 
 /// One that was read now, and what comes of it.
-pub(super) fn rescue(stamp: Stamp, lease: LeaseId, old: Vec<JobRecord>) -> (Rescue, Performing) {
+pub(super) fn rescue(
+    stamp: Stamp,
+    lease: LeaseId,
+    old: Vec<Arc<JobRecord>>,
+) -> (Rescue, Performing) {
     let outcome = Outcome::default();
     let rescue = Rescue {
         now: stamp.now,

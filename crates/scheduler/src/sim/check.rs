@@ -1,6 +1,7 @@
 //! The invariants, looked at from outside: what the store holds is followed commit by commit.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use jobtree_protocol::{AddonId, EventKind, JobId, JobState, LeaseId, NodeId, OnDependencyFailure};
@@ -23,7 +24,7 @@ fn check_start(
     before: &JobRecord,
     job: &JobRecord,
     wall: Timestamp,
-    jobs: &BTreeMap<JobId, JobRecord>,
+    jobs: &BTreeMap<JobId, Arc<JobRecord>>,
 ) -> Result<(), Broken> {
     if before.state != JobState::Queued || !is_active(job) {
         return Ok(());
@@ -69,7 +70,7 @@ fn check_backoff(before: &JobRecord, job: &JobRecord, now: Timestamp) -> Result<
 /// What the store holds, as its commits told.
 #[derive(Default)]
 pub(super) struct Shadow {
-    pub(super) jobs: BTreeMap<JobId, JobRecord>,
+    pub(super) jobs: BTreeMap<JobId, Arc<JobRecord>>,
     live: BTreeMap<LeaseId, LeaseRecord>,
     used_ids: HashSet<LeaseId>,
     /// Jobs that are dispatched or run.
@@ -128,7 +129,7 @@ impl Shadow {
         self.check_keys()
     }
 
-    fn put_job(&mut self, job: &JobRecord) -> Result<(), Broken> {
+    fn put_job(&mut self, job: &Arc<JobRecord>) -> Result<(), Broken> {
         let id = job.id;
         if let Some(before) = self.jobs.get(&id) {
             if job.revision <= before.revision {
@@ -160,7 +161,7 @@ impl Shadow {
         set(&mut self.active, is_active(job));
         let waits = job.state == JobState::Queued && job.waiting_for.is_empty();
         set(&mut self.waiting, waits);
-        self.jobs.insert(id, job.clone());
+        self.jobs.insert(id, Arc::clone(job));
         self.check_unique(job)
     }
 
@@ -270,9 +271,9 @@ impl Shadow {
                 let place = job.reservation.as_ref();
                 place.is_some_and(|place| place.node_id == *node)
             })
-            .map(JobRecord::cost)
+            .map(|job| job.cost())
             .sum();
-        let cost = |id: &JobId| self.jobs.get(id).map_or(0, JobRecord::cost);
+        let cost = |id: &JobId| self.jobs.get(id).map_or(0, |job| job.cost());
         let proposed: u32 = ops
             .map(|op| match op {
                 Op::Reserve(job, command) => {
@@ -316,7 +317,7 @@ impl Shadow {
             .iter()
             .copied()
             .filter(|id| {
-                let ends = |job: &JobRecord| {
+                let ends = |job: &Arc<JobRecord>| {
                     job.state.is_ended() || job.intent.addon_id.as_str() == PAUSED
                 };
                 !self.jobs.get(id).is_some_and(ends)
@@ -325,7 +326,7 @@ impl Shadow {
     }
 
     /// Forgets what is not there any more, after a power cut.
-    pub(super) fn rebuild(&mut self, jobs: Vec<JobRecord>, leases: Vec<LeaseRecord>) {
+    pub(super) fn rebuild(&mut self, jobs: Vec<Arc<JobRecord>>, leases: Vec<LeaseRecord>) {
         self.jobs.clear();
         self.live.clear();
         self.active.clear();

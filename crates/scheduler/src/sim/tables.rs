@@ -1,6 +1,8 @@
 //! Tables that tell the database's own time and note what schedules do, and are otherwise those of the backend underneath;
 //! or forget something, if that is the mistake.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use jobtree_protocol::{AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId};
 use jobtree_queue::transitions::Changes;
@@ -80,11 +82,11 @@ impl Reading for Timed<'_> {
     }
 
     passed_on! {
-        fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<JobRecord>>;
+        fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<Arc<JobRecord>>>;
         fn lease(&mut self, id: LeaseId) -> Result<Option<LeaseRecord>>;
         fn live_leases(&mut self) -> Result<Vec<LeaseRecord>>;
-        fn dispatching(&mut self) -> Result<Vec<JobRecord>>;
-        fn queued(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<JobRecord>>;
+        fn dispatching(&mut self) -> Result<Vec<Arc<JobRecord>>>;
+        fn queued(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<Arc<JobRecord>>>;
         fn list(&mut self, query: &JobQuery, limit: usize) -> Result<Page>;
         fn counts(&mut self, ended: bool) -> Result<Vec<Count>>;
         fn events_of(&mut self, job: JobId) -> Result<Vec<Recorded>>;
@@ -116,7 +118,7 @@ impl ReadAll for Timed<'_> {
 
 impl TakeIn for Timed<'_> {
     passed_on! {
-        fn take_in_jobs(&mut self, jobs: &[(Option<u64>, JobRecord)]) -> Result<()>;
+        fn take_in_jobs(&mut self, jobs: &[(Option<u64>, Arc<JobRecord>)]) -> Result<()>;
         fn take_in_events(&mut self, events: &[(Recorded, Option<u64>)]) -> Result<()>;
         fn go_on_from(&mut self, next_event: u64) -> Result<()>;
     }

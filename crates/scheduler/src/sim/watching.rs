@@ -1,6 +1,7 @@
 //! The invariants that need more than the store: workers, cores and clocks.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jobtree_protocol::{JobId, JobQuery};
@@ -151,7 +152,7 @@ impl World {
         self.calendar.forget(&schedules);
     }
 
-    fn look(&self) -> (Vec<jobtree_queue::JobRecord>, Vec<LeaseRecord>) {
+    fn look(&self) -> (Vec<Arc<jobtree_queue::JobRecord>>, Vec<LeaseRecord>) {
         let read = self.peek.read(|tables| {
             let jobs = tables.list(&JobQuery::default(), usize::MAX - 1)?.jobs;
             Ok((jobs, tables.live_leases()?))

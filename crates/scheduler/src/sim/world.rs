@@ -566,7 +566,7 @@ impl World {
             && self.scenario.has(Mistake::BlindRescue)
         {
             let lease = *lease;
-            let of_lease = |job: &&jobtree_queue::JobRecord| job.lease_id == Some(lease);
+            let of_lease = |job: &&Arc<jobtree_queue::JobRecord>| job.lease_id == Some(lease);
             let old: Vec<_> = self
                 .shadow
                 .jobs

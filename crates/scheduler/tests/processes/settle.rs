@@ -17,7 +17,7 @@ pub fn compare(fleet: &Fleet, schedule: ScheduleId, ledgers: &[Vec<Entry>]) -> u
     let ids: Vec<JobId> = ids.into_iter().collect();
     let records = fleet.store.read(move |tables| tables.jobs(&ids)).wait();
     let records = records.expect("the jobs");
-    let jobs: HashMap<JobId, &JobRecord> = records.iter().map(|job| (job.id, job)).collect();
+    let jobs: HashMap<JobId, &JobRecord> = records.iter().map(|job| (job.id, &**job)).collect();
 
     let done = done_once(&trail, &jobs);
     as_acknowledged(ledgers, &jobs, &done);

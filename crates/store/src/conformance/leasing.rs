@@ -268,7 +268,10 @@ fn heartbeats_renew_and_tell(world: &World) {
         .expect("it holds");
     let record = world.record(jobs[1]);
     assert_eq!(
-        record.progress.and_then(|progress| progress.fraction),
+        record
+            .progress
+            .as_ref()
+            .and_then(|progress| progress.fraction),
         Some(0.5)
     );
     assert_eq!(record.metrics.get("frames"), Some(&3.5));

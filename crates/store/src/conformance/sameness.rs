@@ -1,6 +1,7 @@
 //! Whether two stores hold the same: asked for everything that can be asked, they must answer the same.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jobtree_protocol::{JobId, JobQuery, JobState, Json};
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord};
@@ -12,10 +13,10 @@ use crate::tables::{Count, Pause, Reading, Recorded, Result, ScheduleRecord};
 
 #[derive(Debug, PartialEq)]
 struct Everything {
-    jobs: Vec<JobRecord>,
+    jobs: Vec<Arc<JobRecord>>,
     by_state: Vec<Vec<JobId>>,
-    queued: Vec<JobRecord>,
-    dispatching: Vec<JobRecord>,
+    queued: Vec<Arc<JobRecord>>,
+    dispatching: Vec<Arc<JobRecord>>,
     live: Vec<LeaseRecord>,
     leases: Vec<LeaseRecord>,
     keys: Vec<KeyRecord>,

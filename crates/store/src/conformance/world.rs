@@ -183,7 +183,7 @@ impl World {
         assert_eq!(answer.expect("it ran").state, JobState::Failed);
     }
 
-    pub(super) fn record(&self, job: JobId) -> JobRecord {
+    pub(super) fn record(&self, job: JobId) -> Arc<JobRecord> {
         self.store.job(job).wait().expect("the job is there").job
     }
 
@@ -214,7 +214,7 @@ impl World {
     /// What must hold after everything: the records are those that were last told, the trail tells the same story, and
     /// leases and jobs agree.
     pub(super) fn audit(&self, case: &str) {
-        let mut jobs: HashMap<JobId, JobRecord> = HashMap::new();
+        let mut jobs: HashMap<JobId, Arc<JobRecord>> = HashMap::new();
         let mut leases: HashMap<LeaseId, LeaseRecord> = HashMap::new();
         for written in self.told() {
             for job in written.changes.jobs {

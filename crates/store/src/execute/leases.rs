@@ -1,5 +1,7 @@
 //! Commands about leases: how they are granted, held and ended.
 
+use std::sync::Arc;
+
 use jobtree_protocol::{
     AckRequest, CompleteAnswer, CompleteRequest, Heartbeat, HeartbeatAnswer, JobId, JobState,
     LeaseId, ReleaseRequest, ReportRequest, RevokeRequest,
@@ -13,6 +15,9 @@ use super::Unit;
 use crate::error::StoreError;
 use crate::ids::IdMap;
 use crate::tables::Result;
+
+/// A job, and what its worker says of it.
+type Answered<'a> = (&'a JobRecord, &'a CompleteRequest);
 
 impl Unit<'_> {
     pub(crate) fn reserve(&mut self, id: JobId, command: Reserve) -> Result<Reservation> {
@@ -93,7 +98,7 @@ impl Unit<'_> {
         &mut self,
         lease: &LeaseRecord,
         named: Option<JobId>,
-    ) -> Result<Option<JobRecord>> {
+    ) -> Result<Option<Arc<JobRecord>>> {
         match named.or_else(|| lease.current().map(|job| job.id)) {
             None => Ok(None),
             Some(id) => Ok(self.tables.jobs(&[id])?.pop()),
@@ -111,14 +116,14 @@ impl Unit<'_> {
         } else {
             None
         };
-        let done = transitions::heartbeat(&self.cx, &lease, job.as_ref(), request, load)?;
+        let done = transitions::heartbeat(&self.cx, &lease, job.as_deref(), request, load)?;
         self.settle(done)
     }
 
     pub(crate) fn report(&mut self, request: ReportRequest) -> Result<()> {
         let lease = self.lease(request.lease_id)?;
         let job = self.concerned(&lease, request.job_id)?;
-        let done = transitions::report(&self.cx, &lease, job.as_ref(), request)?;
+        let done = transitions::report(&self.cx, &lease, job.as_deref(), request)?;
         self.settle(done)
     }
 
@@ -133,40 +138,45 @@ impl Unit<'_> {
         self.settle(done)
     }
 
+    /// The jobs with these ids, each at the place of its id.
+    fn jobs_in_order(&mut self, ids: &[JobId]) -> Result<Vec<Option<Arc<JobRecord>>>> {
+        let found = self.tables.jobs(ids)?;
+        // Most backends find them in this order.
+        if found.iter().map(|job| job.id).eq(ids.iter().copied()) {
+            return Ok(found.into_iter().map(Some).collect());
+        }
+        let by_id: IdMap<JobId, Arc<JobRecord>> =
+            found.into_iter().map(|job| (job.id, job)).collect();
+        Ok(ids.iter().map(|id| by_id.get(id).cloned()).collect())
+    }
+
     /// Each is answered for itself. All of one lease are taken together: its record is written once.
     pub(crate) fn complete_many(
         &mut self,
         requests: &[(JobId, CompleteRequest)],
     ) -> Result<Vec<Result<CompleteAnswer>>> {
         let ids: Vec<JobId> = requests.iter().map(|(id, _)| *id).collect();
-        let jobs: IdMap<JobId, JobRecord> = self
-            .tables
-            .jobs(&ids)?
-            .into_iter()
-            .map(|job| (job.id, job))
-            .collect();
+        let jobs = self.jobs_in_order(&ids)?;
         let mut answers: Vec<Result<CompleteAnswer>> =
             ids.iter().map(|id| Err(StoreError::NoJob(*id))).collect();
-        let mut by_lease: Vec<(LeaseId, Vec<usize>)> = Vec::new();
-        for (place, (id, request)) in requests.iter().enumerate() {
-            if !jobs.contains_key(id) {
-                continue;
-            }
+        // By lease: the places among the requests, and what is there.
+        let mut by_lease: Vec<(LeaseId, Vec<usize>, Vec<Answered<'_>>)> = Vec::new();
+        for (place, (job, (_, request))) in jobs.iter().zip(requests).enumerate() {
+            let Some(job) = job.as_deref() else { continue };
             match by_lease
                 .iter_mut()
-                .find(|(lease, _)| *lease == request.lease_id)
+                .find(|(lease, ..)| *lease == request.lease_id)
             {
-                Some((_, places)) => places.push(place),
-                None => by_lease.push((request.lease_id, vec![place])),
+                Some((_, places, group)) => {
+                    places.push(place);
+                    group.push((job, request));
+                }
+                None => by_lease.push((request.lease_id, vec![place], vec![(job, request)])),
             }
         }
         let mut changes = Changes::default();
-        for (lease, places) in by_lease {
+        for (lease, places, group) in by_lease {
             let lease = self.tables.lease(lease)?;
-            let group: Vec<(&JobRecord, &CompleteRequest)> = places
-                .iter()
-                .map(|place| (&jobs[&requests[*place].0], &requests[*place].1))
-                .collect();
             let done = transitions::complete_many(&self.cx, lease.as_ref(), &group);
             for (place, answer) in places.into_iter().zip(done.answers) {
                 answers[place] = answer.map(|(answer, _)| answer).map_err(Into::into);

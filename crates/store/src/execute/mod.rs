@@ -58,7 +58,7 @@ impl<'a> Unit<'a> {
         self.tables
     }
 
-    fn job(&mut self, id: JobId) -> Result<JobRecord> {
+    fn job(&mut self, id: JobId) -> Result<Arc<JobRecord>> {
         let found = self.tables.jobs(&[id])?.pop();
         found.ok_or(StoreError::NoJob(id))
     }
@@ -75,7 +75,7 @@ impl<'a> Unit<'a> {
         }
     }
 
-    fn jobs_of(&mut self, lease: &LeaseRecord) -> Result<Vec<JobRecord>> {
+    fn jobs_of(&mut self, lease: &LeaseRecord) -> Result<Vec<Arc<JobRecord>>> {
         let ids: Vec<JobId> = lease.jobs.iter().map(|job| job.id).collect();
         self.tables.jobs(&ids)
     }
@@ -115,7 +115,7 @@ impl<'a> Unit<'a> {
                     jobs.map(|(place, job)| (job.id, place)).collect()
                 });
                 let job = match places.get(&waiting) {
-                    Some(place) => changes.jobs[*place].clone(),
+                    Some(place) => Arc::clone(&changes.jobs[*place]),
                     None => self.job(waiting)?,
                 };
                 let Ok(done) = transitions::dependency_ended(&self.cx, &job, ended, how) else {

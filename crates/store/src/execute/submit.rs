@@ -90,24 +90,12 @@ impl Unit<'_> {
         let command = Submit {
             id,
             intent,
-            same_id: same_id.as_ref(),
+            same_id: same_id.as_deref(),
             same_key: same_key.as_ref(),
             same_unique,
             dependencies: &dependencies,
         };
-        Ok(transitions::submit(&self.cx, command).map(|done| {
-            let new = done.changes;
-            if changes.jobs.capacity() == 0 && changes.is_empty() {
-                // The only one, or the first of a list that nobody made room for.
-                *changes = new;
-                return done.answer;
-            }
-            changes.jobs.extend(new.jobs);
-            changes.events.extend(new.events);
-            changes.keys.extend(new.keys);
-            changes.ended.extend(new.ended);
-            done.answer
-        }))
+        Ok(transitions::submit_among(&self.cx, command, changes))
     }
 
     fn used_key(&mut self, intent: &Intent, changes: &Changes) -> Result<Option<KeyRecord>> {

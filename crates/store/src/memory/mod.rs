@@ -9,7 +9,7 @@ mod moving;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use jiff::Timestamp;
 use jobtree_protocol::{
@@ -46,7 +46,7 @@ impl std::fmt::Debug for MemoryImage {
 
 #[derive(Clone, Default)]
 struct Data {
-    jobs: BTreeMap<JobId, JobRecord>,
+    jobs: BTreeMap<JobId, Arc<JobRecord>>,
     /// Those in each state that is not an end, so that nothing else is looked at.
     by_state: BTreeMap<JobState, BTreeSet<JobId>>,
     leases: BTreeMap<LeaseId, LeaseRecord>,
@@ -125,7 +125,7 @@ fn unique_key(job: &JobRecord) -> Option<(AddonId, JobType, String)> {
 }
 
 impl Data {
-    fn put_job(&mut self, job: JobRecord) {
+    fn put_job(&mut self, job: Arc<JobRecord>) {
         let before = self.jobs.get(&job.id);
         if let Some(before) = before {
             if let Some(ids) = self.by_state.get_mut(&before.state) {
@@ -156,7 +156,7 @@ impl Data {
         self.jobs.insert(job.id, job);
     }
 
-    fn in_state(&self, state: JobState) -> impl Iterator<Item = &JobRecord> {
+    fn in_state(&self, state: JobState) -> impl Iterator<Item = &Arc<JobRecord>> {
         let ids = self.by_state.get(&state).into_iter().flatten();
         ids.map(|id| &self.jobs[id])
     }
@@ -190,7 +190,7 @@ fn matches(query: &JobQuery, job: &JobRecord) -> bool {
 }
 
 impl Reading for Data {
-    fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<JobRecord>> {
+    fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<Arc<JobRecord>>> {
         Ok(ids
             .iter()
             .filter_map(|id| self.jobs.get(id).cloned())
@@ -206,17 +206,17 @@ impl Reading for Data {
         Ok(live.cloned().collect())
     }
 
-    fn dispatching(&mut self) -> Result<Vec<JobRecord>> {
+    fn dispatching(&mut self) -> Result<Vec<Arc<JobRecord>>> {
         Ok(self.in_state(JobState::Dispatching).cloned().collect())
     }
 
-    fn queued(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<JobRecord>> {
+    fn queued(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<Arc<JobRecord>>> {
         let Some(ids) = self.by_state.get(&JobState::Queued) else {
             return Ok(Vec::new());
         };
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let page = ids.range((after, Bound::Unbounded)).take(limit);
-        Ok(page.map(|id| self.jobs[id].clone()).collect())
+        Ok(page.map(|id| Arc::clone(&self.jobs[id])).collect())
     }
 
     fn list(&mut self, query: &JobQuery, limit: usize) -> Result<Page> {
@@ -235,7 +235,7 @@ impl Reading for Data {
                 break;
             }
             if text.as_ref().is_none_or(|text| text.is_of(job)) {
-                page.jobs.push(job.clone());
+                page.jobs.push(Arc::clone(job));
             }
             if text.is_some() && !searched.add(job) {
                 page.next = Some(job.id);
@@ -357,7 +357,7 @@ impl Tables for Data {
             self.events.insert(cursor, Recorded { cursor, event });
         }
         for job in &changes.jobs {
-            self.put_job(job.clone());
+            self.put_job(Arc::clone(job));
         }
         for lease in &changes.leases {
             self.leases.insert(lease.id, lease.clone());

@@ -1,6 +1,7 @@
 //! Moving from and to memory.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use jobtree_protocol::{AddonId, JobId, LeaseId, ScheduleId};
@@ -59,9 +60,9 @@ impl ReadAll for Data {
 }
 
 impl TakeIn for Data {
-    fn take_in_jobs(&mut self, jobs: &[(Option<u64>, JobRecord)]) -> Result<()> {
+    fn take_in_jobs(&mut self, jobs: &[(Option<u64>, Arc<JobRecord>)]) -> Result<()> {
         for (_, job) in jobs {
-            self.put_job(job.clone());
+            self.put_job(Arc::clone(job));
         }
         Ok(())
     }

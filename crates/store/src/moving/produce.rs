@@ -1,5 +1,7 @@
 //! Everything of a snapshot, in parts.
 
+use std::sync::Arc;
+
 use jobtree_protocol::{JobId, JobQuery, Json};
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord};
 
@@ -16,7 +18,7 @@ const LOG_BYTES: u64 = 256 << 10;
 /// What is written in one transaction.
 pub(super) enum Part {
     Events(Vec<Recorded>),
-    Jobs(Vec<JobRecord>),
+    Jobs(Vec<Arc<JobRecord>>),
     Leases(Vec<LeaseRecord>),
     Keys(Vec<KeyRecord>),
     Firings(Vec<Fired>),

@@ -1,5 +1,7 @@
 //! What a backend must be able to do beside the rest, so that a store can be moved from and to it.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use jobtree_protocol::{AddonId, JobId, LeaseId, ScheduleId};
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord};
@@ -47,7 +49,7 @@ pub trait ReadAll {
 /// Takes over what another store had, in a transaction.
 pub trait TakeIn {
     /// Jobs that are not there yet, in whatever state, each with the place of its last event.
-    fn take_in_jobs(&mut self, jobs: &[(Option<u64>, JobRecord)]) -> Result<()>;
+    fn take_in_jobs(&mut self, jobs: &[(Option<u64>, Arc<JobRecord>)]) -> Result<()>;
 
     /// Events at these places, which grow, each with the place of the one before it of the same job.
     fn take_in_events(&mut self, events: &[(Recorded, Option<u64>)]) -> Result<()>;

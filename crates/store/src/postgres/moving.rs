@@ -1,5 +1,7 @@
 //! Moving from and to the database.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use jobtree_protocol::{AddonId, JobId, LeaseId, ScheduleId, from_micros, to_micros};
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord};
@@ -84,8 +86,8 @@ impl ReadAll for PgTables {
 }
 
 impl TakeIn for PgTables {
-    fn take_in_jobs(&mut self, jobs: &[(Option<u64>, JobRecord)]) -> Result<()> {
-        let jobs: Vec<&JobRecord> = jobs.iter().map(|(_, job)| job).collect();
+    fn take_in_jobs(&mut self, jobs: &[(Option<u64>, Arc<JobRecord>)]) -> Result<()> {
+        let jobs: Vec<&JobRecord> = jobs.iter().map(|(_, job)| &**job).collect();
         let (ended, waiting): (Vec<&JobRecord>, Vec<&JobRecord>) =
             jobs.iter().partition(|job| job.state.is_ended());
         self.put_jobs(PUT_HOT, &waiting)?;

@@ -1,6 +1,7 @@
 //! Questions to the database. In a transaction that writes, what is read to decide by is locked until its end.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use jobtree_protocol::{
@@ -10,7 +11,7 @@ use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, LeasedJob};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::tables::{PgTables, read, records, state_number, state_of, uuids};
+use super::tables::{PgTables, job_records, read, records, state_number, state_of, uuids};
 use crate::error::StoreError;
 use crate::ids::IdMap;
 use crate::search::{Searched, Text};
@@ -31,7 +32,7 @@ impl Reading for PgTables {
         Ok(Some(from_micros(rows[0].get(0))))
     }
 
-    fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<JobRecord>> {
+    fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<Arc<JobRecord>>> {
         let mut missing: HashSet<JobId> = ids.iter().copied().collect();
         let mut found = Vec::with_capacity(ids.len());
         // Twice: a job that comes back from history between the questions is in neither the first time.
@@ -94,21 +95,21 @@ impl Reading for PgTables {
         Ok(leases)
     }
 
-    fn dispatching(&mut self) -> Result<Vec<JobRecord>> {
+    fn dispatching(&mut self) -> Result<Vec<Arc<JobRecord>>> {
         let rows = self.query(
             "SELECT record FROM scheduler_jobs WHERE state = 1 ORDER BY id",
             &[],
         )?;
-        records(&rows)
+        job_records(&rows)
     }
 
-    fn queued(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<JobRecord>> {
+    fn queued(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<Arc<JobRecord>>> {
         let after = after.map_or(Uuid::nil(), |id| id.0);
         let rows = self.query(
             "SELECT record FROM scheduler_jobs WHERE id > $1 AND state = 0 ORDER BY id LIMIT $2",
             &[&after, &(limit as i64)],
         )?;
-        records(&rows)
+        job_records(&rows)
     }
 
     fn list(&mut self, query: &JobQuery, limit: usize) -> Result<Page> {
@@ -303,7 +304,7 @@ impl PgTables {
         query: &JobQuery,
         after: Option<JobId>,
         most: usize,
-    ) -> Result<Vec<JobRecord>> {
+    ) -> Result<Vec<Arc<JobRecord>>> {
         let after = after.map_or(Uuid::nil(), |id| id.0);
         let states: Vec<i16> = query.state.iter().copied().map(state_number).collect();
         let rows = self.query(
@@ -323,7 +324,7 @@ impl PgTables {
                 &(most as i64),
             ],
         )?;
-        records(&rows)
+        job_records(&rows)
     }
 }
 

@@ -49,6 +49,11 @@ pub(super) fn records<T: DeserializeOwned>(rows: &[Row]) -> Result<Vec<T>> {
     rows.iter().map(|row| read(row.get(0))).collect()
 }
 
+pub(super) fn job_records(rows: &[Row]) -> Result<Vec<Arc<JobRecord>>> {
+    let job = |row: &Row| read(row.get(0)).map(Arc::new);
+    rows.iter().map(job).collect()
+}
+
 pub(super) fn state_number(state: JobState) -> i16 {
     state as i16
 }
@@ -116,7 +121,7 @@ impl PgTables {
         self.connection.change(sql, parameters)
     }
 
-    pub(super) fn hot(&mut self, ids: &[Uuid]) -> Result<Vec<JobRecord>> {
+    pub(super) fn hot(&mut self, ids: &[Uuid]) -> Result<Vec<Arc<JobRecord>>> {
         let rows = if self.writing {
             self.query(
                 "SELECT record FROM scheduler_jobs WHERE id = ANY($1) ORDER BY id FOR UPDATE",
@@ -128,10 +133,10 @@ impl PgTables {
                 &[&ids],
             )?
         };
-        records(&rows)
+        job_records(&rows)
     }
 
-    pub(super) fn ended(&mut self, ids: &[Uuid]) -> Result<Vec<JobRecord>> {
+    pub(super) fn ended(&mut self, ids: &[Uuid]) -> Result<Vec<Arc<JobRecord>>> {
         let rows = if self.writing {
             self.query(
                 "SELECT record FROM scheduler_jobs_history WHERE id = ANY($1) ORDER BY id FOR UPDATE",
@@ -143,7 +148,7 @@ impl PgTables {
                 &[&ids],
             )?
         };
-        records(&rows)
+        job_records(&rows)
     }
 
     pub(super) fn with_jobs(&mut self, mut lease: LeaseRecord) -> Result<LeaseRecord> {
@@ -183,7 +188,8 @@ impl PgTables {
         Ok(true)
     }
 
-    fn write_jobs(&mut self, jobs: &[JobRecord]) -> Result<()> {
+    fn write_jobs(&mut self, jobs: &[Arc<JobRecord>]) -> Result<()> {
+        let jobs: Vec<&JobRecord> = jobs.iter().map(|job| &**job).collect();
         let (ended, waiting): (Vec<&JobRecord>, Vec<&JobRecord>) =
             jobs.iter().partition(|job| job.state.is_ended());
         let (new, changed): (Vec<&JobRecord>, Vec<&JobRecord>) =
@@ -208,7 +214,6 @@ impl PgTables {
             self.change("DELETE FROM scheduler_jobs WHERE id = ANY($1)", &[&ids])?;
             self.put_jobs(PUT_ENDED, &ended)?;
         }
-        let jobs: Vec<&JobRecord> = jobs.iter().collect();
         self.write_rows_beside(&jobs, |job| job.revision == 1)
     }
 
@@ -384,12 +389,12 @@ impl Ledger for PgTables {
 }
 
 impl Tables for PgTables {
-    fn free_jobs(&mut self, ids: &[JobId]) -> Result<Vec<JobRecord>> {
+    fn free_jobs(&mut self, ids: &[JobId]) -> Result<Vec<Arc<JobRecord>>> {
         let rows = self.query(
             "SELECT record FROM scheduler_jobs WHERE id = ANY($1) ORDER BY id FOR UPDATE SKIP LOCKED",
             &[&uuids(ids)],
         )?;
-        let mut found: Vec<JobRecord> = records(&rows)?;
+        let mut found = job_records(&rows)?;
         if found.len() < ids.len() {
             let mut missing = ids.to_vec();
             missing.retain(|id| found.iter().all(|job| job.id != *id));

@@ -20,7 +20,7 @@ use rusqlite::{Row, ToSql};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::pack::{Unpack, put_bytes, put_id, put_number, put_signed};
+use super::pack::{Unpack, packed_number, put_bytes, put_id, put_number, put_signed};
 use crate::error::StoreError;
 use crate::tables::Result;
 
@@ -259,9 +259,9 @@ struct Live {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waiting_for: Vec<JobId>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reservation: Option<Reservation>,
+    reservation: Option<Box<Reservation>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    denial: Option<Denial>,
+    denial: Option<Box<Denial>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<Progress>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -301,8 +301,8 @@ pub(crate) fn json_text<T: Serialize>(value: &T) -> String {
 /// One completion: the lease, two bytes, and a time (or the smallest number).
 const COMPLETION: usize = 16 + 2 + 8;
 
-fn completions_bytes(completions: &[Completion]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(completions.len() * COMPLETION);
+fn put_completions(bytes: &mut Vec<u8>, completions: &[Completion]) {
+    put_number(bytes, (completions.len() * COMPLETION) as u64);
     for completion in completions {
         bytes.extend_from_slice(completion.lease_id.0.as_bytes());
         bytes.push(match completion.status {
@@ -313,7 +313,6 @@ fn completions_bytes(completions: &[Completion]) -> Vec<u8> {
         let not_before = completion.not_before.map_or(i64::MIN, to_micros);
         bytes.extend_from_slice(&not_before.to_be_bytes());
     }
-    bytes
 }
 
 fn completions_of(bytes: &[u8]) -> Result<Vec<Completion>> {
@@ -343,87 +342,125 @@ pub(crate) const JOB_COLUMNS: &str = "id, revision, state, addon_id, job_type, b
 /// Packs what has no column of its own.
 pub(crate) fn pack_body(bytes: &mut Vec<u8>, job: &JobRecord, last_event: Option<i64>) {
     let intent = &*job.intent;
-    let created_at = to_micros(job.created_at);
-    let payload = intent
-        .payload
-        .as_ref()
-        .filter(|_| !payload_is_apart(intent))
-        .map(Json::text);
-    let rest = Rest::text(intent);
-    let live = Live::text(job);
+    let payload = intent.payload.as_ref();
+    let payload = payload.filter(|_| !payload_is_apart(intent));
     let enqueued_at = (job.enqueued_at != job.created_at).then_some(job.enqueued_at);
-    let times = [
-        (HAS_ENQUEUED_AT, enqueued_at),
-        (HAS_NOT_BEFORE, job.not_before),
-        (HAS_DEADLINE, intent.deadline_at),
-        (HAS_STARTED_AT, job.started_at),
-        (HAS_ENDED_AT, job.ended_at),
-        (HAS_CANCEL_REQUEST, job.cancel_requested_at),
-    ];
     let limit = intent.concurrency_limit;
-    let numbers = [
-        (HAS_LAST_EVENT, last_event.map(|place| place as u64)),
-        (HAS_ATTEMPTS, positive(job.attempts)),
-        (HAS_RESCUES, positive(job.rescues)),
-        (HAS_DURATION, intent.expected_duration_sec.map(u64::from)),
-        (HAS_MAX_RUNTIME, intent.max_runtime_sec.map(u64::from)),
-        (HAS_LIMIT, (limit != 1).then(|| limit.into())),
-        (HAS_LEASE, job.lease_id.map(|_| job.lease_position.into())),
-    ];
-    let ids = [
-        (HAS_LEASE, job.lease_id.as_ref().map(|id| &id.0)),
-        (HAS_SCHEDULE, intent.schedule_id.as_ref().map(|id| &id.0)),
-    ];
-    let texts = [
-        (HAS_NODE, job.node_id.as_ref().map(NodeId::as_str)),
-        (HAS_UNIQUE_KEY, intent.unique_key.as_deref()),
-        (HAS_CONCURRENCY_KEY, intent.concurrency_key.as_deref()),
-        (HAS_LAST_ERROR, job.last_error.as_deref()),
-        (HAS_RESULT, job.result.as_ref().map(Json::text)),
-        (HAS_REST, rest.as_deref()),
-        (HAS_LIVE, live.as_deref()),
-        (HAS_PAYLOAD, payload),
-    ];
-    let mut flags = flags(job);
-    flags |= present(&times) | present(&numbers) | present(&ids) | present(&texts);
+    let mut body = Body::begin(bytes, flags(job), job.created_at);
+    put_number(body.bytes, intent.cost_units.into());
+    body.bytes.push(intent.priority as u8);
+    put_number(body.bytes, intent.max_attempts.into());
+
+    body.time(HAS_ENQUEUED_AT, enqueued_at);
+    body.time(HAS_NOT_BEFORE, job.not_before);
+    body.time(HAS_DEADLINE, intent.deadline_at);
+    body.time(HAS_STARTED_AT, job.started_at);
+    body.time(HAS_ENDED_AT, job.ended_at);
+    body.time(HAS_CANCEL_REQUEST, job.cancel_requested_at);
+
+    body.number(HAS_LAST_EVENT, last_event.map(|place| place as u64));
+    body.number(HAS_ATTEMPTS, positive(job.attempts));
+    body.number(HAS_RESCUES, positive(job.rescues));
+    body.number(HAS_DURATION, intent.expected_duration_sec.map(u64::from));
+    body.number(HAS_MAX_RUNTIME, intent.max_runtime_sec.map(u64::from));
+    body.number(HAS_LIMIT, (limit != 1).then(|| limit.into()));
+    body.number(HAS_LEASE, job.lease_id.map(|_| job.lease_position.into()));
+
+    body.id(HAS_LEASE, job.lease_id.as_ref().map(|id| &id.0));
+    body.id(HAS_SCHEDULE, intent.schedule_id.as_ref().map(|id| &id.0));
+
+    body.text(HAS_NODE, job.node_id.as_ref().map(NodeId::as_str));
+    body.text(HAS_UNIQUE_KEY, intent.unique_key.as_deref());
+    body.text(HAS_CONCURRENCY_KEY, intent.concurrency_key.as_deref());
+    body.text(HAS_LAST_ERROR, job.last_error.as_deref());
+    body.text(HAS_RESULT, job.result.as_ref().map(Json::text));
+    body.text(HAS_REST, Rest::text(intent).as_deref());
+    body.text(HAS_LIVE, Live::text(job).as_deref());
+    body.text(HAS_PAYLOAD, payload.map(Json::text));
+
     if !job.completions.is_empty() {
-        flags |= HAS_COMPLETIONS;
-    }
-    if intent.traceparent.is_some() {
-        flags |= HAS_TRACE;
-    }
-    put_number(bytes, flags as u64);
-    put_signed(bytes, created_at);
-    put_number(bytes, intent.cost_units.into());
-    bytes.push(intent.priority as u8);
-    put_number(bytes, intent.max_attempts.into());
-    for time in times.iter().filter_map(|(_, time)| *time) {
-        put_signed(bytes, to_micros(time).wrapping_sub(created_at));
-    }
-    for number in numbers.iter().filter_map(|(_, number)| *number) {
-        put_number(bytes, number);
-    }
-    for id in ids.iter().filter_map(|(_, id)| *id) {
-        put_id(bytes, id);
-    }
-    for text in texts.iter().filter_map(|(_, text)| *text) {
-        put_bytes(bytes, text.as_bytes());
-    }
-    if !job.completions.is_empty() {
-        put_bytes(bytes, &completions_bytes(&job.completions));
+        body.flags |= HAS_COMPLETIONS;
+        put_completions(body.bytes, &job.completions);
     }
     if let Some(traceparent) = &intent.traceparent {
-        bytes.extend_from_slice(&traceparent.to_bytes());
+        body.flags |= HAS_TRACE;
+        body.bytes.extend_from_slice(&traceparent.to_bytes());
+    }
+    body.end();
+}
+
+/// A body that is being packed. Its flags come first and are known last: room is left for as many bytes as they take in
+/// most jobs, and what follows moves up if they take fewer.
+struct Body<'a> {
+    bytes: &'a mut Vec<u8>,
+    begin: usize,
+    flags: i64,
+    created_at: i64,
+}
+
+/// All flags fit.
+const FLAGS_BYTES: usize = 5;
+const _: () = assert!(HAS_TRACE < 1 << (7 * FLAGS_BYTES));
+
+impl<'a> Body<'a> {
+    fn begin(bytes: &'a mut Vec<u8>, flags: i64, created_at: Timestamp) -> Self {
+        let (begin, created_at) = (bytes.len(), to_micros(created_at));
+        bytes.extend_from_slice(&[0; FLAGS_BYTES]);
+        put_signed(bytes, created_at);
+        Self {
+            bytes,
+            begin,
+            flags,
+            created_at,
+        }
+    }
+
+    fn time(&mut self, bit: i64, time: Option<Timestamp>) {
+        if let Some(time) = time {
+            self.flags |= bit;
+            put_signed(self.bytes, to_micros(time).wrapping_sub(self.created_at));
+        }
+    }
+
+    fn number(&mut self, bit: i64, number: Option<u64>) {
+        if let Some(number) = number {
+            self.flags |= bit;
+            put_number(self.bytes, number);
+        }
+    }
+
+    fn id(&mut self, bit: i64, id: Option<&Uuid>) {
+        if let Some(id) = id {
+            self.flags |= bit;
+            put_id(self.bytes, id);
+        }
+    }
+
+    fn text(&mut self, bit: i64, text: Option<&str>) {
+        if let Some(text) = text {
+            self.flags |= bit;
+            put_bytes(self.bytes, text.as_bytes());
+        }
+    }
+
+    fn end(self) {
+        let Self {
+            bytes,
+            begin,
+            flags,
+            ..
+        } = self;
+        let (packed, taken) = packed_number(flags as u64);
+        if taken < FLAGS_BYTES {
+            bytes.copy_within(begin + FLAGS_BYTES.., begin + taken);
+            bytes.truncate(bytes.len() - (FLAGS_BYTES - taken));
+        }
+        bytes[begin..begin + taken].copy_from_slice(&packed[..taken]);
     }
 }
 
 fn positive(number: u32) -> Option<u64> {
     (number != 0).then_some(number.into())
-}
-
-fn present<T>(fields: &[(i64, Option<T>)]) -> i64 {
-    let there = fields.iter().filter(|(_, value)| value.is_some());
-    there.fold(0, |flags, (bit, _)| flags | bit)
 }
 
 /// The flags of a job's body.

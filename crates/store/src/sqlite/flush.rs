@@ -7,6 +7,7 @@
 //! is taken; whatever else SQLite says when the list is written is no fault of one command, and the whole group fails.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use jobtree_protocol::{JobId, LeaseId, to_micros};
 use jobtree_queue::transitions::Changes;
@@ -90,7 +91,7 @@ impl Pending {
     }
 
     /// Takes the ids of new jobs; an error if one is among those that were taken before.
-    pub(crate) fn take_ids(&mut self, jobs: &[JobRecord]) -> Result<()> {
+    pub(crate) fn take_ids(&mut self, jobs: &[Arc<JobRecord>]) -> Result<()> {
         let fresh = || jobs.iter().filter(|job| job.revision == 1);
         for (count, job) in fresh().enumerate() {
             if !self.new.insert(job.id) {
@@ -147,7 +148,7 @@ impl Pending {
             return Ok(());
         }
         let in_file = self.written.len() - self.before.len();
-        let mut last = LastOnes::default();
+        let mut last = LastOnes::of(&self.written[in_file..]);
         for (written, before) in self.written[in_file..].iter().zip(&self.before) {
             last.take(&written.changes, before);
             write_beside(db, &written.changes, before)?;
@@ -195,26 +196,36 @@ struct LastOne<'a> {
 }
 
 /// Each job once, in the order in which they first changed.
-#[derive(Default)]
 struct LastOnes<'a> {
     jobs: Vec<LastOne<'a>>,
-    places: IdMap<JobId, usize>,
+    /// Where each is. A single write has each of its jobs once, so nobody asks.
+    places: Option<IdMap<JobId, usize>>,
 }
 
 impl<'a> LastOnes<'a> {
+    /// None yet, with room for those of all these.
+    fn of(written: &[Written]) -> Self {
+        let count = written.iter().map(|it| it.changes.jobs.len()).sum();
+        Self {
+            jobs: Vec::with_capacity(count),
+            places: (written.len() > 1)
+                .then(|| IdMap::with_capacity_and_hasher(count, Default::default())),
+        }
+    }
+
     fn take(&mut self, changes: &'a Changes, before: &[Before]) {
         for (job, before) in changes.jobs.iter().zip(before) {
-            // A new job cannot have been changed before.
-            let known = (job.revision > 1)
-                .then(|| self.places.get(&job.id))
-                .flatten();
-            if let Some(place) = known {
-                let known = &mut self.jobs[*place];
-                known.job = job;
-                known.last_event = before.last_event;
-                continue;
+            if let Some(places) = &mut self.places {
+                // A new job cannot have been changed before.
+                let known = (job.revision > 1).then(|| places.get(&job.id)).flatten();
+                if let Some(place) = known {
+                    let known = &mut self.jobs[*place];
+                    known.job = job;
+                    known.last_event = before.last_event;
+                    continue;
+                }
+                places.insert(job.id, self.jobs.len());
             }
-            self.places.insert(job.id, self.jobs.len());
             let stored = before.stored.as_ref();
             self.jobs.push(LastOne {
                 job,
@@ -243,7 +254,7 @@ fn write_beside(db: &Connection, changes: &Changes, before: &[Before]) -> Result
     let mut granted: Vec<(LeaseId, Vec<JobId>)> = Vec::new();
     for (job, before) in changes.jobs.iter().zip(before) {
         let stored = before.stored.as_ref();
-        beside::write(db, stored.map(|stored| &stored.job), job)?;
+        beside::write(db, stored.map(|stored| &*stored.job), job)?;
         if let Some(lease) = job.lease_id
             && stored.is_none_or(|stored| stored.job.lease_id != Some(lease))
         {

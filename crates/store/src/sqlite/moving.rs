@@ -1,6 +1,7 @@
 //! Moving from and to the file.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use jobtree_protocol::{AddonId, JobId, LeaseId, ScheduleId, from_micros, to_micros};
@@ -131,7 +132,7 @@ read_all!(Snapshot<'_>, self => self.0);
 read_all!(SqliteTables, self => self.settled()?);
 
 impl TakeIn for SqliteTables {
-    fn take_in_jobs(&mut self, jobs: &[(Option<u64>, JobRecord)]) -> Result<()> {
+    fn take_in_jobs(&mut self, jobs: &[(Option<u64>, Arc<JobRecord>)]) -> Result<()> {
         self.touch()?;
         let mut granted: BTreeMap<LeaseId, Vec<JobId>> = BTreeMap::new();
         let db = self.db();

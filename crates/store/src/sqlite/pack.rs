@@ -17,6 +17,18 @@ pub(crate) fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
+/// The number as it is put, and how many bytes of it.
+pub(crate) fn packed_number(mut number: u64) -> ([u8; 10], usize) {
+    let (mut bytes, mut last) = ([0; 10], 0);
+    while number >= 0x80 {
+        bytes[last] = number as u8 | 0x80;
+        number >>= 7;
+        last += 1;
+    }
+    bytes[last] = number as u8;
+    (bytes, last + 1)
+}
+
 pub(crate) fn put_signed(bytes: &mut Vec<u8>, number: i64) {
     put_number(bytes, ((number << 1) ^ (number >> 63)) as u64);
 }

@@ -1,6 +1,8 @@
 //! Questions to the file: each a statement that an index answers, whichever connection asks. `tests/plans.rs` holds the
 //! plans to that.
 
+use std::sync::Arc;
+
 use jobtree_protocol::{AddonId, JobId, JobState, JobType, Json, LeaseId, ScheduleId, from_micros};
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, LeasedJob};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
@@ -32,7 +34,7 @@ impl Place {
 /// A job as it lies in the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Stored {
-    pub(crate) job: JobRecord,
+    pub(crate) job: Arc<JobRecord>,
     pub(crate) place: Place,
     pub(crate) last_event: Option<i64>,
 }
@@ -82,7 +84,7 @@ pub(crate) fn job(db: &Connection, id: JobId) -> Result<Option<Stored>> {
         if let Some(row) = rows.next()? {
             let (job, last_event) = read_job(db, row)?;
             return Ok(Some(Stored {
-                job,
+                job: Arc::new(job),
                 place,
                 last_event,
             }));
@@ -95,11 +97,11 @@ fn collect_jobs(
     db: &Connection,
     mut statement: CachedStatement<'_>,
     parameters: impl rusqlite::Params,
-) -> Result<Vec<JobRecord>> {
+) -> Result<Vec<Arc<JobRecord>>> {
     let mut rows = statement.query(parameters)?;
     let mut jobs = Vec::new();
     while let Some(row) = rows.next()? {
-        jobs.push(read_job(db, row)?.0);
+        jobs.push(Arc::new(read_job(db, row)?.0));
     }
     Ok(jobs)
 }
@@ -107,7 +109,7 @@ fn collect_jobs(
 const DISPATCHING: &str = "SELECT job.* FROM scheduler_dispatching AS waiting CROSS JOIN scheduler_jobs AS job \
      ON job.id = waiting.id WHERE waiting.id > x'' ORDER BY waiting.id";
 
-pub(crate) fn dispatching(db: &Connection) -> Result<Vec<JobRecord>> {
+pub(crate) fn dispatching(db: &Connection) -> Result<Vec<Arc<JobRecord>>> {
     collect_jobs(db, db.prepare_cached(DISPATCHING)?, [])
 }
 
@@ -118,7 +120,7 @@ pub(crate) fn queued(
     db: &Connection,
     after: Option<JobId>,
     limit: usize,
-) -> Result<Vec<JobRecord>> {
+) -> Result<Vec<Arc<JobRecord>>> {
     collect_jobs(
         db,
         db.prepare_cached(QUEUED)?,

@@ -1,5 +1,7 @@
 //! A snapshot of the file, as a reader's connection sees it.
 
+use std::sync::Arc;
+
 use jobtree_protocol::{AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseId};
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord};
 use rusqlite::Connection;
@@ -11,7 +13,7 @@ use crate::tables::{Count, Page, Pause, Reading, Recorded, Result, ScheduleRecor
 pub(crate) struct Snapshot<'a>(pub(crate) &'a Connection);
 
 impl Reading for Snapshot<'_> {
-    fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<JobRecord>> {
+    fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<Arc<JobRecord>>> {
         let mut found = Vec::with_capacity(ids.len());
         for id in ids {
             found.extend(queries::job(self.0, *id)?.map(|stored| stored.job));
@@ -27,11 +29,11 @@ impl Reading for Snapshot<'_> {
         queries::live_leases(self.0)
     }
 
-    fn dispatching(&mut self) -> Result<Vec<JobRecord>> {
+    fn dispatching(&mut self) -> Result<Vec<Arc<JobRecord>>> {
         queries::dispatching(self.0)
     }
 
-    fn queued(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<JobRecord>> {
+    fn queued(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<Arc<JobRecord>>> {
         queries::queued(self.0, after, limit)
     }
 

@@ -1,5 +1,7 @@
 //! The writer's tables: what the rules see inside of a transaction.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use jobtree_protocol::{
     AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId, to_micros,
@@ -121,7 +123,7 @@ impl SqliteTables {
     }
 
     /// An id that the file may have is looked for there.
-    fn check_new(&mut self, jobs: &[JobRecord]) -> Result<()> {
+    fn check_new(&mut self, jobs: &[Arc<JobRecord>]) -> Result<()> {
         for job in jobs.iter().filter(|job| job.revision == 1) {
             if self.pending.may_be_known(job.id) && flush::is_known(self.settled()?, job.id)? {
                 return Err(flush::there_already(job.id));
@@ -131,7 +133,7 @@ impl SqliteTables {
     }
 
     /// The jobs as they were. They are taken out of memory, since they will change.
-    fn take_before(&mut self, jobs: &[JobRecord]) -> Result<Vec<Before>> {
+    fn take_before(&mut self, jobs: &[Arc<JobRecord>]) -> Result<Vec<Before>> {
         let mut before = Vec::with_capacity(jobs.len());
         for job in jobs {
             let mut stored = None;
@@ -171,7 +173,7 @@ impl SqliteTables {
             let place = Place::of(job.state);
             if place == Place::Hot {
                 let stored = Stored {
-                    job: job.clone(),
+                    job: Arc::clone(job),
                     place,
                     last_event: before.last_event,
                 };
@@ -208,9 +210,9 @@ fn version(db: &Connection) -> Result<i64> {
 }
 
 /// Where a job stands in a list, looked for from a place on.
-fn place_of(jobs: &[JobRecord], id: JobId, from: usize) -> Option<usize> {
+fn place_of(jobs: &[Arc<JobRecord>], id: JobId, from: usize) -> Option<usize> {
     let (behind, ahead) = jobs.split_at(from.min(jobs.len()));
-    let is = |job: &JobRecord| job.id == id;
+    let is = |job: &Arc<JobRecord>| job.id == id;
     let place = ahead.iter().position(is).map(|place| from + place);
     place.or_else(|| behind.iter().position(is))
 }
@@ -300,10 +302,10 @@ impl Ledger for SqliteTables {
 }
 
 impl Reading for SqliteTables {
-    fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<JobRecord>> {
+    fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<Arc<JobRecord>>> {
         let mut found = Vec::with_capacity(ids.len());
         for id in ids {
-            found.extend(self.stored(*id)?.map(|stored| stored.job.clone()));
+            found.extend(self.stored(*id)?.map(|stored| Arc::clone(&stored.job)));
         }
         Ok(found)
     }
@@ -323,11 +325,11 @@ impl Reading for SqliteTables {
         queries::live_leases(self.settled()?)
     }
 
-    fn dispatching(&mut self) -> Result<Vec<JobRecord>> {
+    fn dispatching(&mut self) -> Result<Vec<Arc<JobRecord>>> {
         queries::dispatching(self.settled()?)
     }
 
-    fn queued(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<JobRecord>> {
+    fn queued(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<Arc<JobRecord>>> {
         queries::queued(self.settled()?, after, limit)
     }
 

@@ -2,6 +2,7 @@
 //! what was in it when an earlier release wrote it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jobtree_protocol::{AddonId, JobQuery, LeaseId};
 use jobtree_queue::JobRecord;
@@ -50,7 +51,7 @@ pub fn describe(store: &Store, keys: &[(String, String)]) -> Value {
     })
 }
 
-fn all_jobs(store: &Store) -> Vec<JobRecord> {
+fn all_jobs(store: &Store) -> Vec<Arc<JobRecord>> {
     let mut jobs = Vec::new();
     let mut query = JobQuery::default();
     loop {
@@ -65,7 +66,7 @@ fn all_jobs(store: &Store) -> Vec<JobRecord> {
 
 fn a_job(store: &Store, job: &JobRecord) -> Value {
     let told = store.job(job.id).wait().expect("it was listed");
-    assert_eq!(&told.job, job, "a list and a look show the same");
+    assert_eq!(&*told.job, job, "a list and a look show the same");
     let log = store.log(job.id, 0, usize::MAX).wait().expect("its log");
     let trail = store.events_of(job.id).wait().expect("its trail");
     let holders = job.intent.concurrency_key.as_ref().map(|key| {
