@@ -20,6 +20,7 @@
 //!   a sequentially consistent fence, then reads `top`; a thief reads `top`, then the fence, then
 //!   reads `public_end`. At least one of the two sees the other, so an entry is never taken twice. The
 //!   last entry is decided by the compare-and-swap on `top`.
+//! * The owner may also take the oldest entry, by the same compare-and-swap as thieves.
 //! * A slot's contents at index `top` do not change until `top` moves: the owner would have to win the
 //!   same compare-and-swap first. So a thief may read the slot before it has won it.
 //! * Growth copies into a larger buffer and retires the old one. Thieves count themselves in `readers`
@@ -110,6 +111,9 @@ impl PrivateLimit {
         }
     }
 }
+
+/// How far ahead of the oldest entry the owner prefetches: as far as memory is away.
+const AHEAD: usize = 2;
 
 /// Room in a deque that was made without any.
 const FIRST_CAPACITY: usize = 16;
@@ -382,21 +386,32 @@ impl<Between> Deque<Between> {
         let newest = self.owner.bottom.get().wrapping_sub(1);
         // SAFETY: the caller is the owner, and there was an entry.
         let (job, context) = unsafe { self.own_slot(newest) }.read();
-        #[cfg(not(loom))]
-        {
-            // Who pops has many, as a rule: the next one's memory is fetched while this one runs. It may be gone; an
-            // address is all that is needed. What belongs to a task lies before and behind it.
-            // SAFETY: as above.
-            let (next, _) = unsafe { self.own_slot(newest.wrapping_sub(1)) }.read();
-            for line in -2..2 {
-                prefetch(next.cast_const().cast::<u8>().wrapping_offset(64 * line));
-            }
-        }
+        // SAFETY: as above.
+        unsafe { self.prefetch_entry(newest.wrapping_sub(1)) };
         // SAFETY: the caller is the owner.
         if !unsafe { self.pop_own() } {
             return None;
         }
         NonNull::new(job).map(|job| Entry { job, context })
+    }
+
+    /// Who takes one has many, as a rule: the memory of one that comes soon is fetched while this one runs. It may be gone;
+    /// an address is all that is needed. What belongs to a task lies before and behind it.
+    ///
+    /// # Safety
+    /// Owner only, and there was an entry.
+    #[inline(always)]
+    unsafe fn prefetch_entry(&self, index: usize) {
+        #[cfg(not(loom))]
+        {
+            // SAFETY: by contract; every slot can be read.
+            let (soon, _) = unsafe { self.own_slot(index) }.read();
+            for line in -2..2 {
+                prefetch(soon.cast_const().cast::<u8>().wrapping_offset(64 * line));
+            }
+        }
+        #[cfg(loom)]
+        let _ = index;
     }
 
     /// The slow half of [`Deque::pop_own`]: nothing is private, so the newest entry is public.
@@ -414,7 +429,7 @@ impl<Between> Deque<Between> {
         if top == newest {
             // The only one left: decided by the index alone, as among thieves. The ends stay where they
             // are, since whoever wins, there is nothing between them any more.
-            let won = ring.win_last(newest);
+            let won = ring.win(newest);
             self.owner.known_top.set(newest.wrapping_add(1));
             return won;
         }
@@ -433,7 +448,7 @@ impl<Between> Deque<Between> {
             self.owner.known_top.set(top);
             return true;
         }
-        let won = top == newest && ring.win_last(newest);
+        let won = top == newest && ring.win(newest);
         // Empty either way: everything up to `newest` is gone.
         let end = newest.wrapping_add(1);
         self.owner.known_top.set(end);
@@ -444,6 +459,37 @@ impl<Between> Deque<Between> {
         // written again, which would take another fence.
         self.ask();
         won
+    }
+
+    /// Takes the oldest public entry if it is this job; `None` if it is another one, or a thief was faster.
+    ///
+    /// The owner takes it as a thief would, by the index alone; but it need not be counted as a reader, since it is the one
+    /// who frees buffers, nor look where the public part ends.
+    ///
+    /// # Safety
+    /// Owner only.
+    #[inline]
+    pub(crate) unsafe fn take_oldest_if(&self, job: NonNull<Job>) -> Option<Entry> {
+        let owner = &self.owner;
+        if owner.public_end.get() == owner.known_top.get() {
+            return None;
+        }
+        // SAFETY: the caller is the owner, and there was an entry.
+        let ring = unsafe { self.own_ring() };
+        let top = ring.top.load(Ordering::Acquire);
+        owner.known_top.set(top);
+        if top == owner.public_end.get() {
+            return None;
+        }
+        // SAFETY: as above.
+        let (oldest, context) = unsafe { self.own_slot(top) }.read();
+        // SAFETY: as above.
+        unsafe { self.prefetch_entry(top.wrapping_add(AHEAD)) };
+        if oldest != job.as_ptr() || !ring.win(top) {
+            return None;
+        }
+        owner.known_top.set(top.wrapping_add(1));
+        Some(Entry { job, context })
     }
 
     /// Takes the oldest public entry if `suits` says so of its context. Any thread may call this.

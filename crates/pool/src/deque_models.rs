@@ -17,6 +17,7 @@ pub(crate) const MODELS: &[&Model] = &[
     &OWNER_AND_THIEF,
     &GROWTH,
     &RECLAIM_LATER,
+    &OWNER_AT_THE_OLDEST,
 ];
 
 /// A deque and what its entries stand for.
@@ -69,6 +70,17 @@ impl<const N: usize> Scene<N> {
     fn pop(&self) -> bool {
         // SAFETY: called by the owner.
         let entry = unsafe { self.deque.pop_newest() };
+        if let Some(entry) = entry {
+            Self::take(entry);
+        }
+        entry.is_some()
+    }
+
+    /// The owner takes the entry with this number, if it is the oldest.
+    fn take_oldest_if(&self, number: usize) -> bool {
+        let job = NonNull::from(&self.parcels[number]).cast::<Job>();
+        // SAFETY: called by the owner.
+        let entry = unsafe { self.deque.take_oldest_if(job) };
         if let Some(entry) = entry {
             Self::take(entry);
         }
@@ -214,6 +226,41 @@ const RECLAIM_LATER: Model = Model {
         scene.finish();
     },
 };
+
+/// Two entries: the owner takes the oldest, as it would in the order in which it pushed them, and then the newest, while a
+/// thief tries twice.
+const OWNER_AT_THE_OLDEST: Model = Model {
+    name: "deque: the owner takes the oldest",
+    preemptions: Some(3),
+    needs: &[
+        (Step::DequeStealFence, Failure::Race),
+        (Step::DequePublishRelease, Failure::Race),
+    ],
+    body: || {
+        let scene = Scene::<3>::new(2);
+        let crew = Crew::new();
+        scene.spawn(&crew, |scene| {
+            scene.try_steal();
+            scene.try_steal();
+        });
+        scene.push(0);
+        scene.push(1);
+        scene.publish_all();
+        scene.take_oldest_if(0);
+        // In place of the first, if that is gone.
+        scene.push(2);
+        scene.publish_all();
+        scene.pop();
+        scene.take_oldest_if(2);
+        crew.wait();
+        scene.finish();
+    },
+};
+
+#[test]
+fn loom_the_owner_takes_the_oldest_as_a_thief_does() {
+    OWNER_AT_THE_OLDEST.check();
+}
 
 #[test]
 fn loom_an_entry_goes_to_the_owner_or_to_one_of_two_thieves() {

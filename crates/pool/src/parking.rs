@@ -145,6 +145,16 @@ impl WorkerThread {
             && self.ensure_spare(StackClass::Default).is_ok()
     }
 
+    /// Whether so little of the current strand's stack is in use that a task which has a right to one of its own may run
+    /// on top: at most a quarter, however deep tasks ask for each other.
+    pub(crate) fn has_room_for_another(&self, strand: &Strand) -> bool {
+        // Where a stack begins: the first thing on it.
+        let base = strand.stack().yielder.get().addr();
+        let here = 0u8;
+        let in_use = base.wrapping_sub((&raw const here).addr());
+        in_use < self.pool.stacks.stack_size(StackClass::Default) / 4
+    }
+
     fn ensure_spare(&self, class: StackClass) -> Result<(), StackError> {
         if !self.parking.spares.borrow()[class.index()].is_empty() {
             return Ok(());

@@ -9,6 +9,11 @@ impl WorkerThread {
         false
     }
 
+    /// Whoever waits runs others on top anyway.
+    pub(crate) fn has_room_for_another(&self, _strand: &Strand) -> bool {
+        true
+    }
+
     pub(crate) fn patience_with_spares(&self) -> Option<std::time::Duration> {
         None
     }

@@ -356,6 +356,9 @@ impl WorkerThread {
             return self.idle_in_simulation(false);
         }
         self.ask_around(searching);
+        if self.leaves_tiny_tasks_alone(searching) {
+            return Searching::pause_for_long();
+        }
         let limit = self.patience_with_spares();
         if self.pool.sleep.no_work_found(searching, limit) == Slept::TooLong {
             self.end_surplus_spares();
@@ -364,6 +367,20 @@ impl WorkerThread {
         if searching.rounds().is_multiple_of(LOOKS_BETWEEN_MOVES) {
             placement::make_way(self.pool.workers.iter().map(|worker| &*worker.workplace));
         }
+    }
+
+    /// Whether this worker goes on looking instead of announcing itself sleepy, after which it would take tasks of any
+    /// size: it has learnt that those of others are tiny, and they get on with them.
+    fn leaves_tiny_tasks_alone(&self, searching: &Searching) -> bool {
+        if !self.stolen.were_tiny() || !searching.is_about_to_announce() {
+            return false;
+        }
+        let others = self.pool.workers.iter().enumerate();
+        let tasks = others
+            .filter(|(index, _)| *index != self.index)
+            .map(|(_, victim)| victim.tasks.public_len())
+            .sum();
+        self.stolen.are_left_alone(tasks)
     }
 
     fn ask_around(&self, searching: &Searching) {

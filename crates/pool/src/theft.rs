@@ -4,6 +4,9 @@
 //! counts its end are in the other one's cache. If it runs for less than that, the thief only keeps its victim from
 //! getting on. So a thief whose last tasks were tiny leaves others' tasks alone, until it would have to sleep: then it
 //! takes some all the same, because whoever posted them may count on it, and learns anew.
+//!
+//! It does not come to that, and the thief goes on looking, for [`LEFT_ALONE`] at most, while the number of tasks there
+//! changes from look to look: those who have them get on. A task that is not tiny waits as long behind those that are.
 
 use std::cell::Cell;
 
@@ -12,12 +15,17 @@ use crate::raw::ticks;
 /// Below this a task is tiny: some 0.7 µs, in [`ticks`].
 const TINY: u64 = 1_600;
 
+/// How long tiny tasks are left to their owner before some of them are tried again: some 0.25 ms, in [`ticks`].
+const LEFT_ALONE: u64 = 600_000;
+
 /// What a worker knows of the tasks that it stole last.
 pub(crate) struct StolenTasks {
     /// How many have been stolen since the time below; 0 when it has been learnt from them.
     count: Cell<u32>,
     since: Cell<u64>,
     were_tiny: Cell<bool>,
+    /// How many tasks others had to give when this worker last looked, to see whether they get on.
+    seen: Cell<usize>,
 }
 
 impl StolenTasks {
@@ -26,6 +34,7 @@ impl StolenTasks {
             count: Cell::new(0),
             since: Cell::new(0),
             were_tiny: Cell::new(false),
+            seen: Cell::new(0),
         }
     }
 
@@ -60,5 +69,54 @@ impl StolenTasks {
             self.were_tiny.set(each < TINY);
         }
         !self.were_tiny.get()
+    }
+
+    /// Whether those stolen last were tiny, as far as that has been learnt.
+    #[inline]
+    pub(crate) fn were_tiny(&self) -> bool {
+        self.were_tiny.get()
+    }
+
+    /// Whether others get on with the tasks that they have, so many of them now, and it is not time to try some again.
+    pub(crate) fn are_left_alone(&self, there: usize) -> bool {
+        let before = self.seen.replace(there);
+        there > 0 && there != before && ticks().saturating_sub(self.since.get()) < LEFT_ALONE
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// As if this had been learnt just now.
+    fn of_tiny_ones() -> StolenTasks {
+        let stolen = StolenTasks::new();
+        stolen.begin(1_000_000);
+        assert!(!stolen.are_worth_while());
+        stolen
+    }
+
+    #[test]
+    fn tiny_tasks_are_left_alone_while_their_number_changes() {
+        let stolen = of_tiny_ones();
+        assert!(stolen.were_tiny());
+        assert!(stolen.are_left_alone(5));
+        assert!(!stolen.are_left_alone(5), "their owner does not get on");
+        assert!(stolen.are_left_alone(4));
+        assert!(!stolen.are_left_alone(0), "there are none");
+    }
+
+    #[test]
+    fn they_are_tried_again_after_a_while() {
+        let stolen = of_tiny_ones();
+        stolen.since.set(ticks().saturating_sub(LEFT_ALONE));
+        assert!(!stolen.are_left_alone(5));
+    }
+
+    #[test]
+    fn one_that_waits_is_not_tiny() {
+        let stolen = of_tiny_ones();
+        stolen.one_waits();
+        assert!(!stolen.were_tiny() && stolen.are_worth_while());
     }
 }

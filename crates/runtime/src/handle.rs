@@ -6,12 +6,13 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
+use jobtree_pool::raw::task::run_if_oldest;
 use jobtree_tree::{CancelReason, Cause, Ended, Job, JobError, Outcome, WaitingFor, raw};
 
 use crate::block::unless_cancelled;
 use crate::current::checkpoint;
 use crate::sim;
-use crate::task::{Slot, Spawned};
+use crate::task::{Slot, Spawned, task_around};
 
 /// A job and the right to its value. Wait for it with [`join`](JobHandle::join), or await it: it is a future for any
 /// executor.
@@ -87,7 +88,24 @@ impl<T> JobHandle<T> {
     #[inline(never)]
     fn wait(&self) -> Result<(), JobError> {
         let waiting_for = WaitingFor::Job(self.job.id());
+        if self.run_here(waiting_for) && self.job.is_ended() {
+            return Ok(());
+        }
         unless_cancelled(self.job.ended(), waiting_for).map_err(JobError::Cancelled)
+    }
+
+    /// Runs the job right here, if it is a child of the calling job that nobody has begun and it is its turn. A cancellation
+    /// of the calling job is one of the child's, so it is as good as waiting for it.
+    fn run_here(&self, waiting_for: WaitingFor) -> bool {
+        raw::with_current(|caller| {
+            let Some(caller) = caller.filter(|caller| self.job.is_cancelled_with(caller)) else {
+                return false;
+            };
+            caller.begin_waiting(waiting_for);
+            let has_run = run_if_oldest(task_around(self.slot));
+            caller.end_waiting(waiting_for);
+            has_run
+        })
     }
 
     /// What came of a job that has ended.

@@ -121,6 +121,15 @@ pub(crate) fn drop_quietly<V>(value: V) {
     let _ = panic::catch_unwind(AssertUnwindSafe(move || drop(value)));
 }
 
+/// Where the task lies, if it is one, whose value is left here. Only to be compared with.
+///
+/// Tasks and futures begin alike, and other jobs are in no queue of tasks.
+pub(crate) fn task_around<T>(slot: NonNull<Slot<T>>) -> *const RawTask {
+    const { assert!(std::mem::offset_of!(Task<(), T>, raw) == 0) };
+    let before = std::mem::offset_of!(Task<(), T>, slot);
+    slot.as_ptr().cast_const().wrapping_byte_sub(before).cast()
+}
+
 /// A new job on its way to a worker.
 pub(crate) struct Spawned<T> {
     pub(crate) job: Job,

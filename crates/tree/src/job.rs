@@ -87,6 +87,13 @@ impl Job {
         }
     }
 
+    /// Whether it was made under `parent` and whoever cancels that one cancels it, too.
+    #[inline]
+    pub fn is_cancelled_with(&self, parent: &Job) -> bool {
+        let node = self.node();
+        node.parent == Some(parent.node) && !node.word.load().is_shielded()
+    }
+
     /// Its name for as long as the program runs.
     pub fn id(&self) -> JobId {
         JobId(self.node().id)

@@ -127,9 +127,9 @@ impl Ring {
         ((top.wrapping_sub(end) as isize) < 0).then_some((top, end))
     }
 
-    /// Tries to win the only public entry for the owner.
+    /// Tries to win the oldest public entry for the owner, against thieves.
     #[inline]
-    pub(super) fn win_last(&self, index: usize) -> bool {
+    pub(super) fn win(&self, index: usize) -> bool {
         self.top
             .compare_exchange(
                 index,

@@ -252,3 +252,16 @@ unsafe fn submit(pool: &Shared, task: NonNull<RawTask>, context: RawContext) {
 pub fn wait_helping(latch: &OnceLatch, owner: *const ()) {
     latch.wait_for(WaitFor::TasksOf(owner));
 }
+
+/// Runs `task` right on top of the calling frame, if it is the oldest in the calling worker's own queue and there is room on
+/// the stack; says whether it did. Otherwise nothing happens: it is only an address.
+///
+/// Only for a caller that waits for this task, and would be cancelled together with it.
+#[inline]
+pub fn run_if_oldest(task: *const RawTask) -> bool {
+    NonNull::new(task.cast_mut()).is_some_and(|task| {
+        Worker::with_current(|worker| {
+            worker.is_some_and(|worker| worker.run_if_oldest(task.cast()))
+        })
+    })
+}

@@ -41,6 +41,16 @@ impl Searching {
         self.spin.rounds()
     }
 
+    /// Whether the next look in vain makes the worker announce itself sleepy.
+    pub(crate) fn is_about_to_announce(&self) -> bool {
+        self.announced.is_none() && self.spin.is_used_up()
+    }
+
+    /// Pauses between two looks as late in a search, and brings the worker no nearer to sleep.
+    pub(crate) fn pause_for_long() {
+        spin::longest_pause();
+    }
+
     /// Whether the worker has announced itself sleepy, so that the next look is the last before sleep.
     pub(crate) fn is_announced(&self) -> bool {
         self.announced.is_some()

@@ -70,6 +70,11 @@ impl Spin {
         true
     }
 
+    /// Whether the next pause is none.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.rounds >= self.budget
+    }
+
     /// The worker was woken after a sleep.
     pub(super) fn woke(&mut self, slept: Duration) {
         self.rounds = 0;
@@ -89,6 +94,13 @@ impl Spin {
         } else {
             self.budget
         });
+    }
+}
+
+/// As between two looks late in a search.
+pub(super) fn longest_pause() {
+    for _ in 0..MOST_PAUSES {
+        spin_pause();
     }
 }
 

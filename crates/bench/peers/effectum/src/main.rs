@@ -7,7 +7,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -122,6 +122,10 @@ fn main() -> ExitCode {
         println!("{} {count}", time.as_nanos());
         let _ = io::stdout().flush();
     }
-    let _ = runtime.block_on(queue.close(Duration::from_secs(5)));
+    // Its connections are closed on the runtime's threads, so it has to be dropped among them.
+    runtime.block_on(async move {
+        let _ = queue.close(Duration::from_secs(5)).await;
+        drop(queue);
+    });
     ExitCode::SUCCESS
 }
