@@ -489,7 +489,8 @@ impl<Between> Deque<Between> {
             return None;
         }
         owner.known_top.set(top.wrapping_add(1));
-        Some(Entry { job, context })
+        // The pointer that was pushed: the caller's may be no more than an address.
+        NonNull::new(oldest).map(|job| Entry { job, context })
     }
 
     /// Takes the oldest public entry if `suits` says so of its context. Any thread may call this.

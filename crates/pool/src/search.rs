@@ -149,6 +149,20 @@ impl WorkerThread {
             .or_else(|| self.take_injected())
     }
 
+    /// Whether a strand that could run a task of its own choice must look around first: somebody can run nowhere else, or
+    /// it is time to see what came from outside. Counts as a look.
+    pub(crate) fn somebody_comes_first(&self) -> bool {
+        let dispatches = self.dispatches.get().wrapping_add(1);
+        self.dispatches.set(dispatches);
+        !self.ready.borrow().is_empty()
+            || !self.shared().inbox.is_empty()
+            || !self.own_mail.borrow().is_empty()
+            || self.exhausted.is_used()
+            || !self.shared().requeued.looks_empty()
+            || (dispatches.is_multiple_of(DISPATCHES_BETWEEN_FAIR_LOOKS)
+                && !self.pool.injector.is_empty())
+    }
+
     /// Queues a task that has just run here and gave way, as soon as its frames are gone.
     pub(crate) fn requeue(&self, entry: Entry) {
         self.shared().stats.made_tasks.add_release(1);
@@ -357,6 +371,8 @@ impl WorkerThread {
         }
         self.ask_around(searching);
         if self.leaves_tiny_tasks_alone(searching) {
+            // Forks are another matter, and this may be too early in the search to have asked for them.
+            self.ask_everybody();
             return Searching::pause_for_long();
         }
         let limit = self.patience_with_spares();
@@ -387,9 +403,12 @@ impl WorkerThread {
         /// Looks in vain before asking: short forks are then left alone. Measured, see
         /// ARCHITECTURE.md.
         const PATIENCE: u32 = 4;
-        if searching.rounds() < PATIENCE {
-            return;
+        if searching.rounds() >= PATIENCE {
+            self.ask_everybody();
         }
+    }
+
+    fn ask_everybody(&self) {
         for (index, victim) in self.pool.workers.iter().enumerate() {
             if index != self.index
                 && let Some(strand) = victim.current()

@@ -145,14 +145,17 @@ impl Worker {
         true
     }
 
-    /// Runs `task`, which the caller waits for, on top of its frame, if it is the oldest of this worker's own tasks and
-    /// there is room; `false` if not.
+    /// Runs `task`, which the caller waits for, on top of its frame, if it is the oldest of this worker's own tasks, there
+    /// is room, and nobody else is to come first; `false` if not.
     ///
     /// A program that spawns many and asks for them in the same order finds each here when it is next: its memory is
     /// touched once more instead of twice, and no stack is switched.
     pub(crate) fn run_if_oldest(&self, task: NonNull<Job>) -> bool {
         let (thread, strand) = (self.thread(), self.strand());
-        if thread.is_simulated || !strand.has_room_to_help() || !thread.has_room_for_another(strand)
+        if thread.is_simulated
+            || !strand.has_room_to_help()
+            || !thread.has_room_for_another(strand)
+            || thread.somebody_comes_first()
         {
             return false;
         }
@@ -161,13 +164,13 @@ impl Worker {
             return false;
         }
         // SAFETY: this thread owns its task deque.
-        match unsafe { thread.shared().tasks.take_oldest_if(task) } {
-            Some(entry) => {
-                thread.execute(self, Found::Task(entry));
-                true
-            }
-            None => false,
-        }
+        let Some(entry) = (unsafe { thread.shared().tasks.take_oldest_if(task) }) else {
+            return false;
+        };
+        // SAFETY: as above. The task may run for long, and must not keep the forks below it from others.
+        unsafe { strand.share_all() };
+        thread.execute(self, Found::Task(entry));
+        true
     }
 
     /// Registered by mail: finds other work and parks in its favour, or sleeps, until the mail comes.

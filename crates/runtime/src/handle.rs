@@ -71,6 +71,9 @@ impl<T> JobHandle<T> {
 
     /// Waits for the job and returns its value. A worker parks the calling stack meanwhile; any other thread sleeps.
     ///
+    /// A child of the calling job that nobody has begun may run right here, on the calling stack, as if it were called. So
+    /// it should not wait, in a way that no cancellation ends, for something that its parent does after this call.
+    ///
     /// # Errors
     /// If the job failed, panicked, timed out or was cancelled. And if the *calling* job is cancelled while it waits:
     /// with its own cancellation, so that `?` ends it as cancelled.
@@ -88,23 +91,34 @@ impl<T> JobHandle<T> {
     #[inline(never)]
     fn wait(&self) -> Result<(), JobError> {
         let waiting_for = WaitingFor::Job(self.job.id());
-        if self.run_here(waiting_for) && self.job.is_ended() {
+        if self.run_here(waiting_for)? {
             return Ok(());
         }
         unless_cancelled(self.job.ended(), waiting_for).map_err(JobError::Cancelled)
     }
 
-    /// Runs the job right here, if it is a child of the calling job that nobody has begun and it is its turn. A cancellation
-    /// of the calling job is one of the child's, so it is as good as waiting for it.
-    fn run_here(&self, waiting_for: WaitingFor) -> bool {
+    /// Runs the job right here, if it is a child of the calling job that nobody has begun and it is its turn; says whether
+    /// it has ended.
+    ///
+    /// # Errors
+    /// If the calling job was cancelled meanwhile, and the child with it.
+    fn run_here(&self, waiting_for: WaitingFor) -> Result<bool, JobError> {
         raw::with_current(|caller| {
-            let Some(caller) = caller.filter(|caller| self.job.is_cancelled_with(caller)) else {
-                return false;
+            let may_run =
+                |caller: &&Job| self.job.is_cancelled_with(caller) && !caller.is_cancelled();
+            let Some(caller) = caller.filter(may_run) else {
+                return Ok(false);
             };
             caller.begin_waiting(waiting_for);
             let has_run = run_if_oldest(task_around(self.slot));
             caller.end_waiting(waiting_for);
-            has_run
+            if has_run
+                && self.job.is_cancelled()
+                && let Some(cancelled) = caller.cancellation()
+            {
+                return Err(JobError::Cancelled(cancelled));
+            }
+            Ok(has_run && self.job.is_ended())
         })
     }
 

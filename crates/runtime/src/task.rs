@@ -121,7 +121,7 @@ pub(crate) fn drop_quietly<V>(value: V) {
     let _ = panic::catch_unwind(AssertUnwindSafe(move || drop(value)));
 }
 
-/// Where the task lies, if it is one, whose value is left here. Only to be compared with.
+/// The address of the task, if it is one, whose value is left here. Only to be compared with.
 ///
 /// Tasks and futures begin alike, and other jobs are in no queue of tasks.
 pub(crate) fn task_around<T>(slot: NonNull<Slot<T>>) -> *const RawTask {

@@ -155,3 +155,69 @@ fn a_cancellation_from_above_ends_it_and_the_wait_for_it() {
     assert!(matches!(error, JobError::Cancelled(_)), "{error}");
     end(&runtime);
 }
+
+#[test]
+fn whoever_can_run_nowhere_else_comes_first() {
+    let _watchdog = watch();
+    let order = alone(|| {
+        let (open, order) = &(OnceLatch::new(), Mutex::new(Vec::new()));
+        let begun = &AtomicBool::new(false);
+        nursery(|n| {
+            let waits = n.spawn(|| {
+                begun.store(true, Ordering::Relaxed);
+                open.wait();
+                order.lock().unwrap().push("waited");
+                Ok(())
+            });
+            // There is one worker: when this goes on, the other waits.
+            while !begun.load(Ordering::Relaxed) {
+                jobtree_pool::yield_now();
+            }
+            let children: Vec<_> = (0..10)
+                .map(|_| {
+                    n.spawn(|| {
+                        open.set();
+                        order.lock().unwrap().push("child");
+                        Ok(())
+                    })
+                })
+                .collect();
+            for child in children {
+                child.join()?;
+            }
+            Ok(waits.join()?)
+        })?;
+        Ok(order.lock().unwrap().clone())
+    });
+    assert_ne!(order.last(), Some(&"waited"), "{order:?}");
+}
+
+#[test]
+fn the_callers_own_cancellation_is_what_it_hears() {
+    let _watchdog = watch();
+    alone(|| {
+        let outcome: Outcome<()> = nursery(|n| {
+            let child = n.spawn(|| Ok(()));
+            n.cancel("enough");
+            let error = child.join().expect_err("the caller is cancelled");
+            assert!(error.to_string().contains("enough"), "{error}");
+            let child = n.spawn(|| Ok(()));
+            let error = child.join().expect_err("it was born cancelled");
+            assert!(error.to_string().contains("enough"), "{error}");
+            Ok(())
+        });
+        assert!(outcome.is_err());
+        let outcome: Outcome<()> = nursery(|n| {
+            let child = n.spawn(|| -> Result<(), BoxError> {
+                n.cancel("from below");
+                checkpoint()?;
+                unreachable!("it is cancelled with its parent");
+            });
+            let error = child.join().expect_err("the caller is cancelled");
+            assert!(error.to_string().contains("from below"), "{error}");
+            Ok(())
+        });
+        assert!(outcome.is_err());
+        Ok(())
+    });
+}
