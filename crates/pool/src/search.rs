@@ -333,10 +333,14 @@ impl WorkerThread {
                 Steal::Retry => {}
             }
         };
-        // Flat spawns: take up to half of the rest along, and save the way back.
+        // Flat spawns: take up to half of the rest along, and save the way back. Only of the same context: the first one may
+        // wait for a lock whose holder, inside `isolate`, waits for the others, and looks for them at the ends of queues.
         let along = (victim.tasks.public_len() / 2).min(MOST_TASKS_TAKEN_ALONG);
         for _ in 0..along {
-            match victim.tasks.steal(|_| true) {
+            match victim
+                .tasks
+                .steal(|context| ptr::eq(context, first.context))
+            {
                 // SAFETY: this thread owns its task deque, and the entry is ours to pass on.
                 Steal::Taken(entry) => unsafe { self.shared().tasks.push_private(entry) },
                 Steal::Empty | Steal::Retry => break,

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jobtree_pool::{OnceLatch, Pool, isolate, join, scope};
@@ -46,6 +46,46 @@ fn rounds_of_locked_waiting(rounds: usize, isolated: bool) -> usize {
 #[test]
 fn with_isolate_it_never_hangs() {
     assert_eq!(rounds_of_locked_waiting(ROUNDS, true), ROUNDS * TASKS * 4);
+}
+
+/// A thief that takes tasks from within along with one from without is blocked by that one, and those within are waited for.
+#[test]
+fn tasks_inside_are_not_taken_along_by_who_is_blocked_outside() {
+    let pool = Pool::builder().workers(2).build().unwrap();
+    let [keeps_busy, may_steal, is_blocked, released] =
+        &std::array::from_fn(|_| AtomicBool::new(false));
+    let until = |flag: &AtomicBool| {
+        while !flag.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    };
+    let ran = AtomicUsize::new(0);
+    pool.scope(|s| {
+        s.spawn(|_| {
+            keeps_busy.store(true, Ordering::Release);
+            until(may_steal);
+        });
+        until(keeps_busy);
+        // The other worker takes the first of these, which blocks its thread, and half of the rest.
+        s.spawn(|_| {
+            is_blocked.store(true, Ordering::Release);
+            until(released);
+        });
+        s.spawn(|_| {});
+        isolate(|| {
+            scope(|s| {
+                for _ in 0..3 {
+                    s.spawn(|_| {
+                        ran.fetch_add(1, Ordering::Relaxed);
+                    });
+                }
+                may_steal.store(true, Ordering::Release);
+                until(is_blocked);
+            });
+            released.store(true, Ordering::Release);
+        });
+    });
+    assert_eq!(ran.into_inner(), 3);
 }
 
 /// Set in a child process of this test.
