@@ -419,6 +419,20 @@ impl Core {
         }
     }
 
+    /// Whether a moment is set at which this job is looked at again, or it is being looked at. How often it was parked is
+    /// remembered for longer.
+    pub(super) fn is_parked(&self, job: JobId) -> bool {
+        let is_due_later = |(at, _): &(Duration, u32)| self.parked.contains(&(*at, job));
+        self.parkings
+            .get(&job)
+            .is_some_and(|parking| is_due_later(parking) || self.is_looked_at(job))
+    }
+
+    pub(super) fn is_looked_at(&self, job: JobId) -> bool {
+        let looks = |flight: &Flight| matches!(&flight.op, Op::Look(jobs) if jobs.contains(&job));
+        self.flights.values().any(looks)
+    }
+
     pub(super) fn look_at_parked(&mut self, now: Now) {
         let mut due = Vec::new();
         while let Some((at, job)) = self.parked.first().copied()

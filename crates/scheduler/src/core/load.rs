@@ -217,7 +217,7 @@ impl Core {
             || self.dispatched.contains_key(&job.id)
             || self.flying.contains_key(&job.id)
             || self.dispatcher.is_waiting(job.id)
-            || self.parkings.contains_key(&job.id);
+            || self.is_parked(job.id);
         if !known && job.state == JobState::Queued {
             self.reconcile(job, now);
         }

@@ -618,16 +618,12 @@ impl Core {
             Event::Submitted(all) => all.iter().any(|it| it.id == job),
             _ => false,
         };
-        let looked_at = |flight: &Flight| match &flight.op {
-            Op::Look(jobs) => jobs.contains(&job),
-            _ => false,
-        };
         self.dispatcher.is_waiting(job)
             || self.flying.contains_key(&job)
             || self.dispatched.contains_key(&job)
             || self.parked.iter().any(|(_, parked)| *parked == job)
             || self.events.iter().any(shown)
-            || self.flights.values().any(looked_at)
+            || self.is_looked_at(job)
     }
 
     /// Whether all of the store is being read.
