@@ -22,6 +22,7 @@ use std::collections::VecDeque;
 
 use crate::raw::ticks;
 use crate::strand::Strand;
+use crate::theft::TINY;
 
 /// How much longer the others have the thread.
 const SHARE_OF_OTHERS: u64 = 2;
@@ -29,14 +30,20 @@ const SHARE_OF_OTHERS: u64 = 2;
 /// How often the worker looks for work, with nobody waiting here, before it stops the clock.
 const LOOKS_UNTIL_FORGOTTEN: u32 = 1024;
 
+/// While the others run tiny tasks, the worker looks at the clock, which costs as much as a tenth of such a task, only once in
+/// so many looks and one. Should the tasks become long just then, it is noticed as many tasks late.
+const MOST_LOOKS_WITHOUT_CLOCK: u32 = 7;
+
 pub(crate) struct Exhausted {
     waiting: RefCell<VecDeque<*const Strand>>,
     /// Whether there is anything to know here.
     is_used: Cell<bool>,
     /// After how many looks there is not, unless somebody comes.
     looks_left: Cell<u32>,
-    /// When the worker last looked for work: what runs now began then.
+    /// When the worker last looked for work and at the clock: what runs now began then, or a few tiny tasks later.
     looked: Cell<u64>,
+    /// How often it may look for work before it looks at the clock again.
+    looks_without_clock: Cell<u32>,
     /// Whether what runs now was let run as one of those that wait here.
     is_one_of_them: Cell<bool>,
     /// Up to then the others come first.
@@ -65,6 +72,7 @@ impl Exhausted {
             is_used: Cell::new(false),
             looks_left: Cell::new(0),
             looked: Cell::new(0),
+            looks_without_clock: Cell::new(0),
             is_one_of_them: Cell::new(false),
             not_before: Cell::new(0),
             task_is_next: Cell::new(false),
@@ -91,6 +99,17 @@ impl Exhausted {
         self.looks_left.set(LOOKS_UNTIL_FORGOTTEN);
     }
 
+    /// Whether it is too early for those that wait here, or nobody does, as far as that is known without the clock.
+    /// Counts as a look if it is so.
+    #[inline]
+    pub(crate) fn leaves_the_others_alone(&self) -> bool {
+        let looks = self.looks_without_clock.get();
+        if looks > 0 {
+            self.looks_without_clock.set(looks - 1);
+        }
+        looks > 0 || !self.is_used.get()
+    }
+
     /// To be called whenever the worker looks for work.
     #[inline]
     pub(crate) fn moment(&self) -> Moment {
@@ -106,14 +125,19 @@ impl Exhausted {
         if self.is_one_of_them.get() {
             self.charge(now);
         }
-        self.looked.set(now);
+        let since_last_look = now.saturating_sub(self.looked.replace(now));
         if self.waiting.borrow().is_empty() {
             let looks_left = self.looks_left.get().saturating_sub(1);
             self.looks_left.set(looks_left);
             self.is_used.set(looks_left > 0);
             return Moment::Unused;
         }
-        if now < self.not_before.get() {
+        let not_before = self.not_before.get();
+        if now < not_before {
+            let are_tiny = since_last_look < u64::from(MOST_LOOKS_WITHOUT_CLOCK) * TINY;
+            if are_tiny && not_before - now > u64::from(MOST_LOOKS_WITHOUT_CLOCK) * TINY {
+                self.looks_without_clock.set(MOST_LOOKS_WITHOUT_CLOCK);
+            }
             return Moment::TooEarly;
         }
         let task_is_next = self.task_is_next.get();
@@ -127,6 +151,7 @@ impl Exhausted {
 
     /// What ran since the last look has had its share.
     fn charge(&self, now: u64) {
+        self.looks_without_clock.set(0);
         self.is_one_of_them.set(false);
         let took = now.saturating_sub(self.looked.replace(now));
         self.not_before.set(now + took * SHARE_OF_OTHERS);
@@ -146,5 +171,65 @@ impl Exhausted {
         let next = self.waiting.borrow_mut().pop_front()?;
         self.begin_turn();
         Some(next)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// One strand waits, and the others have the thread for as long.
+    fn with_one_that_waits_for(time: u64) -> Exhausted {
+        let exhausted = Exhausted::new();
+        exhausted.push(std::ptr::dangling());
+        exhausted.looked.set(ticks());
+        exhausted.not_before.set(ticks() + time);
+        exhausted
+    }
+
+    fn looks_at_once(exhausted: &Exhausted) -> u32 {
+        let mut looks = 0;
+        while exhausted.leaves_the_others_alone() {
+            looks += 1;
+        }
+        looks
+    }
+
+    /// So long that no test is interrupted for more.
+    const AN_AGE: u64 = 1 << 50;
+
+    #[test]
+    fn the_clock_is_left_alone_while_tasks_are_tiny() {
+        let exhausted = with_one_that_waits_for(AN_AGE);
+        assert_eq!(looks_at_once(&exhausted), 0, "nothing is known yet");
+        // Between two looks the test may be interrupted: at one of many it is not.
+        let were_seen_as_tiny = (0..1000).any(|_| {
+            assert!(exhausted.moment() == Moment::TooEarly);
+            looks_at_once(&exhausted) == MOST_LOOKS_WITHOUT_CLOCK
+        });
+        assert!(were_seen_as_tiny);
+    }
+
+    #[test]
+    fn the_clock_is_looked_at_when_tasks_are_long_or_it_is_nearly_time() {
+        let exhausted = with_one_that_waits_for(AN_AGE);
+        exhausted.looked.set(0);
+        assert!(exhausted.moment() == Moment::TooEarly);
+        assert_eq!(looks_at_once(&exhausted), 0, "the last one was long");
+
+        let exhausted = with_one_that_waits_for(TINY);
+        assert!(exhausted.moment() != Moment::Unused);
+        assert_eq!(looks_at_once(&exhausted), 0, "it is nearly time");
+    }
+
+    #[test]
+    fn a_turn_that_is_used_up_is_seen_at_once() {
+        let exhausted = with_one_that_waits_for(AN_AGE);
+        while looks_at_once(&exhausted) == 0 {
+            assert!(exhausted.moment() == Moment::TooEarly);
+        }
+        assert!(exhausted.moment() == Moment::TooEarly);
+        exhausted.end_turn();
+        assert_eq!(looks_at_once(&exhausted), 0);
     }
 }

@@ -174,7 +174,7 @@ impl WorkerThread {
             }
             let first = thread.parking.take_handoff();
             let worker = Worker::of_strand(strand);
-            thread.work_loop(worker, first, |ready| thread.give_way(strand, ready));
+            thread.work_loop(worker, first);
         });
         // SAFETY: a bare or new strand has no coroutine, and only its own worker touches it.
         unsafe { *strand.stack().coroutine.get() = Some(coroutine) };
@@ -239,6 +239,8 @@ impl WorkerThread {
     }
 
     /// Runs the strand whose turn it is until it suspends itself or its loop ends; `false` if the worker has none left.
+    // Part of the hub's loop: after a switch, a return is mispredicted.
+    #[inline(always)]
     pub(crate) fn give_turn(&self) -> bool {
         match self.next_strand() {
             Some(strand) => self.resume(strand),
@@ -256,6 +258,7 @@ impl WorkerThread {
         Ok(())
     }
 
+    #[inline(always)]
     fn next_strand(&self) -> Option<*const Strand> {
         let next = self.parking.next.replace(std::ptr::null());
         if next.is_null() {
@@ -266,6 +269,7 @@ impl WorkerThread {
         }
     }
 
+    #[inline(always)]
     fn resume(&self, strand: *const Strand) {
         // SAFETY: strands live as long as their pool.
         let strand = unsafe { &*strand };
@@ -407,7 +411,8 @@ impl WorkerThread {
 
     /// A loop without work hands the thread to `ready`, and becomes a spare, or ends if there are
     /// enough of them: then it returns `false`.
-    fn give_way(&self, strand: &Strand, ready: *const Strand) -> bool {
+    #[inline(always)]
+    pub(crate) fn give_way(&self, strand: &Strand, ready: *const Strand) -> bool {
         let class = strand.stack_class.get().index();
         let keep = self.parking.spares.borrow()[class].len() < MOST_SPARES;
         if keep {
@@ -467,24 +472,25 @@ impl WorkerThread {
     }
 
     /// Moves the loop to a strand of the class that `found` needs, if it is on another: that one runs it.
-    pub(crate) fn settle(
-        &self,
-        strand: &Strand,
-        found: Found,
-        give_way: &mut impl FnMut(*const Strand) -> bool,
-    ) -> Settled {
+    #[inline]
+    pub(crate) fn settle(&self, strand: &Strand, found: Found) -> Settled {
         // SAFETY: found, so ours, and not yet run.
         let class = unsafe { found.stack_class() };
         if class == strand.stack_class.get() || !self.parking.has_hub.get() {
             return Settled::Here(found);
         }
+        self.settle_elsewhere(strand, found, class)
+    }
+
+    #[inline(never)]
+    fn settle_elsewhere(&self, strand: &Strand, found: Found, class: StackClass) -> Settled {
         if self.ensure_spare(class).is_err() {
             // No memory for another stack: this one has to do.
             return Settled::Here(found);
         }
         let spare = self.take_spare(class).expect("there is one");
         self.parking.handoff.set(Some(found));
-        if give_way(spare) {
+        if self.give_way(strand, spare) {
             Settled::Elsewhere
         } else {
             Settled::LoopIsOver

@@ -32,13 +32,12 @@ impl WorkerThread {
         unreachable!("`can_park` says no here");
     }
 
-    pub(crate) fn settle(
-        &self,
-        _strand: &Strand,
-        found: Found,
-        _give_way: &mut impl FnMut(*const Strand) -> bool,
-    ) -> Settled {
+    pub(crate) fn settle(&self, _strand: &Strand, found: Found) -> Settled {
         Settled::Here(found)
+    }
+
+    pub(crate) fn give_way(&self, _strand: &Strand, _ready: *const Strand) -> bool {
+        unreachable!("no strand is ever ready here");
     }
 
     pub(crate) fn let_run(&self, _strand: &Strand, _ready: *const Strand) {

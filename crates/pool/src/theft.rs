@@ -13,7 +13,7 @@ use std::cell::Cell;
 use crate::raw::ticks;
 
 /// Below this a task is tiny: some 0.7 µs, in [`ticks`].
-const TINY: u64 = 1_600;
+pub(crate) const TINY: u64 = 1_600;
 
 /// How long tiny tasks are left to their owner before some of them are tried again: some 0.25 ms, in [`ticks`].
 const LEFT_ALONE: u64 = 600_000;

@@ -17,7 +17,7 @@ use crate::fork::TheftNote;
 use crate::isolate;
 use crate::job::Job;
 use crate::latch::{Latch, Wake};
-use crate::raw::park_hook;
+use crate::raw::park_hook::Away;
 use crate::search::Age;
 use crate::sim;
 use crate::sync::spin_pause;
@@ -61,7 +61,9 @@ impl Worker {
         };
         let thread = self.thread();
         if !isolation.is_null() {
-            return park_hook::away(strand, || self.wait_isolated(thread, latch, isolation));
+            let away = Away::leave(strand);
+            self.wait_isolated(thread, latch, isolation);
+            return away.come_back(strand);
         }
         let done = match what {
             _ if !strand.has_room_to_help() => latch.is_set(),
@@ -72,7 +74,9 @@ impl Worker {
         if done {
             return;
         }
-        park_hook::away(strand, || self.park_until(thread, latch));
+        let away = Away::leave(strand);
+        self.park_until(thread, latch);
+        away.come_back(strand);
     }
 
     /// Nobody can be helped any more: parks the strand until `latch` is set, or does other work on top of it.

@@ -296,25 +296,26 @@ impl WorkerThread {
         THREAD.set(self);
     }
 
-    /// The main loop of a strand: runs what is found until the pool ends or, by returning `false`
-    /// from `give_way`, until this strand is no longer needed.
-    pub(crate) fn work_loop(
-        &self,
-        worker: &Worker,
-        first: Option<Found>,
-        mut give_way: impl FnMut(*const Strand) -> bool,
-    ) {
+    /// The main loop of a strand: runs what is found until the pool ends or this strand is no longer needed.
+    pub(crate) fn work_loop(&self, worker: &Worker, first: Option<Found>) {
         let mut next = first;
         loop {
-            match next.take().or_else(|| self.next_work()) {
+            let found = match next.take() {
+                Some(found) => Some(found),
+                None => match self.newest_task_at_a_glance() {
+                    Some(entry) => Some(Found::Task(entry)),
+                    None => self.next_work(),
+                },
+            };
+            match found {
                 None => return,
                 Some(Found::Ready(strand)) => {
-                    if !give_way(strand) {
+                    if !self.give_way(worker.strand(), strand) {
                         return;
                     }
                     next = self.take_handoff();
                 }
-                Some(found) => match self.settle(worker.strand(), found, &mut give_way) {
+                Some(found) => match self.settle(worker.strand(), found) {
                     Settled::Here(found) => {
                         self.run(worker, found);
                         if let Some(entry) = self.gave_way.take() {
@@ -367,6 +368,8 @@ impl WorkerThread {
     }
 
     /// Runs a fork or a task on the current strand, in its own context.
+    // Part of the loop: a task that waited returns here after a switch, and would be mispredicted once more.
+    #[inline(always)]
     fn run(&self, worker: &Worker, found: Found) {
         let (entry, is_task) = match found {
             Found::Fork(entry) => (entry, false),

@@ -5,9 +5,9 @@
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
-use jobtree_pool::raw::{wait_with_waker, with_bell};
-use jobtree_tree::raw::{self, CancelWatch};
-use jobtree_tree::{Cancelled, WaitingFor};
+use jobtree_pool::raw::{Bell, wait_with_waker, with_bell};
+use jobtree_tree::raw::{self, CancelWatch, StackName};
+use jobtree_tree::{Cancelled, Job, WaitingFor};
 
 use crate::sim;
 
@@ -72,14 +72,15 @@ pub(crate) fn poll_unless_cancelled<R>(
         };
         job.begin_waiting(waiting_for);
         let result = with_bell(|bell| {
-            let mut cancelled = pin!(CancelWatch::new(job));
+            if !raw::is_woken_on(job, StackName::new(bell.stack())) {
+                return wait_watching(bell, job, poll);
+            }
+            // The bell rings when the job is cancelled: a look is enough.
             bell.wait(None, || {
-                if let Poll::Ready(output) = poll(&mut Context::from_waker(bell.waker())) {
-                    return Some(Some(output));
+                match poll(&mut Context::from_waker(bell.waker())) {
+                    Poll::Ready(output) => Some(Some(output)),
+                    Poll::Pending => job.is_cancelled().then_some(None),
                 }
-                // SAFETY: the bell, and so its waker, stays until after the watch is dropped.
-                let is_uncancelled = unsafe { cancelled.as_mut().enter(bell.waker()) };
-                (!is_uncancelled).then_some(None)
             })
         });
         job.end_waiting(waiting_for);
@@ -90,6 +91,25 @@ pub(crate) fn poll_unless_cancelled<R>(
                 None => unreachable!("told of a cancellation that is none"),
             },
         }
+    })
+}
+
+/// Calls `poll` until it is ready, or `job` is cancelled, which does not ring the bell by itself: then there is nothing.
+#[cold]
+#[inline(never)]
+fn wait_watching<R>(
+    bell: &Bell<'_>,
+    job: &Job,
+    mut poll: impl FnMut(&mut Context<'_>) -> Poll<R>,
+) -> Option<R> {
+    let mut cancelled = pin!(CancelWatch::new(job));
+    bell.wait(None, || {
+        if let Poll::Ready(output) = poll(&mut Context::from_waker(bell.waker())) {
+            return Some(Some(output));
+        }
+        // SAFETY: the bell, and so its waker, stays until after the watch is dropped.
+        let is_uncancelled = unsafe { cancelled.as_mut().enter(bell.waker()) };
+        (!is_uncancelled).then_some(None)
     })
 }
 

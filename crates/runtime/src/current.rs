@@ -4,6 +4,7 @@ use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
+use jobtree_pool::raw::waker_of_stack;
 use jobtree_pool::{StopSignal, Stopped, UserContext, user_context, with_user_context};
 use jobtree_tree::{BodyResult, BoxError, Cancelled, Job, raw};
 
@@ -16,6 +17,8 @@ pub(crate) fn install() {
     ONCE.call_once(|| {
         // SAFETY: the only user contexts are those of `in_job`, whose job outlives what runs in it.
         unsafe { raw::set_current_source(user_context) };
+        // SAFETY: the only stacks that bodies are started on are named by `stack_with_bell`, and run until the bodies return.
+        unsafe { raw::set_waker_of_stack(waker_of_stack) };
         panics::install();
     });
 }

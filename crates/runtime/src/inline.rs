@@ -5,6 +5,8 @@
 
 use std::pin::pin;
 
+use jobtree_pool::raw::current_stack_with_bell;
+use jobtree_tree::raw::{StackName, name_stack};
 use jobtree_tree::{
     BodyResult, BoxError, Cancelled, Job, JobError, JobLocal, JobOptions, Outcome, WaitingFor,
 };
@@ -23,6 +25,9 @@ pub(crate) fn run<T>(
         Ok(attached) => attached,
         Err(_) => return Err(JobError::Cancelled(ended_with(parent))),
     };
+    if let Some(stack) = StackName::new(current_stack_with_bell()) {
+        name_stack(&execution, stack);
+    }
     let (value, result) = if job.is_cancelled() {
         // Born cancelled.
         (None, BodyResult::Cancelled)

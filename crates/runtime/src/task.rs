@@ -5,9 +5,9 @@ use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
 
 use jobtree_pool::Worker;
-use jobtree_pool::raw::PoolRef;
 use jobtree_pool::raw::task::{RawContext, RawTask, RawTaskKind};
-use jobtree_tree::raw::{Attached, Beside, attach_beside};
+use jobtree_pool::raw::{PoolRef, stack_with_bell};
+use jobtree_tree::raw::{Attached, Beside, StackName, attach_beside, start_on};
 use jobtree_tree::{Body, BodyResult, BoxError, Job, JobOptions, ParentEnded};
 
 use crate::current::run_body;
@@ -86,7 +86,7 @@ impl<F: FnOnce() -> Result<T, BoxError> + Send, T: Send> Task<F, T> {
         }
     }
 
-    unsafe fn run(raw: NonNull<RawTask>, _: &Worker) {
+    unsafe fn run(raw: NonNull<RawTask>, worker: &Worker) {
         // SAFETY: the pool gives back the pointer that it was given, to the first field of a task of this
         // type. It is alive: the execution in it holds a reference to its job.
         let task = unsafe { raw.cast::<Task<F, T>>().as_ref() };
@@ -94,7 +94,11 @@ impl<F: FnOnce() -> Result<T, BoxError> + Send, T: Send> Task<F, T> {
         let Some(run) = (unsafe { (*task.run.get()).take() }) else {
             return;
         };
-        if !run.execution.start() {
+        let starts = match StackName::new(stack_with_bell(worker)) {
+            Some(stack) => start_on(&run.execution, stack),
+            None => run.execution.start(),
+        };
+        if !starts {
             drop_quietly(run.body);
             run.execution.end(BodyResult::Cancelled);
             return;

@@ -80,11 +80,17 @@ impl Body {
         if node.word.change(Word::start).is_err() {
             return false;
         }
+        self.tell_of_start();
+        true
+    }
+
+    #[inline]
+    pub(crate) fn tell_of_start(&self) {
+        let node = self.job.node();
         // SAFETY: the job has not ended, so its tree is alive.
         let monitor = unsafe { &(*node.tree).monitor };
         let to = JobState::Active;
         monitor.event(JobId(node.id), EventKind::State { to });
-        true
     }
 
     /// The body has returned. The job ends now, or when its last child does.
@@ -185,7 +191,7 @@ unsafe fn end_leaf(node: NonNull<Node>) -> bool {
 #[inline]
 fn ends_with_last_child(locked: &Locked<'_>) -> bool {
     let word = &locked.node.word;
-    let ends = locked.active_children == 0
+    let ends = locked.first_child.is_none()
         && (word.load().body_returned() || left_out(Step::EndAwaitsBody));
     if ends {
         word.change_always(Word::begin_end);
@@ -209,7 +215,7 @@ unsafe fn end_body_slowly(node: NonNull<Node>, result: BodyResult) {
         let returned = |word: Word| word.return_body(end).involve();
         let changed = this.word.change(returned);
         debug_assert!(changed.is_ok(), "a job ended before its body");
-        let ends_now = locked.active_children == 0 || left_out(Step::EndAwaitsChildren);
+        let ends_now = locked.first_child.is_none() || left_out(Step::EndAwaitsChildren);
         if ends_now {
             this.word.change_always(Word::begin_end);
         }
@@ -441,7 +447,7 @@ fn fail_parent(parent_pointer: NonNull<Node>, error: JobError) {
         // Before the change that lets others read it.
         locked.side().errors.record(error);
         let changed = parent.word.change_always(Word::child_failed);
-        let somebody_to_tell = locked.active_children > 1
+        let somebody_to_tell = locked.has_many_children()
             || !changed.before.body_returned()
             || !locked.cancel_waiters.is_empty();
         if somebody_to_tell && !changed.before.is_cancelling_or_was() {

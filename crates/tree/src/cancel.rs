@@ -13,6 +13,7 @@ use crate::error::{CancelReason, Cancelled, JobId, cancellations_in};
 use crate::job::Job;
 use crate::monitor::{Counter, EventKind, trace};
 use crate::node::Node;
+use crate::stack;
 use crate::step::{Step, left_out};
 use crate::sync::Ordering;
 use crate::waiters::Wake;
@@ -84,7 +85,8 @@ pub(crate) fn broadcast(job: Job) {
                 let Some(word) = tell_child(node, origin) else {
                     return;
                 };
-                let is_known = word.is_involved() || node.kind.cancelled.is_some();
+                let is_known =
+                    word.is_involved() || word.is_on_stack() || node.kind.cancelled.is_some();
                 if is_known && !left_out(Step::BroadcastGoesDeep) {
                     // SAFETY: a child in the list is alive.
                     to_tell.push(unsafe { Job::of_node(child) });
@@ -150,12 +152,13 @@ pub(crate) fn hasten(job: NonNull<Node>, error: &(dyn Error + 'static)) {
     }
 }
 
-/// Calls those who wait for the cancellation of `job`.
+/// Calls those who wait for the cancellation of `job`, and its body wherever that waits.
 fn call_waiters(job: &Job, reason: &CancelReason) {
     if let Some(cancelled) = job.node().kind.cancelled {
         // SAFETY: the handle is a reference.
         unsafe { cancelled(job.pointer()) };
     }
+    stack::wake_body(job);
     loop {
         let batch = job.node().lock().cancel_waiters.take_batch();
         let mut was_last = false;

@@ -14,6 +14,7 @@ use crate::locals::JobLocal;
 use crate::node::Node;
 use crate::options::{JobOptions, ParentEnded};
 use crate::path;
+use crate::stack;
 use crate::sync::{Ordering, model_has_failed};
 use crate::wait::{CancelCallback, CancelRequested, Ended};
 use crate::waiting::WaitingFor;
@@ -101,7 +102,7 @@ impl Job {
 
     /// Where it is in its life.
     pub fn state(&self) -> JobState {
-        self.node().word.load().state()
+        stack::state_of(self.node())
     }
 
     /// Whether it has ended; what its body has written is then visible.

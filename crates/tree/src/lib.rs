@@ -27,6 +27,7 @@ mod path;
 #[doc(hidden)]
 pub mod raw;
 mod side;
+mod stack;
 mod step;
 mod sync;
 mod token;

@@ -9,12 +9,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
+use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
 use crate::body::{Body, BodyResult};
 use crate::job::Job;
 use crate::options::JobOptions;
+use crate::stack::{StackName, is_woken_on, set_waker_of_stack, start_on};
 use crate::step::{Step, leave_out};
 use crate::tree::Tree;
 use crate::word::JobState;
@@ -205,6 +207,69 @@ fn loom_cancel_against_waiter_removal() {
             assert_eq!(stays.rings.load(Ordering::Acquire), 1, "woken once");
         }
         assert!(goes.rings.load(Ordering::Acquire) <= 1);
+        assert_eq!(job.state(), JobState::Cancelled);
+    });
+}
+
+/// A stack with a bell, on which a body runs.
+struct Stack {
+    bell: Arc<Parked>,
+    is_in_use: UnsafeCell<bool>,
+}
+
+/// How a cancellation makes a waker of the name of a [`Stack`].
+unsafe fn waker_of(name: *const ()) -> Waker {
+    // SAFETY: models keep their stacks until all threads have ended.
+    let stack = unsafe { &*name.cast::<Stack>() };
+    // SAFETY: loom looks whether anybody writes meanwhile.
+    let is_in_use = stack.is_in_use.with(|is_in_use| unsafe { *is_in_use });
+    assert!(is_in_use, "rung after the body has returned");
+    Waker::from(Arc::clone(&stack.bell))
+}
+
+#[test]
+fn loom_cancel_against_a_body_that_waits_on_its_stack() {
+    // SAFETY: a body that has not returned still uses its stack.
+    unsafe { set_waker_of_stack(waker_of) };
+    // Without the first two the body sleeps for ever, which loom reports as a deadlock.
+    let steps = [
+        Step::WaitIsAnnounced,
+        Step::BodyIsWoken,
+        Step::StackIsLocked,
+    ];
+    check(2, &steps, || {
+        let tree = Tree::new();
+        let (parent, parent_body) = child(tree.root());
+        let (job, body) = parent.attach(JobOptions::new()).expect("it runs");
+        let stack = Arc::new(Stack {
+            bell: Arc::new(Parked {
+                thread: Some(thread::current()),
+                rings: AtomicUsize::new(0),
+            }),
+            is_in_use: UnsafeCell::new(true),
+        });
+        // From above: nobody is entered in the job's lists, so it is the stack that makes it worth telling.
+        let canceller = thread::spawn(move || parent.cancel("stop".into()));
+        let name = StackName::new(Arc::as_ptr(&stack).cast()).expect("not null");
+        if start_on(&body, name) {
+            assert!(is_woken_on(&job, Some(name)), "it runs there");
+            loop {
+                stack.bell.rings.swap(0, Ordering::AcqRel);
+                if job.is_cancelled() {
+                    break;
+                }
+                while stack.bell.rings.load(Ordering::Acquire) == 0 {
+                    thread::park();
+                }
+            }
+        }
+        body.end(BodyResult::Cancelled);
+        // SAFETY: loom looks whether anybody reads meanwhile.
+        stack
+            .is_in_use
+            .with_mut(|is_in_use| unsafe { *is_in_use = false });
+        assert!(canceller.join().expect("no panic"), "it ran until then");
+        parent_body.end(BodyResult::Cancelled);
         assert_eq!(job.state(), JobState::Cancelled);
     });
 }

@@ -7,6 +7,7 @@
 //!   which is not a lock.
 //! * `links`: whoever holds the *parent's* lock.
 //! * `parent`, `tree`, `kind`, `id`, `created`, `locals`: written once, before anybody else knows the job.
+//! * `stack`: whoever runs the body, when it begins; anybody may look.
 //! * `origin`: whoever makes the job cancel because of a job above, before that, under the parent's lock.
 //! * `waiting`: the thread that runs the body; anybody may look.
 //!
@@ -19,11 +20,11 @@
 //! back when the job has ended and its parent knows. A parent cannot end before its children, so a child
 //! that has not ended may use `parent` without a reference; one that has, may not.
 
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 use crate::locals::Locals;
 use crate::side::Side;
-use crate::sync::{AtomicU64, SpinLock, UnsafeCell};
+use crate::sync::{AtomicPtr, AtomicU64, SpinLock, UnsafeCell};
 use crate::tree::TreeShared;
 use crate::waiters::WaitList;
 use crate::word::{AtomicWord, Beginning, Word};
@@ -56,8 +57,8 @@ pub(crate) struct Links {
 
 /// What a job's own lock guards.
 pub(crate) struct Guarded {
+    /// One that has not ended, if there is any.
     pub(crate) first_child: Option<NonNull<Node>>,
-    pub(crate) active_children: u32,
     /// Who waits for the end.
     pub(crate) waiters: WaitList,
     /// Who waits for cancellation.
@@ -67,12 +68,14 @@ pub(crate) struct Guarded {
 
 /// See the module's head.
 ///
-/// In this order what a job needs from its beginning to its end, if nothing special happens to it, is in one cache
-/// line, and what others need to find it is in the other.
+/// In this order what changes while children come and go is in one cache line, together with what a job needs from its
+/// beginning to its end if nothing special happens to it; and what others need to find it is in the other.
 #[repr(C)]
 pub(crate) struct Node {
     pub(crate) kind: &'static Kind,
     pub(crate) word: AtomicWord,
+    lock: SpinLock,
+    pub(crate) created: u32,
     guarded: UnsafeCell<Guarded>,
     pub(crate) locals: Locals,
     pub(crate) parent: Option<NonNull<Node>>,
@@ -83,13 +86,18 @@ pub(crate) struct Node {
     pub(crate) origin: AtomicU64,
     /// What the body waits for; see [`waiting`](crate::waiting).
     pub(crate) waiting: AtomicU64,
-    lock: SpinLock,
-    pub(crate) created: u32,
+    /// Names the stack on which the body has begun; null if it has not, or its runner does not tell. See
+    /// [`stack`](crate::stack).
+    pub(crate) stack: AtomicPtr<()>,
 }
 
 // A job is two cache lines and nothing more: programs have millions of them.
 #[cfg(all(target_pointer_width = "64", not(loom)))]
-const _: () = assert!(size_of::<Node>() <= 128);
+const _: () = {
+    assert!(size_of::<Node>() <= 128);
+    // What a child's end touches of its parent is on the first.
+    assert!(std::mem::offset_of!(Node, locals) < 64);
+};
 
 // SAFETY: see "Who may touch what": every field is atomic, written before sharing, or behind a lock. What
 // the side block holds is `Send`.
@@ -124,7 +132,6 @@ impl Node {
             (&raw mut (*place).created).write(origin.created);
             (&raw mut (*place).guarded).write(UnsafeCell::new(Guarded {
                 first_child: None,
-                active_children: 0,
                 waiters: WaitList::new(),
                 cancel_waiters: WaitList::new(),
                 side: origin.side,
@@ -140,6 +147,7 @@ impl Node {
             (&raw mut (*place).locals).write(origin.locals);
             (&raw mut (*place).origin).write(AtomicU64::new(0));
             (&raw mut (*place).waiting).write(AtomicU64::new(0));
+            (&raw mut (*place).stack).write(AtomicPtr::new(ptr::null_mut()));
         }
     }
 
@@ -215,7 +223,6 @@ impl Locked<'_> {
             }
         }
         self.first_child = Some(child);
-        self.active_children += 1;
     }
 
     /// Takes the child with these links out of the list; the child itself is not touched.
@@ -234,7 +241,13 @@ impl Locked<'_> {
                 next.as_ref().links().previous = previous;
             }
         }
-        self.active_children -= 1;
+    }
+
+    /// Whether there are two children or more that have not ended.
+    pub(crate) fn has_many_children(&self) -> bool {
+        // SAFETY: a child in the list is alive; its links are guarded by this lock.
+        self.first_child
+            .is_some_and(|child| unsafe { child.as_ref().links().next.is_some() })
     }
 
     /// The side block, made if there is none.

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 pub use crate::cell::{Attached, Beside, attach_beside};
 use crate::job::Job;
+pub use crate::stack::{StackName, is_woken_on, name_stack, set_waker_of_stack, start_on};
 #[cfg(all(feature = "planted-bugs", not(all(loom, test))))]
 pub use crate::step::plant_bug;
 use crate::sync::AtomicU64;
@@ -94,13 +95,10 @@ pub unsafe fn set_current_source(source: fn() -> *const ()) {
 #[inline]
 pub fn with_current<R>(use_it: impl FnOnce(Option<&Job>) -> R) -> R {
     let address = CURRENT.get().map_or(std::ptr::null(), |source| source());
-    if address.is_null() {
-        return use_it(None);
-    }
     // SAFETY: by the contract of `set_current_source` it is a job that stays alive while the calling code runs; the handle
     // is lent, and gives back no reference.
-    let job = ManuallyDrop::new(unsafe { adopt_job(address) });
-    use_it(Some(&job))
+    let job = (!address.is_null()).then(|| ManuallyDrop::new(unsafe { adopt_job(address) }));
+    use_it(job.as_deref())
 }
 
 impl Job {

@@ -52,6 +52,12 @@ steps! {
     SupervisorShrugs,
     /// The parent does not hear of the failure of a job that is contained.
     ContainedFailsAlone,
+    /// A body says that it waits on its stack before it first does.
+    WaitIsAnnounced,
+    /// A cancellation wakes the body on its stack.
+    BodyIsWoken,
+    /// The stack of a body is looked for under the job's lock.
+    StackIsLocked,
     /// All who wait are woken, and not only the one who came last.
     EveryWaiterIsWoken,
 }

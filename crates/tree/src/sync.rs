@@ -3,7 +3,7 @@
 #[cfg(not(loom))]
 mod real {
     pub(crate) use std::cell::UnsafeCell;
-    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
     pub(crate) fn spin_pause() {
         std::hint::spin_loop();
@@ -22,7 +22,7 @@ mod real {
 
 #[cfg(loom)]
 mod real {
-    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
     /// Under loom a spinning thread must let others run, or the model never ends.
     pub(crate) fn spin_pause() {

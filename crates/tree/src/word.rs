@@ -17,7 +17,8 @@
 //!
 //! | phase      | meaning                                     | leaves it by                              |
 //! | ---------- | ------------------------------------------- | ----------------------------------------- |
-//! | Pending    | the body has not begun                      | start, cancel, failure of a child         |
+//! | Pending    | the body has not begun, or has begun on a   | start, end, cancel, failure of body or    |
+//! |            | stack (then called *Active*, see `stack`)   | child                                     |
 //! | Active     | the body runs, or has returned (then called | end, cancel, failure of body or child     |
 //! |            | *Completing*) and children still run        |                                           |
 //! | Cancelling | asked to end: whatever looks, sees it       | end                                       |
@@ -81,6 +82,8 @@ const CONTAINED: u64 = 1 << 10;
 const ENDING: u64 = 1 << 11;
 const CAUSE_SHIFT: u32 = 12;
 const CAUSE: u64 = 0b111 << CAUSE_SHIFT;
+/// The body has a stack, and a cancellation wakes it there.
+const ON_STACK: u64 = 1 << 15;
 const REFERENCE_SHIFT: u32 = 32;
 const ONE_REFERENCE: u64 = 1 << REFERENCE_SHIFT;
 /// More handles than any program has; beyond it the count would run over, so the process ends.
@@ -307,8 +310,8 @@ impl Word {
 
     pub(crate) fn state(self) -> JobState {
         match self.phase() {
+            Phase::Pending | Phase::Active if self.body_returned() => JobState::Completing,
             Phase::Pending => JobState::Pending,
-            Phase::Active if self.body_returned() => JobState::Completing,
             Phase::Active => JobState::Active,
             Phase::Cancelling => JobState::Cancelling,
             Phase::Completed => JobState::Completed,
@@ -328,10 +331,28 @@ impl Word {
         Word(self.0 & !CAUSE | cause | STOP).with_phase(Phase::Cancelling)
     }
 
+    /// Whether the body may begin: nobody has cancelled it first.
+    #[inline]
+    pub(crate) fn may_start(self) -> bool {
+        self.phase() == Phase::Pending
+    }
+
+    /// From now on a cancellation wakes the body on its stack.
+    #[inline]
+    pub(crate) fn wait_on_stack(self) -> Word {
+        Word(self.0 | ON_STACK)
+    }
+
+    /// Whether a cancellation wakes the body on its stack.
+    #[inline]
+    pub(crate) fn is_on_stack(self) -> bool {
+        self.0 & ON_STACK != 0
+    }
+
     /// The body begins; `None` if it must not, because the job was cancelled first.
     #[inline]
     pub(crate) fn start(self) -> Option<Word> {
-        (self.phase() == Phase::Pending).then(|| self.with_phase(Phase::Active))
+        self.may_start().then(|| self.with_phase(Phase::Active))
     }
 
     /// Asked to end; `None` if it was asked before or has ended.

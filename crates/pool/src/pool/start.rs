@@ -97,7 +97,7 @@ fn run_loops(thread: &WorkerThread, worker: &Worker) {
         return;
     }
     // No stacks to park: the loop runs right here, and waiting helps in place.
-    thread.work_loop(worker, None, |_| true);
+    thread.work_loop(worker, None);
 }
 
 fn call_handler(pool: &Shared, handler: Option<&IndexHandler>, index: usize) {

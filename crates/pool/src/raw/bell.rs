@@ -84,13 +84,19 @@ impl Strand {
     /// The waker that rings this strand's bell, without a count of its own.
     #[inline]
     fn lend_waker(&self) -> ManuallyDrop<Waker> {
-        if self.bell.references.load(Ordering::Relaxed) == 0 {
-            self.hang_bell();
-        }
+        self.ensure_bell();
         let waker = RawWaker::new(ptr::from_ref(self).cast(), &VTABLE);
         // SAFETY: the functions keep to the contract of wakers: strand and pool are there as long as somebody has a
         // count, latches are set from any thread, and this one is never dropped, which would give a count back.
         ManuallyDrop::new(unsafe { Waker::from_raw(waker) })
+    }
+
+    /// Sees to it that the bell can be rung. Owner only.
+    #[inline]
+    fn ensure_bell(&self) {
+        if self.bell.references.load(Ordering::Relaxed) == 0 {
+            self.hang_bell();
+        }
     }
 
     /// The worker's own count, and with it the pool's reference.
@@ -150,6 +156,29 @@ pub fn current_stack() -> *const () {
     })
 }
 
+/// Names the stack that `worker` runs on, as [`current_stack`] does, for somebody who wants to ring its bell.
+#[inline]
+pub fn stack_with_bell(worker: &Worker) -> *const () {
+    let strand = worker.strand();
+    strand.ensure_bell();
+    ptr::from_ref(strand).cast()
+}
+
+/// [`stack_with_bell`] of the calling code; null on threads that are no workers.
+#[inline]
+pub fn current_stack_with_bell() -> *const () {
+    Worker::with_current(|worker| worker.map_or(ptr::null(), stack_with_bell))
+}
+
+/// A waker that rings the bell of a stack.
+///
+/// # Safety
+/// `stack` was named by [`stack_with_bell`], and what ran there then has not returned, nor does it during the call.
+pub unsafe fn waker_of_stack(stack: *const ()) -> Waker {
+    // SAFETY: the strand's worker has a count of its own, and keeps it at least as long as something runs on the strand.
+    unsafe { Waker::from_raw(clone_waker(stack)) }
+}
+
 /// Notes on the calling stack which future of the layer above is being polled there, by what its waker points to; returns
 /// what was noted before, to be put back.
 #[inline]
@@ -187,14 +216,24 @@ enum Hung<'a> {
 /// Lends the bell of the calling stack or thread.
 #[inline]
 pub fn with_bell<R>(use_it: impl FnOnce(&Bell<'_>) -> R) -> R {
-    Worker::with_current(|worker| match worker {
-        Some(worker) => {
-            let strand = worker.strand();
-            let (waker, hung) = (strand.lend_waker(), Hung::Strand(worker, &strand.bell));
-            use_it(&Bell { hung, waker })
-        }
-        None => use_it(&Bell::of_thread()),
+    Worker::with_current(|worker| {
+        let bell = match worker {
+            Some(worker) => Bell::of_strand(worker),
+            None => Bell::of_thread(),
+        };
+        use_it(&bell)
     })
+}
+
+impl<'a> Bell<'a> {
+    #[inline]
+    fn of_strand(worker: &'a Worker) -> Bell<'a> {
+        let strand = worker.strand();
+        Bell {
+            waker: strand.lend_waker(),
+            hung: Hung::Strand(worker, &strand.bell),
+        }
+    }
 }
 
 impl Bell<'_> {
@@ -211,6 +250,15 @@ impl Bell<'_> {
         Bell {
             waker: ManuallyDrop::new(Waker::from(Arc::clone(&bell))),
             hung: Hung::Thread(bell),
+        }
+    }
+
+    /// Names the stack whose bell it is, as [`stack_with_bell`] does; null if it is that of a thread.
+    #[inline]
+    pub fn stack(&self) -> *const () {
+        match self.hung {
+            Hung::Strand(worker, _) => ptr::from_ref(worker.strand()).cast(),
+            Hung::Thread(_) => ptr::null(),
         }
     }
 

@@ -33,7 +33,8 @@ mod ticks;
 pub use crate::blocking::{BlockingJob, BlockingThreads, Carriers, HandedBack, Ticket};
 pub use crate::stop::{can_be_stopped, unwind_if_stopped};
 pub use bell::{
-    Bell, current_stack, polled_waker, replace_polled_waker, wait_with_waker, with_bell,
+    Bell, current_stack, current_stack_with_bell, polled_waker, replace_polled_waker,
+    stack_with_bell, wait_with_waker, waker_of_stack, with_bell,
 };
 pub use claims::{ClaimError, Claims};
 pub use merge_sort::merge_sort;

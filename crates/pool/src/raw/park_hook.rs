@@ -74,25 +74,42 @@ pub fn with_park_hook<R>(hook: &dyn ParkHook, body: impl FnOnce() -> R) -> R {
     })
 }
 
-/// Runs `wait`, during which `strand`, the calling one, does not go on.
-#[inline(always)]
-pub(crate) fn away(strand: &Strand, wait: impl FnOnce()) {
-    let hooked = strand.park_hook.get();
-    if hooked.is_null() {
-        wait();
-    } else {
-        away_with(strand, hooked, wait);
+/// A strand that does not go on, from [`Away::leave`] to [`Away::come_back`].
+#[must_use = "the hook waits for the strand to come back"]
+pub(crate) struct Away(*const Hooked);
+
+impl Away {
+    /// `strand`, the calling one, begins to wait.
+    #[inline(always)]
+    pub(crate) fn leave(strand: &Strand) -> Away {
+        let hooked = strand.park_hook.get();
+        if !hooked.is_null() {
+            leave_with(strand, hooked);
+        }
+        Away(hooked)
+    }
+
+    /// It goes on.
+    #[inline(always)]
+    pub(crate) fn come_back(self, strand: &Strand) {
+        if !self.0.is_null() {
+            come_back_with(strand, self.0);
+        }
     }
 }
 
 #[cold]
 #[inline(never)]
-fn away_with(strand: &Strand, hooked: *const Hooked, wait: impl FnOnce()) {
+fn leave_with(strand: &Strand, hooked: *const Hooked) {
     strand.park_hook.set(std::ptr::null());
     // SAFETY: set by `with_park_hook`, whose frame is below this one on the same stack, so the hook is there.
-    let told = unsafe { (*hooked).0.as_ref() };
-    told.leaves();
-    wait();
-    told.returns();
+    unsafe { (*hooked).0.as_ref() }.leaves();
+}
+
+#[cold]
+#[inline(never)]
+fn come_back_with(strand: &Strand, hooked: *const Hooked) {
+    // SAFETY: as in `leave_with`.
+    unsafe { (*hooked).0.as_ref() }.returns();
     strand.park_hook.set(hooked);
 }
