@@ -44,6 +44,7 @@ impl Context {
     ///
     /// # Safety
     /// `outer` must be null or alive, and stay so as long as this one. So must the word of `stop`.
+    #[inline]
     pub(crate) unsafe fn inside(
         outer: *const Context,
         user: *const (),
@@ -124,6 +125,7 @@ impl Context {
 ///
 /// # Safety
 /// `context` must be null or alive: the caller runs in it or holds an entry that carries it.
+#[inline]
 pub(crate) unsafe fn isolation_of(context: *const Context) -> *const Context {
     if context.is_null() {
         std::ptr::null()
@@ -160,6 +162,7 @@ pub(crate) fn of(worker: Option<&Worker>) -> *const Context {
 }
 
 /// Lends the context that the calling code runs in; `None` is the outermost one.
+#[inline(always)]
 pub(crate) fn with_current<R>(body: impl FnOnce(Option<&Context>) -> R) -> R {
     // SAFETY: the current context is alive while code runs in it, and `body` cannot keep it.
     Worker::with_current(|worker| body(unsafe { of(worker).as_ref() }))
@@ -237,6 +240,7 @@ pub(crate) struct Installed<'w> {
 }
 
 impl<'w> Installed<'w> {
+    #[inline]
     pub(crate) fn new(worker: Option<&'w Worker>, context: *const Context) -> Installed<'w> {
         let outer = change(worker, context);
         Installed { worker, outer }
@@ -244,6 +248,7 @@ impl<'w> Installed<'w> {
 }
 
 impl Drop for Installed<'_> {
+    #[inline]
     fn drop(&mut self) {
         change(self.worker, self.outer);
     }

@@ -36,9 +36,10 @@ impl Job {
     ///
     /// # Safety
     /// `job` is alive.
-    pub(crate) unsafe fn name(job: NonNull<Job>) -> &'static str {
+    #[inline(always)]
+    pub(crate) unsafe fn name(job: NonNull<Job>) -> JobName {
         // SAFETY: alive by contract.
-        unsafe { (job.as_ref().kind.name)() }
+        unsafe { job.as_ref().kind.name }
     }
 
     /// Runs the job.

@@ -18,6 +18,7 @@ mod deque;
 #[cfg_attr(not(jobtree_stacks), allow(dead_code))]
 mod exhausted;
 mod fork;
+mod found;
 #[cfg(all(test, loom))]
 mod handoff_models;
 mod inbox;

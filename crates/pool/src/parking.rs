@@ -30,11 +30,12 @@ use std::time::Duration;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::context;
+use crate::found::{Found, Work};
 use crate::pool::shared::Shared;
 use crate::raw::prefetch;
 use crate::stack::{Stack, StackCache, StackClass, StackError};
 use crate::strand::Strand;
-use crate::worker::{Found, Settled, TaskName, Worker, WorkerThread, no_strand_is_current};
+use crate::worker::{Settled, TaskName, Worker, WorkerThread, no_strand_is_current};
 
 /// Loops kept ready for the next strand that parks, of each class, however long nothing happens.
 const FEW_SPARES: usize = 16;
@@ -343,9 +344,9 @@ impl WorkerThread {
     pub(crate) fn park_in_favour_of(&self, strand: &Strand, found: Found) {
         self.shared().stats.parks.add(1);
         self.stolen.one_waits();
-        let next = match found {
-            Found::Ready(next) => next,
-            found => self.hand_to_spare(found),
+        let next = match found.work() {
+            Work::Ready(next) => next,
+            Work::Fork(_) | Work::Task(_) => self.hand_to_spare(found),
         };
         self.switch(strand, next);
     }
@@ -400,9 +401,9 @@ impl WorkerThread {
 
     /// Runs `found` on another strand, and this one again after what is ready now.
     pub(crate) fn yield_to(&self, strand: &Strand, found: Found) {
-        match found {
-            Found::Ready(ready) => self.let_run(strand, ready),
-            found => {
+        match found.work() {
+            Work::Ready(ready) => self.let_run(strand, ready),
+            Work::Fork(_) | Work::Task(_) => {
                 self.ready.borrow_mut().push_back(strand);
                 self.park_in_favour_of(strand, found);
             }
@@ -477,7 +478,7 @@ impl WorkerThread {
         // SAFETY: found, so ours, and not yet run.
         let class = unsafe { found.stack_class() };
         if class == strand.stack_class.get() || !self.parking.has_hub.get() {
-            return Settled::Here(found);
+            return Settled::Here;
         }
         self.settle_elsewhere(strand, found, class)
     }
@@ -486,7 +487,7 @@ impl WorkerThread {
     fn settle_elsewhere(&self, strand: &Strand, found: Found, class: StackClass) -> Settled {
         if self.ensure_spare(class).is_err() {
             // No memory for another stack: this one has to do.
-            return Settled::Here(found);
+            return Settled::Here;
         }
         let spare = self.take_spare(class).expect("there is one");
         self.parking.handoff.set(Some(found));

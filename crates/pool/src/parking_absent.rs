@@ -1,8 +1,9 @@
 //! What `parking` offers where stacks cannot be switched: nothing can be parked, so whoever waits
 //! helps in place, and no strand is ever ready.
 
+use crate::found::Found;
 use crate::strand::Strand;
-use crate::worker::{Found, Settled, WorkerThread};
+use crate::worker::{Settled, WorkerThread};
 
 impl WorkerThread {
     pub(crate) fn can_park(&self) -> bool {
@@ -32,8 +33,8 @@ impl WorkerThread {
         unreachable!("`can_park` says no here");
     }
 
-    pub(crate) fn settle(&self, _strand: &Strand, found: Found) -> Settled {
-        Settled::Here(found)
+    pub(crate) fn settle(&self, _strand: &Strand, _found: Found) -> Settled {
+        Settled::Here
     }
 
     pub(crate) fn give_way(&self, _strand: &Strand, _ready: *const Strand) -> bool {

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use crate::context::{self, Context};
 use crate::deque::{Entry, Steal};
 use crate::exhausted::Moment;
+use crate::found::Found;
 use crate::inbox::MailContent;
 use crate::job::TaskHeader;
 use crate::placement;
@@ -26,7 +27,7 @@ use crate::pool::shared::WorkerShared;
 use crate::sim;
 use crate::sleep::{Searching, Sleep, Slept};
 use crate::strand::Strand;
-use crate::worker::{Found, WorkerThread};
+use crate::worker::WorkerThread;
 
 /// How long a fork must have been public before a thief takes it. A fork that its owner takes back
 /// sooner was not worth the way: the line transfers of a theft cost some hundreds of nanoseconds on
@@ -79,13 +80,13 @@ impl WorkerThread {
             Age::Seasoned
         };
         self.look(age, Wanted::ByWaiter)
-            .or_else(|| self.exhausted.next().map(Found::Ready))
+            .or_else(|| self.exhausted.next().map(Found::ready))
     }
 
     /// One look everywhere.
     pub(crate) fn find_work(&self) -> Option<Found> {
         self.look(Age::Seasoned, Wanted::ByWaiter)
-            .or_else(|| self.exhausted.next().map(Found::Ready))
+            .or_else(|| self.exhausted.next().map(Found::ready))
     }
 
     /// One look everywhere, for a strand that gives way of its own accord: it comes before those that have used up their
@@ -103,9 +104,9 @@ impl WorkerThread {
                 if task.is_some() {
                     self.exhausted.begin_turn();
                 }
-                task.or_else(|| self.exhausted.next().map(Found::Ready))
+                task.or_else(|| self.exhausted.next().map(Found::ready))
             }
-            Moment::TimeForStrand => self.exhausted.next().map(Found::Ready),
+            Moment::TimeForStrand => self.exhausted.next().map(Found::ready),
         }
     }
 
@@ -124,7 +125,7 @@ impl WorkerThread {
         }
         if dispatches.is_multiple_of(DISPATCHES_BETWEEN_FAIR_LOOKS) {
             let sent = self.own_mail.borrow_mut().pop_front();
-            if let Some(found) = sent.map(Found::Task).or_else(|| self.take_injected()) {
+            if let Some(found) = sent.map(Found::task).or_else(|| self.take_injected()) {
                 return Some(found);
             }
         }
@@ -138,7 +139,7 @@ impl WorkerThread {
             return out_of_turn;
         }
         if let Some(strand) = self.next_ready() {
-            return Some(Found::Ready(strand));
+            return Some(Found::ready(strand));
         }
         if wanted == Wanted::ByYield && moment == Moment::TooEarly {
             return None;
@@ -188,7 +189,7 @@ impl WorkerThread {
         if !own.requeued.looks_empty() && self.pool.sleep.somebody_is_idle() {
             self.pool.sleep.new_work();
         }
-        Some(Found::Task(next))
+        Some(Found::task(next))
     }
 
     /// This worker's newest task, if it is clear at a glance that nothing comes before it: the usual find of a worker that
@@ -219,7 +220,7 @@ impl WorkerThread {
         if !requeued.looks_empty() && self.pool.sleep.somebody_is_idle() {
             self.pool.sleep.new_work();
         }
-        Some(Found::Task(entry))
+        Some(Found::task(entry))
     }
 
     /// One look everywhere, in an order that the seed chooses.
@@ -229,10 +230,10 @@ impl WorkerThread {
             self.read_mail();
         }
         let sources: [fn(&WorkerThread) -> Option<Found>; 6] = [
-            |this| this.take_some_ready().map(Found::Ready),
+            |this| this.take_some_ready().map(Found::ready),
             WorkerThread::own_task,
             WorkerThread::own_requeued,
-            |this| this.exhausted.next().map(Found::Ready),
+            |this| this.exhausted.next().map(Found::ready),
             |this| this.steal_from_somebody(Age::Any),
             WorkerThread::take_injected,
         ];
@@ -250,7 +251,7 @@ impl WorkerThread {
         // SAFETY: this thread owns its task deque.
         let newest = unsafe { self.shared().tasks.pop_newest() };
         let entry = newest.or_else(|| self.own_mail.borrow_mut().pop_front());
-        entry.map(Found::Task)
+        entry.map(Found::task)
     }
 
     /// Moves the inbox's letters to where the search looks.
@@ -267,7 +268,7 @@ impl WorkerThread {
     fn take_injected(&self) -> Option<Found> {
         let entry = self.pool.injector.pop()?;
         self.shared().stats.injected.add(1);
-        Some(Found::Task(entry))
+        Some(Found::task(entry))
     }
 
     fn steal_from_somebody(&self, age: Age) -> Option<Found> {
@@ -295,13 +296,13 @@ impl WorkerThread {
         let victim = &self.pool.workers[index];
         if index != self.index {
             if let Some(entry) = self.steal_fork_of(index, age) {
-                return Some(Found::Fork(entry));
+                return Some(Found::fork(entry));
             }
             if takes_tasks && let Some(entry) = self.steal_task(victim) {
-                return Some(Found::Task(entry));
+                return Some(Found::task(entry));
             }
         }
-        victim.parked.steal(self.index, |_| true).map(Found::Fork)
+        victim.parked.steal(self.index, |_| true).map(Found::fork)
     }
 
     /// Steals the oldest public fork of the strand that `victim` runs now, if it has been there for
@@ -466,7 +467,7 @@ impl WorkerThread {
         if let Some(entry) = unsafe { self.shared().tasks.pop_newest() } {
             // SAFETY: the entry is ours, so its context is alive.
             if unsafe { context::is_within(entry.context, isolation) } {
-                return Some(Found::Task(entry));
+                return Some(Found::task(entry));
             }
             self.put_back(entry);
         }
@@ -479,19 +480,19 @@ impl WorkerThread {
             if let Some(strand) = victim.current()
                 && let Some(entry) = self.steal_fork(strand, suits)
             {
-                return Some(Found::Fork(entry));
+                return Some(Found::fork(entry));
             }
             if let Steal::Taken(entry) = victim.tasks.steal(suits) {
-                return Some(Found::Task(entry));
+                return Some(Found::task(entry));
             }
             if let Some(entry) = victim.requeued.steal(|entry| suits(entry.context)) {
-                return Some(Found::Task(entry));
+                return Some(Found::task(entry));
             }
         }
         self.pool
             .injector
             .pop_where(|entry| suits(entry.context))
-            .map(Found::Task)
+            .map(Found::task)
     }
 
     /// The newest task of this worker, if it belongs to `owner`.

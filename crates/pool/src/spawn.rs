@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use crate::context;
 use crate::deque::Entry;
+use crate::found::{Found, Work};
 use crate::job::boxed_task;
 use crate::pool::shared::Shared;
 use crate::scope::{current_pool, submit_through_lane};
 use crate::sim;
-use crate::worker::{Found, Worker};
+use crate::worker::Worker;
 
 /// Runs `body` some time on the current pool, or the global one; nobody waits for it.
 ///
@@ -179,10 +180,10 @@ fn give_way(worker: &Worker, found: Found, can_park: bool) -> Yield {
     let (thread, strand) = (worker.thread(), worker.strand());
     // SAFETY: a `&Worker` is only to be had on the strand's own stack.
     unsafe { strand.share_all() };
-    match found {
-        Found::Ready(ready) => thread.let_run(strand, ready),
-        found if can_park => thread.yield_to(strand, found),
-        found => thread.execute(worker, found),
+    match found.work() {
+        Work::Ready(ready) => thread.let_run(strand, ready),
+        _ if can_park => thread.yield_to(strand, found),
+        _ => thread.execute(worker, found),
     }
     Yield::Executed
 }

@@ -14,6 +14,7 @@ use std::ptr::NonNull;
 
 use crate::context::{self, Context};
 use crate::fork::TheftNote;
+use crate::found::{Found, Work};
 use crate::isolate;
 use crate::job::Job;
 use crate::latch::{Latch, Wake};
@@ -21,7 +22,7 @@ use crate::raw::park_hook::Away;
 use crate::search::Age;
 use crate::sim;
 use crate::sync::spin_pause;
-use crate::worker::{Found, Worker, WorkerThread};
+use crate::worker::{Worker, WorkerThread};
 
 /// What a strand waits for, as far as it can help it along.
 #[derive(Clone, Copy)]
@@ -106,7 +107,7 @@ impl Worker {
             if let Some(thief) = thief {
                 if let Some(entry) = thread.steal_fork_of(thief, Age::Seasoned) {
                     thread.shared().stats.stolen.add(1);
-                    thread.execute(self, Found::Fork(entry));
+                    thread.execute(self, Found::fork(entry));
                     looks = if thread.is_simulated {
                         LOOKS_AT_THIEF
                     } else {
@@ -142,7 +143,7 @@ impl Worker {
                 return false;
             }
             match thread.pop_task_of(owner) {
-                Some(entry) => thread.execute(self, Found::Task(entry)),
+                Some(entry) => thread.execute(self, Found::task(entry)),
                 None => return false,
             }
         }
@@ -173,7 +174,7 @@ impl Worker {
         };
         // SAFETY: as above. The task may run for long, and must not keep the forks below it from others.
         unsafe { strand.share_all() };
-        thread.execute(self, Found::Task(entry));
+        thread.execute(self, Found::task(entry));
         true
     }
 
@@ -186,9 +187,9 @@ impl Worker {
             Some(found) => found,
             None => thread.search_for_work(),
         };
-        match found {
-            Found::Ready(strand) if std::ptr::eq(strand, own) => {}
-            found => thread.park_in_favour_of(own, found),
+        match found.work() {
+            Work::Ready(strand) if std::ptr::eq(strand, own) => {}
+            _ => thread.park_in_favour_of(own, found),
         }
     }
 
@@ -212,11 +213,11 @@ impl Worker {
                 thread.nothing_found(&mut searching);
             };
             thread.stop_searching(searching);
-            match found {
+            let Some(found) = found else { continue };
+            match found.work() {
                 // Another strand of this worker may go on: it gets the thread, and this one is next.
-                Some(Found::Ready(strand)) => thread.let_run(self.strand(), strand),
-                Some(found) => thread.execute(self, found),
-                None => {}
+                Work::Ready(strand) => thread.let_run(self.strand(), strand),
+                Work::Fork(_) | Work::Task(_) => thread.execute(self, found),
             }
         }
     }

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use crate::context::Installed;
 use crate::deque::Entry;
 use crate::exhausted::Exhausted;
-use crate::job::{AbortOnUnwind, Job};
+use crate::found::{Found, Work};
+use crate::job::{AbortOnUnwind, Job, JobName};
 use crate::pool::Pool;
 use crate::pool::shared::{Shared, WorkerShared};
 use crate::random::Random;
@@ -19,7 +20,6 @@ use crate::raw::fuel::Meter;
 use crate::search::Watched;
 use crate::sim;
 use crate::sleep::SpinMemory;
-use crate::stack::StackClass;
 use crate::strand::Strand;
 use crate::theft::StolenTasks;
 
@@ -188,38 +188,12 @@ impl Drop for WorkerThread {
     }
 }
 
-/// Work that a search has found.
-#[derive(Clone, Copy)]
-pub(crate) enum Found {
-    /// A fork, stolen.
-    Fork(Entry),
-    /// A task.
-    Task(Entry),
-    /// One of this worker's strands whose wait is over.
-    Ready(*const Strand),
-}
-
-#[cfg_attr(not(jobtree_stacks), allow(dead_code))]
-impl Found {
-    /// The stack that it needs at least; a strand that is ready has its own.
-    ///
-    /// # Safety
-    /// It was found by the caller and has not run.
-    #[inline]
-    pub(crate) unsafe fn stack_class(&self) -> StackClass {
-        match self {
-            // SAFETY: taken out of its queue, not run, and so alive.
-            Found::Task(entry) => unsafe { entry.job.as_ref().kind.stack },
-            Found::Fork(_) | Found::Ready(_) => StackClass::Default,
-        }
-    }
-}
-
 /// What became of work that a loop has found.
 #[cfg_attr(not(jobtree_stacks), allow(dead_code))]
+#[derive(Clone, Copy)]
 pub(crate) enum Settled {
     /// It is to be run on this strand.
-    Here(Found),
+    Here,
     /// Another strand ran it, and this one goes on.
     Elsewhere,
     /// Another strand runs it, and this one is not needed any more.
@@ -303,20 +277,20 @@ impl WorkerThread {
             let found = match next.take() {
                 Some(found) => Some(found),
                 None => match self.newest_task_at_a_glance() {
-                    Some(entry) => Some(Found::Task(entry)),
+                    Some(entry) => Some(Found::task(entry)),
                     None => self.next_work(),
                 },
             };
-            match found {
-                None => return,
-                Some(Found::Ready(strand)) => {
+            let Some(found) = found else { return };
+            match found.work() {
+                Work::Ready(strand) => {
                     if !self.give_way(worker.strand(), strand) {
                         return;
                     }
                     next = self.take_handoff();
                 }
-                Some(found) => match self.settle(worker.strand(), found) {
-                    Settled::Here(found) => {
+                Work::Fork(_) | Work::Task(_) => match self.settle(worker.strand(), found) {
+                    Settled::Here => {
                         self.run(worker, found);
                         if let Some(entry) = self.gave_way.take() {
                             next = self.exchange_requeued(entry);
@@ -371,10 +345,10 @@ impl WorkerThread {
     // Part of the loop: a task that waited returns here after a switch, and would be mispredicted once more.
     #[inline(always)]
     fn run(&self, worker: &Worker, found: Found) {
-        let (entry, is_task) = match found {
-            Found::Fork(entry) => (entry, false),
-            Found::Task(entry) => (entry, true),
-            Found::Ready(_) => unreachable!("a ready strand is resumed, not executed"),
+        let (entry, is_task) = match found.work() {
+            Work::Fork(entry) => (entry, false),
+            Work::Task(entry) => (entry, true),
+            Work::Ready(_) => unreachable!("a ready strand is resumed, not executed"),
         };
         worker.strand().sim_point();
         let stats = &self.shared().stats;
@@ -402,12 +376,12 @@ impl WorkerThread {
 /// The name of the running task, for the report of a stack overflow, until this value is dropped.
 pub(crate) struct TaskName {
     #[cfg(jobtree_stacks)]
-    outer: Option<&'static str>,
+    outer: Option<JobName>,
 }
 
 #[cfg(jobtree_stacks)]
 impl TaskName {
-    fn set(name: &'static str) -> TaskName {
+    fn set(name: JobName) -> TaskName {
         let outer = crate::stack::overflow::set_task_name(Some(name));
         TaskName { outer }
     }
@@ -430,7 +404,7 @@ impl Drop for TaskName {
 
 #[cfg(not(jobtree_stacks))]
 impl TaskName {
-    fn set(_name: &'static str) -> TaskName {
+    fn set(_name: JobName) -> TaskName {
         TaskName {}
     }
 }

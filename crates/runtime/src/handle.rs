@@ -44,6 +44,7 @@ unsafe impl<T: Send> Sync for JobHandle<T> {}
 impl<T> Unpin for JobHandle<T> {}
 
 impl<T> JobHandle<T> {
+    #[inline(always)]
     pub(crate) fn new(spawned: Spawned<T>) -> JobHandle<T> {
         JobHandle {
             job: spawned.job,

@@ -45,9 +45,9 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
     {
         budget::charge_op();
         if self.budgets.is_none() && start.request.is_plain() {
-            return self.start(&start, options, body);
+            return JobHandle::new(self.start(&start, options, body));
         }
-        self.start_within_limits(&start, options, body)
+        JobHandle::new(self.start_within_limits(&start, options, body))
     }
 
     #[cold]
@@ -57,7 +57,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         start: &Start,
         options: JobOptions,
         body: F,
-    ) -> JobHandle<T>
+    ) -> Spawned<T>
     where
         F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
         T: Send + 'scope,
@@ -87,8 +87,11 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
             return Err(SpawnRefused::new(Refusal::ScopeCancelled(cancelled), body));
         }
         match self.admit(&start.request) {
-            Ok(None) => Ok(self.start(&start, options, body)),
-            Ok(Some(lease)) => Ok(self.start(&start, lease.install(options), lease.around(body))),
+            Ok(None) => Ok(JobHandle::new(self.start(&start, options, body))),
+            Ok(Some(lease)) => {
+                let spawned = self.start(&start, lease.install(options), lease.around(body));
+                Ok(JobHandle::new(spawned))
+            }
             Err(refusal) => Err(SpawnRefused::new(refusal, body)),
         }
     }
@@ -123,7 +126,8 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         }
     }
 
-    fn start<F, T>(&'scope self, start: &Start, options: JobOptions, body: F) -> JobHandle<T>
+    // Not a handle: two words come back in registers, three through memory.
+    fn start<F, T>(&'scope self, start: &Start, options: JobOptions, body: F) -> Spawned<T>
     where
         F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
         T: Send + 'scope,
@@ -142,7 +146,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
                 body,
             )
         };
-        handle_of(spawned)
+        under_a_living_scope(spawned)
     }
 
     fn start_future<F, T>(
@@ -165,8 +169,12 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
 }
 
 pub(crate) fn handle_of<T>(spawned: Result<Spawned<T>, ParentEnded>) -> JobHandle<T> {
+    JobHandle::new(under_a_living_scope(spawned))
+}
+
+fn under_a_living_scope<T>(spawned: Result<Spawned<T>, ParentEnded>) -> Spawned<T> {
     match spawned {
-        Ok(spawned) => JobHandle::new(spawned),
+        Ok(spawned) => spawned,
         // `'scope` is over when the scope's job has ended.
         Err(ended) => unreachable!("a nursery was used after its end: {ended}"),
     }

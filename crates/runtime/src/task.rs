@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use jobtree_pool::Worker;
 use jobtree_pool::raw::task::{RawContext, RawTask, RawTaskKind};
 use jobtree_pool::raw::{PoolRef, stack_with_bell};
-use jobtree_tree::raw::{Attached, Beside, StackName, attach_beside, start_on};
+use jobtree_tree::raw::{Attached, Beside, StackName, attach_beside_with, start_on};
 use jobtree_tree::{Body, BodyResult, BoxError, Job, JobOptions, ParentEnded};
 
 use crate::current::run_body;
@@ -158,12 +158,18 @@ where
     F: FnOnce() -> Result<T, BoxError> + Send,
     T: Send,
 {
-    let task = Task {
-        raw: RawTask::new(Task::<F, T>::kind(stack), parent.as_ptr()),
-        slot: Slot::empty(),
-        run: UnsafeCell::new(None),
+    let raw = RawTask::new(Task::<F, T>::kind(stack), parent.as_ptr());
+    let write = |place: NonNull<Task<F, T>>| {
+        let task = place.as_ptr();
+        // SAFETY: there is room for one; each field is written once.
+        unsafe {
+            (&raw mut (*task).raw).write(raw);
+            (&raw mut (*task).slot).write(Slot::empty());
+            (&raw mut (*task).run).write(UnsafeCell::new(None));
+        }
     };
-    let attached = match attach_beside(parent, options, task) {
+    // SAFETY: all fields are written.
+    let attached = match unsafe { attach_beside_with(parent, options, write) } {
         Ok(attached) => attached,
         Err((ended, _)) => {
             drop_quietly(body);
@@ -184,13 +190,13 @@ where
         return Ok(Spawned { job, slot });
     }
     let deadline = deadline(&job).map(|timer| Box::new((timer, job.clone())));
-    // SAFETY: the task was not submitted yet, so nobody else looks into the cell.
+    // SAFETY: the task was not submitted yet, so nobody else looks into the cell, and there is nothing in it to drop.
     unsafe {
-        *beside.as_ref().run.get() = Some(Run {
+        beside.as_ref().run.get().write(Some(Run {
             body,
             execution,
             deadline,
-        });
+        }));
     }
     // SAFETY: the task lies in its job's memory, which the execution inside keeps until it has run; it is
     // submitted once; the run function is the one for its type. The context and what the body borrows are

@@ -253,6 +253,7 @@ impl Job {
     }
 
     /// For runners: the body, or a fork of it, begins to wait for something.
+    #[inline]
     pub fn begin_waiting(&self, waiting: WaitingFor) {
         let word = WaitingFor::encode(Some(waiting));
         self.node().waiting.store(word, Ordering::Relaxed);
@@ -260,6 +261,7 @@ impl Job {
 
     /// For runners: what was waited for has come, or is not waited for any more. If another fork of the body has begun
     /// to wait meanwhile, that is what is shown.
+    #[inline]
     pub fn end_waiting(&self, waiting: WaitingFor) {
         let word = WaitingFor::encode(Some(waiting));
         let shown = &self.node().waiting;

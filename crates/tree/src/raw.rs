@@ -6,7 +6,7 @@ use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
 
-pub use crate::cell::{Attached, Beside, attach_beside};
+pub use crate::cell::{Attached, Beside, attach_beside, attach_beside_with};
 use crate::job::Job;
 pub use crate::stack::{StackName, is_woken_on, name_stack, set_waker_of_stack, start_on};
 #[cfg(all(feature = "planted-bugs", not(all(loom, test))))]

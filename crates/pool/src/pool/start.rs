@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::builder::{BuildError, WorkerStart};
 use super::shared::{IndexHandler, Shared};
 use super::{CurrentThread, Pool};
-use crate::worker::{Found, Worker, WorkerThread};
+use crate::found::Work;
+use crate::worker::{Worker, WorkerThread};
 
 /// Starts all threads of the pool; if one cannot be started, the others end again.
 pub(super) fn start_workers(
@@ -64,7 +65,7 @@ pub(super) fn finish_current_thread(thread: &WorkerThread) {
     Worker::with_current(|worker| {
         let Some(worker) = worker else { return };
         while let Some(found) = thread.find_work() {
-            if !matches!(found, Found::Ready(_)) {
+            if !matches!(found.work(), Work::Ready(_)) {
                 thread.execute(worker, found);
             }
         }

@@ -22,19 +22,21 @@ use super::class::{StackClass, in_largest_whole_unit};
 use super::guard::{self, GuardMethod};
 use super::registry::{self, OverflownStack};
 use super::slab::{last_os_error, map_anonymous, page_size, round_up_to_pages, unmap};
+use crate::job::JobName;
 
 thread_local! {
-    static TASK_NAME: Cell<Option<&'static str>> = const { Cell::new(None) };
+    static TASK_NAME: Cell<Option<JobName>> = const { Cell::new(None) };
     /// The name given to the innermost [`ThreadGuard`], which owns it.
     static THREAD_NAME: Cell<Option<ptr::NonNull<str>>> = const { Cell::new(None) };
 }
 
-/// Sets the name of the task that this thread is running, and returns the one before.
+/// Sets the name of the task that this thread is running, and returns the one before. Only a report asks what it is, in
+/// a signal handler: it must be there already, as that of a type is.
 ///
 /// Whoever runs a task sets its name and puts the old one back afterwards. The name belongs to the thread,
 /// not to the stack: a worker that changes stacks sets the name of the task it goes on with.
 #[inline(always)]
-pub fn set_task_name(name: Option<&'static str>) -> Option<&'static str> {
+pub fn set_task_name(name: Option<JobName>) -> Option<JobName> {
     let before = TASK_NAME.replace(name);
     // The only other reader is a signal handler on this thread: the write must precede what may fault.
     compiler_fence(Ordering::SeqCst);
@@ -290,7 +292,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
         let thread_name = THREAD_NAME.get();
         // SAFETY: the guard that owns the name lives as long as the cell points to it.
         let thread_name = thread_name.map(|name| unsafe { name.as_ref() });
-        Report::new(stack, TASK_NAME.get(), thread_name).write_to_stderr();
+        Report::new(stack, TASK_NAME.get().map(|name| name()), thread_name).write_to_stderr();
         // SAFETY: allowed in a handler.
         unsafe { libc::abort() };
     }

@@ -51,7 +51,7 @@ fn an_overflow_names_task_thread_and_size_then_aborts() {
         install_handler();
         install_handler();
         let _guard = ThreadGuard::new("baker-3");
-        set_task_name(Some("knead dough"));
+        set_task_name(Some(|| "knead dough"));
         overflow_on(StackClass::Default, GuardMethod::best());
     });
     if let Some(output) = output {
@@ -91,7 +91,7 @@ fn an_overflow_is_reported_with_guards_by_protection_too() {
     let output = in_child_process(name, || {
         install_handler();
         let _guard = ThreadGuard::new("baker-1");
-        set_task_name(Some("proof"));
+        set_task_name(Some(|| "proof"));
         overflow_on(StackClass::Default, GuardMethod::Protection);
     });
     if let Some(output) = output {
@@ -133,7 +133,7 @@ fn a_foreign_thread_gets_a_signal_stack_of_its_own() {
         install_handler();
         on_foreign_thread(|| {
             let _guard = ThreadGuard::new("stranger");
-            set_task_name(Some("visit"));
+            set_task_name(Some(|| "visit"));
             overflow_on(StackClass::Default, GuardMethod::best());
         });
     });
@@ -289,10 +289,11 @@ fn a_thread_guard_leaves_the_thread_as_it_found_it() {
 
 #[test]
 fn task_names_nest() {
-    assert_eq!(set_task_name(Some("outer")), None);
-    assert_eq!(set_task_name(Some("inner")), Some("outer"));
-    assert_eq!(set_task_name(Some("outer")), Some("inner"));
-    assert_eq!(set_task_name(None), Some("outer"));
+    let set = |name| set_task_name(name).map(|before| before());
+    assert_eq!(set(Some(|| "outer")), None);
+    assert_eq!(set(Some(|| "inner")), Some("outer"));
+    assert_eq!(set(Some(|| "outer")), Some("inner"));
+    assert_eq!(set(None), Some("outer"));
 }
 
 #[test]
