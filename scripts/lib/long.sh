@@ -142,6 +142,12 @@ stage_no_stacks() {
     cargo check --locked --target-dir "$target/no-stacks" -p jobtree -p jobtree-capi
 }
 
+stage_portable_switch() {
+  # The switch that other processors have, on this one.
+  RUSTFLAGS="--cfg jobtree_portable_switch -D warnings ${RUSTFLAGS:-}" limited 1800 \
+    cargo test --locked --target-dir "$target/portable-switch" -p jobtree-pool -p jobtree-runtime --lib --tests
+}
+
 stage_many_stacks() {
   [[ -r /proc/meminfo ]] || skip "this system does not say how much memory is free"
   # Each of more than a million stacks has one page touched.

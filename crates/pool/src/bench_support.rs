@@ -85,22 +85,20 @@ impl BenchDeque {
 pub fn resume_and_suspend(times: u64) {
     #[cfg(jobtree_stacks)]
     {
+        use crate::stack::switch::Routine;
         use crate::stack::{DEFAULT_STACK_SIZE, StackCache, StackClass, StackSupply};
         let supply = StackSupply::new(DEFAULT_STACK_SIZE).expect("the default size is allowed");
         let cache = StackCache::new(&supply);
         let stack = cache
             .take(StackClass::Default)
             .expect("one stack can be had");
-        let mut coroutine = corosensei::Coroutine::with_stack(stack, |yielder, mut more: bool| {
-            while more {
-                more = yielder.suspend(());
+        let mut routine = Routine::new(stack, move |way| {
+            for _ in 0..times {
+                way.suspend();
             }
         });
-        for _ in 0..times {
-            coroutine.resume(true);
-        }
-        coroutine.resume(false);
-        cache.give(coroutine.into_stack());
+        while routine.resume().is_none() {}
+        cache.give(routine.into_stack());
     }
     #[cfg(not(jobtree_stacks))]
     black_box(times);

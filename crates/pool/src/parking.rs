@@ -2,19 +2,21 @@
 //!
 //! ```text
 //!   hub (the thread's own stack)
-//!    |  resume          suspend
-//!    +----> strand A ----+      A waits, work was found: A says who is next, and suspends
-//!    |                   |
-//!    +<------------------+
 //!    |  resume
-//!    +----> strand B            a spare: its loop takes the work that A handed over
+//!    +----> strand A            A waits, work was found: A passes the thread to a spare
+//!               |
+//!               +----> strand B            the spare's loop takes the work that A handed over
+//!                          |
+//!    +<--------------------+    the loop of B ends: the hub takes its stack, and resumes who is next
 //! ```
 //!
 //! Every strand with a stack runs the worker's loop at its bottom. A strand that parks hands what it
 //! found to a spare one; a loop that finds a strand whose wait is over gives the thread to it and
-//! becomes a spare itself. The hub does nothing but pass the thread on, so a parked strand is fully
-//! suspended before anybody can resume it: only the loop of its own worker does, and that runs on
-//! another strand.
+//! becomes a spare itself. A parked strand is fully suspended before anybody can resume it: only strands of its own worker do,
+//! and while one of them runs, it does not.
+//!
+//! The hub is there for the first strand, for the stacks of loops that have ended, and for simulations, in which several
+//! workers take turns. Where a stack cannot pass the thread on by itself (`stack/switch`), the hub does that, too.
 //!
 //! Strands come in two classes, by the size of their stack. A task says which it needs; before the loop
 //! starts one, it moves to a strand of that class, and becomes a spare itself. What a waiting strand does
@@ -23,17 +25,16 @@
 //! Rules: never suspend while panicking (the count of panics is the thread's, not the strand's; for
 //! simulations see `sim/mod.rs`); a started stack is never dropped, it is resumed until its loop ends.
 
-use std::cell::{Cell, RefCell, UnsafeCell};
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::time::Duration;
-
-use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::context;
 use crate::found::{Found, Work};
 use crate::pool::shared::Shared;
 use crate::raw::prefetch;
-use crate::stack::{Stack, StackCache, StackClass, StackError};
+use crate::stack::switch::{Hub, PASSES_DIRECTLY};
+use crate::stack::{StackCache, StackClass, StackError};
 use crate::strand::Strand;
 use crate::worker::{Settled, TaskName, Worker, WorkerThread, no_strand_is_current};
 
@@ -52,7 +53,7 @@ const PAUSE_BETWEEN_ENDINGS: Duration = Duration::from_millis(2);
 
 /// What a strand touches first when it goes on, in lines from where it was suspended: the frames between its switch and
 /// the code that waited. As many as a processor fetches at once, some 16; with more it waits for them.
-const LINES_OF_READY: Range<isize> = 0..12;
+const LINES_OF_READY: Range<isize> = 0..8;
 
 /// The same for a spare: its loop is close, and what it will run begins below.
 const LINES_OF_SPARE: Range<isize> = -12..2;
@@ -62,23 +63,6 @@ const STRANDS_AT_A_TIME: usize = 16;
 
 /// Quick yields between two with care. Not a power of two less one, so that it keeps step with no loop of the program.
 const MOST_QUICK_YIELDS: u32 = 12;
-
-type Loop = Coroutine<(), (), (), Stack>;
-
-/// A strand's stack and the way off it.
-pub(crate) struct StrandStack {
-    coroutine: UnsafeCell<Option<Loop>>,
-    yielder: Cell<*const Yielder<(), ()>>,
-}
-
-impl StrandStack {
-    pub(crate) fn new() -> StrandStack {
-        StrandStack {
-            coroutine: UnsafeCell::new(None),
-            yielder: Cell::new(std::ptr::null()),
-        }
-    }
-}
 
 impl Strand {
     /// Has the processor fetch what the strand, which is suspended, needs first of its stack when it goes on.
@@ -106,8 +90,11 @@ pub(crate) struct ParkingLot {
     spares: RefCell<[Vec<*const Strand>; StackClass::ALL.len()]>,
     /// Strands without a stack, to be used again.
     bare: RefCell<Vec<*const Strand>>,
+    hub: Hub,
     /// Who the hub resumes next.
     next: Cell<*const Strand>,
+    /// Whose loop has ended, until the hub has taken its stack.
+    ended: Cell<*const Strand>,
     /// The strand that resumes a spare only to have it end, or null: it gets the thread back.
     ends_spares: Cell<*const Strand>,
     /// Whether the worker has begun to end spares, and none was needed since.
@@ -124,7 +111,9 @@ impl ParkingLot {
             stacks: StackCache::new(&pool.stacks),
             spares: RefCell::default(),
             bare: RefCell::new(Vec::new()),
+            hub: Hub::new(),
             next: Cell::new(std::ptr::null()),
+            ended: Cell::new(std::ptr::null()),
             ends_spares: Cell::new(std::ptr::null()),
             is_ending_spares: Cell::new(false),
             handoff: Cell::new(None),
@@ -149,10 +138,8 @@ impl WorkerThread {
     /// Whether so little of the current strand's stack is in use that a task which has a right to one of its own may run
     /// on top: at most a quarter, however deep tasks ask for each other.
     pub(crate) fn has_room_for_another(&self, strand: &Strand) -> bool {
-        // Where a stack begins: the first thing on it.
-        let base = strand.stack().yielder.get().addr();
         let here = 0u8;
-        let in_use = base.wrapping_sub((&raw const here).addr());
+        let in_use = strand.stack().base().wrapping_sub((&raw const here).addr());
         in_use < self.pool.stacks.stack_size(StackClass::Default) / 4
     }
 
@@ -163,22 +150,16 @@ impl WorkerThread {
         let stack = self.parking.stacks.take(class)?;
         // SAFETY: strands live as long as their pool, which this thread keeps alive.
         let strand = unsafe { &*self.bare_strand() };
-        let thread: *const WorkerThread = self;
-        let strand_address: *const Strand = strand;
-        let coroutine = Coroutine::with_stack(stack, move |yielder, ()| {
-            // SAFETY: the hub, which runs this, borrows the thread's state for longer, and strands
-            // live as long as their pool.
-            let (thread, strand) = unsafe { (&*thread, &*strand_address) };
-            strand.stack().yielder.set(yielder);
-            if thread.spare_shall_end() {
-                return;
-            }
-            let first = thread.parking.take_handoff();
-            let worker = Worker::of_strand(strand);
-            thread.work_loop(worker, first);
-        });
-        // SAFETY: a bare or new strand has no coroutine, and only its own worker touches it.
-        unsafe { *strand.stack().coroutine.get() = Some(coroutine) };
+        let arguments = [
+            std::ptr::from_ref(self).cast(),
+            std::ptr::from_ref(strand).cast(),
+        ];
+        // SAFETY: a bare or new strand has no stack in use. The hub, without which nothing runs on a stack, borrows the
+        // thread's state for as long, and strands live as long as their pool.
+        unsafe {
+            let in_use = strand.stack();
+            in_use.prepare(stack, run_loop, arguments, &self.parking.hub);
+        }
         strand.stack_class.set(class);
         self.add_spare(strand);
         Ok(())
@@ -275,20 +256,22 @@ impl WorkerThread {
         // SAFETY: strands live as long as their pool.
         let strand = unsafe { &*strand };
         self.set_current(strand);
-        // SAFETY: only this thread touches the coroutine, and it is suspended: the hub runs.
-        let coroutine = unsafe { &mut *strand.stack().coroutine.get() };
-        let running = coroutine
-            .as_mut()
-            .expect("only strands with a stack are resumed");
-        let result = running.resume(());
+        // SAFETY: this is the hub, so all strands are suspended; only those with a stack are resumed.
+        unsafe { strand.stack().resume(&self.parking.hub) };
         no_strand_is_current();
-        if let CoroutineResult::Return(()) = result
-            && let Some(ended) = coroutine.take()
-        {
-            strand.stack().yielder.set(std::ptr::null());
-            self.parking.stacks.give(ended.into_stack());
-            self.parking.bare.borrow_mut().push(strand);
+        let ended = self.parking.ended.replace(std::ptr::null());
+        if !ended.is_null() {
+            self.take_stack_of(ended);
         }
+    }
+
+    fn take_stack_of(&self, ended: *const Strand) {
+        // SAFETY: strands live as long as their pool; its loop was at its end when it went to the hub.
+        let stack = unsafe { (*ended).stack().take_stack() };
+        self.parking
+            .stacks
+            .give(stack.expect("a loop runs on a stack"));
+        self.parking.bare.borrow_mut().push(ended);
     }
 
     /// Suspends the running strand in favour of `next`. Returns when it is resumed.
@@ -324,12 +307,21 @@ impl WorkerThread {
     /// Gives the thread to `next`, until it comes back.
     #[inline(always)]
     fn suspend(&self, from: &Strand, next: *const Strand) {
-        self.parking.next.set(next);
         let here = 0u8;
         from.suspended_at.set(std::hint::black_box(&raw const here));
         let named = TaskName::put_aside();
-        // SAFETY: set when the strand's coroutine started; we are running on it.
-        unsafe { (*from.stack().yielder.get()).suspend(()) };
+        if PASSES_DIRECTLY && !self.is_simulated {
+            assert!(!std::ptr::eq(from, next), "a strand gives way to another");
+            // SAFETY: strands live as long as their pool.
+            let next = unsafe { &*next };
+            self.set_current(next);
+            // SAFETY: we are running on `from`; `next` is another strand of this worker, and so suspended.
+            unsafe { from.stack().pass(next.stack()) };
+        } else {
+            self.parking.next.set(next);
+            // SAFETY: we are running on `from`, on which the hub has put us.
+            unsafe { from.stack().leave(&self.parking.hub) };
+        }
         drop(named);
         from.begin_turn();
     }
@@ -497,6 +489,20 @@ impl WorkerThread {
             Settled::LoopIsOver
         }
     }
+}
+
+/// What runs on a strand's stack.
+///
+/// # Safety
+/// The worker thread and the strand, which is one of its own, are there as long as this runs.
+unsafe extern "C" fn run_loop(thread: *const (), strand: *const ()) {
+    // SAFETY: by contract.
+    let (thread, strand) = unsafe { (&*thread.cast::<WorkerThread>(), &*strand.cast::<Strand>()) };
+    if !thread.spare_shall_end() {
+        let first = thread.parking.take_handoff();
+        thread.work_loop(Worker::of_strand(strand), first);
+    }
+    thread.parking.ended.set(strand);
 }
 
 #[cfg(all(test, not(loom)))]

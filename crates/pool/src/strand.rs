@@ -23,7 +23,7 @@ use crate::raw::bell::StrandBell;
 use crate::raw::fuel::Fuel;
 use crate::raw::park_hook::Hooked;
 #[cfg(jobtree_stacks)]
-use crate::stack::StackClass;
+use crate::stack::{StackClass, switch::StackInUse};
 use crate::sync::step::Step;
 use crate::worker::Worker;
 
@@ -65,7 +65,7 @@ pub(crate) struct OfSwitch {
     /// What the waker of the future points to that is polled on the strand; see `raw::polled_waker`.
     polled_waker: Cell<*const ()>,
     #[cfg(jobtree_stacks)]
-    stack: crate::parking::StrandStack,
+    stack: StackInUse,
 }
 
 #[cfg(all(
@@ -99,7 +99,7 @@ impl Strand {
             context: Cell::new(context::OUTERMOST),
             polled_waker: Cell::new(ptr::null()),
             #[cfg(jobtree_stacks)]
-            stack: crate::parking::StrandStack::new(),
+            stack: StackInUse::none(),
         };
         Strand {
             mail: Mail::new(),
@@ -135,7 +135,7 @@ impl Strand {
     /// Its stack. Owner only.
     #[cfg(jobtree_stacks)]
     #[inline(always)]
-    pub(crate) fn stack(&self) -> &crate::parking::StrandStack {
+    pub(crate) fn stack(&self) -> &StackInUse {
         &self.forks.between.stack
     }
 

@@ -42,12 +42,6 @@ impl StackCache {
         }
     }
 
-    /// The supply this cache draws from.
-    #[cfg(test)]
-    pub fn supply(&self) -> &StackSupply {
-        &self.supply
-    }
-
     /// A stack to run on: the one given back last, else one from the supply.
     ///
     /// What it contains is unspecified. An error means that the system has no more; the caller must do

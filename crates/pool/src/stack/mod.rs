@@ -12,6 +12,7 @@
 //! | `supply`      | the slabs and free stacks that all workers of a pool share                          |
 //! | `cache`       | the few hot stacks a single worker keeps, so that the shared lock is rare           |
 //! | `registry`    | the process-wide table of slabs that a signal handler may read                      |
+//! | `switch`      | how a thread goes from one stack to another                                         |
 //! | `overflow`    | the signal handler that says which task used up which stack                         |
 //! | `README.md`   | the contract of the context switch, which `contract_tests` checks                   |
 //!
@@ -38,6 +39,8 @@ mod registry;
 mod slab;
 #[cfg(jobtree_stacks)]
 mod supply;
+#[cfg(jobtree_stacks)]
+pub(crate) mod switch;
 
 #[cfg(all(test, jobtree_stacks))]
 mod contract_tests;

@@ -4,12 +4,11 @@ use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Output;
 
-use corosensei::Coroutine;
-
 use super::super::cache::StackCache;
 use super::super::class::DEFAULT_STACK_SIZE;
 use super::super::guard::GuardMethod;
 use super::super::supply::StackSupply;
+use super::super::switch::Routine;
 use super::super::testing::in_child_process;
 use super::*;
 
@@ -26,8 +25,7 @@ fn recurse(depth: usize) -> usize {
 fn overflow_on(class: StackClass, method: GuardMethod) {
     let supply = StackSupply::with_guard_method(DEFAULT_STACK_SIZE, method).expect("a supply");
     let stack = StackCache::new(&supply).take(class).expect("a stack");
-    let mut coroutine = Coroutine::<(), (), usize, _>::with_stack(stack, |_, ()| recurse(0));
-    coroutine.resume(());
+    Routine::new(stack, |_| recurse(0)).resume();
 }
 
 fn stderr(output: &Output) -> String {

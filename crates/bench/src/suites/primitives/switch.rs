@@ -1,7 +1,7 @@
 //! The switch between two stacks, without a search, a latch or a queue: there and back.
 //!
-//! Both sides use the same code to switch. Ours runs on a stack of our supply, the other on corosensei's own, so the
-//! ratio says what our stacks add to the physical limit, which should be nothing.
+//! Ours runs on a stack of our supply, with the switch that the pool is built with; the other is corosensei's on a stack
+//! of its own, which stands for what is possible.
 
 use std::time::{Duration, Instant};
 

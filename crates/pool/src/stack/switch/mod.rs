@@ -1,0 +1,34 @@
+//! How a thread goes from one stack to another.
+//!
+//! Every worker thread has a hub, which runs on the stack that the system gave the thread, and resumes stacks. A stack that
+//! is resumed runs a function until that returns; meanwhile it can go back to the hub, or pass the thread to another stack
+//! that is suspended, and is suspended itself. There are two ways:
+//!
+//! - `direct`, on x86-64: a switch of our own, of a dozen instructions. From stack to stack it is one switch, and no
+//!   return; so the processor, which predicts returns by the calls that it has seen, predicts those of a stack
+//!   that waited right if the one that ran before waited at the same place.
+//! - `portable`, elsewhere and for sanitizers: corosensei's. It knows only the way to the hub and back, so passing the thread
+//!   on takes two switches, and the hub's return is predicted wrong.
+//!
+//! Both are used alike; `PASSES_DIRECTLY` says which it is. What the rest of the pool may rely on: `README.md` in the
+//! folder above.
+
+#[cfg(jobtree_direct_switch)]
+mod direct;
+#[cfg(not(jobtree_direct_switch))]
+mod portable;
+
+#[cfg(jobtree_direct_switch)]
+pub(crate) use direct::{Hub, PASSES_DIRECTLY, StackInUse};
+#[cfg(not(jobtree_direct_switch))]
+pub(crate) use portable::{Hub, PASSES_DIRECTLY, StackInUse};
+
+#[cfg(any(test, feature = "bench-support"))]
+mod routine;
+#[cfg(any(test, feature = "bench-support"))]
+pub(crate) use routine::Routine;
+#[cfg(test)]
+pub(crate) use routine::Way;
+
+/// What runs on a stack, from its first resumption on. Must not unwind.
+pub(crate) type Bottom = unsafe extern "C" fn(*const (), *const ());
