@@ -16,6 +16,7 @@ pub(crate) struct Routine<R> {
 struct Inner<R> {
     way: Way,
     body: Cell<Option<Body<R>>>,
+    has_returned: Cell<bool>,
     result: Cell<Option<thread::Result<R>>>,
 }
 
@@ -44,6 +45,7 @@ impl<R: 'static> Routine<R> {
                 in_use: StackInUse::none(),
             },
             body: Cell::new(Some(Box::new(body))),
+            has_returned: Cell::new(false),
             result: Cell::new(None),
         });
         let arguments = [std::ptr::from_ref(&*inner).cast(), std::ptr::null()];
@@ -61,6 +63,7 @@ impl<R: 'static> Routine<R> {
         let body = inner.body.take().expect("a stack is begun once");
         let result = panic::catch_unwind(AssertUnwindSafe(|| body(&inner.way)));
         inner.result.set(Some(result));
+        inner.has_returned.set(true);
     }
 
     /// Lets the body go on until it suspends itself: `None`; or returns. Passes its panic on.
@@ -68,13 +71,20 @@ impl<R: 'static> Routine<R> {
     pub(crate) fn resume(&mut self) -> Option<R> {
         // SAFETY: a `&mut` is not to be had by the body itself, so the caller is on another stack; it is suspended.
         unsafe { self.inner.way.in_use.resume(&self.inner.way.hub) };
+        if !self.inner.has_returned.get() {
+            return None;
+        }
         let result = self.inner.result.take()?;
         Some(result.unwrap_or_else(|payload| panic::resume_unwind(payload)))
     }
 
     /// The stack of a body that has returned.
     pub(crate) fn into_stack(self) -> Stack {
-        // SAFETY: see the assertion.
+        assert!(
+            self.inner.has_returned.get(),
+            "something is suspended there"
+        );
+        // SAFETY: it has returned, and its last switch was back to its resumer.
         let stack = unsafe { self.inner.way.in_use.take_stack() };
         stack.expect("a routine has a stack until here")
     }
