@@ -4,9 +4,10 @@ mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use jobtree_runtime::budget::{self, Budget, Counter, CountingAllocator, Decision, JobBudget};
-use jobtree_runtime::{Job, JobError, Profile, WaitingFor, tick};
+use jobtree_runtime::{Job, JobError, Profile, WaitingFor, sleep, tick};
 use support::{end, runtime_of, until, watch};
 
 #[global_allocator]
@@ -30,6 +31,8 @@ fn what_is_allocated_counts_for_the_job_and_those_above_until_it_is_freed() {
         .nursery(|n| {
             let scope = n.job().clone();
             let above = move || budget::of(&scope).unwrap().memory_used;
+            // What a thread needs to wait, it gets with its first wait: not while the job below counts.
+            sleep(Duration::from_millis(1))?;
             let job = n.spawn(move || {
                 let (before, before_above) = (own().memory_used, above());
                 let mut buffer = block(100_000);
