@@ -33,7 +33,7 @@ use crate::context;
 use crate::found::{Found, Work};
 use crate::pool::shared::Shared;
 use crate::raw::prefetch;
-use crate::stack::switch::{Hub, PASSES_DIRECTLY};
+use crate::stack::switch::{Hub, PASSES_DIRECTLY, stack_pointer};
 use crate::stack::{StackCache, StackClass, StackError};
 use crate::strand::Strand;
 use crate::worker::{Settled, TaskName, Worker, WorkerThread, no_strand_is_current};
@@ -138,8 +138,7 @@ impl WorkerThread {
     /// Whether so little of the current strand's stack is in use that a task which has a right to one of its own may run
     /// on top: at most a quarter, however deep tasks ask for each other.
     pub(crate) fn has_room_for_another(&self, strand: &Strand) -> bool {
-        let here = 0u8;
-        let in_use = strand.stack().base().wrapping_sub((&raw const here).addr());
+        let in_use = strand.stack().base().wrapping_sub(stack_pointer());
         in_use < self.pool.stacks.stack_size(StackClass::Default) / 4
     }
 
@@ -307,8 +306,8 @@ impl WorkerThread {
     /// Gives the thread to `next`, until it comes back.
     #[inline(always)]
     fn suspend(&self, from: &Strand, next: *const Strand) {
-        let here = 0u8;
-        from.suspended_at.set(std::hint::black_box(&raw const here));
+        from.suspended_at
+            .set(std::ptr::without_provenance(stack_pointer()));
         let named = TaskName::put_aside();
         if PASSES_DIRECTLY && !self.is_simulated {
             assert!(!std::ptr::eq(from, next), "a strand gives way to another");

@@ -13,7 +13,7 @@ use std::thread;
 use corosensei::stack::Stack as _;
 
 use super::class::SMALL_STACK_SIZE;
-use super::switch::{Hub, PASSES_DIRECTLY, Routine, StackInUse, Way};
+use super::switch::{Hub, PASSES_DIRECTLY, Routine, StackInUse, Way, stack_pointer};
 use super::testing::in_child_process_with;
 use super::{DEFAULT_STACK_SIZE, StackCache, StackClass, StackSupply};
 
@@ -236,31 +236,6 @@ mod registers {
 
 mod frames {
     use super::*;
-
-    #[cfg(target_arch = "x86_64")]
-    fn stack_pointer() -> usize {
-        let pointer;
-        // SAFETY: only reads the register. Without `nostack`, so the compiler aligns the stack for a call,
-        // counting from what it assumes of the alignment at entry.
-        unsafe { std::arch::asm!("mov {}, rsp", out(reg) pointer) };
-        pointer
-    }
-
-    #[cfg(target_arch = "aarch64")]
-    fn stack_pointer() -> usize {
-        let pointer;
-        // SAFETY: only reads the register.
-        unsafe { std::arch::asm!("mov {}, sp", out(reg) pointer) };
-        pointer
-    }
-
-    #[cfg(target_arch = "riscv64")]
-    fn stack_pointer() -> usize {
-        let pointer;
-        // SAFETY: only reads the register.
-        unsafe { std::arch::asm!("mv {}, sp", out(reg) pointer) };
-        pointer
-    }
 
     #[repr(align(64))]
     #[derive(Clone, Copy)]

@@ -30,5 +30,28 @@ pub(crate) use routine::Routine;
 #[cfg(test)]
 pub(crate) use routine::Way;
 
+/// How far the running stack is in use. Not the address of a variable: sanitizers keep those elsewhere.
+#[inline(always)]
+pub(crate) fn stack_pointer() -> usize {
+    let pointer;
+    // Without `nostack`, so the compiler aligns the stack as for a call.
+    // SAFETY: only reads the register.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("mov {}, rsp", out(reg) pointer)
+    };
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!("mov {}, sp", out(reg) pointer)
+    };
+    // SAFETY: as above.
+    #[cfg(target_arch = "riscv64")]
+    unsafe {
+        std::arch::asm!("mv {}, sp", out(reg) pointer)
+    };
+    pointer
+}
+
 /// What runs on a stack, from its first resumption on. Must not unwind.
 pub(crate) type Bottom = unsafe extern "C" fn(*const (), *const ());
