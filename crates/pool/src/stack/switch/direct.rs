@@ -63,8 +63,8 @@ impl StackInUse {
     /// Puts `bottom` on `stack`, to begin when it is first resumed.
     ///
     /// # Safety
-    /// There is no stack in use here. `bottom` may be called with these arguments, does not unwind, and its last switch is
-    /// followed by the end of what it does: everything it suspends in goes on some time. `hub` is there until then.
+    /// There is no stack in use here. `bottom` may be called with these arguments, and does not unwind. `hub` stays where it
+    /// is until `bottom` has returned.
     pub(crate) unsafe fn prepare(
         &self,
         stack: Stack,
