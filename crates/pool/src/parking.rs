@@ -52,10 +52,11 @@ const SPARES_ENDED_AT_ONCE: usize = 512;
 const PAUSE_BETWEEN_ENDINGS: Duration = Duration::from_millis(2);
 
 /// What a strand touches first when it goes on, in lines from where it was suspended: the frames between its switch and
-/// the code that waited. As many as a processor fetches at once, some 16; with more it waits for them.
+/// the code that waited. No more: among many stacks, lines that are not needed drive out those that are.
 const LINES_OF_READY: Range<isize> = 0..8;
 
-/// The same for a spare: its loop is close, and what it will run begins below.
+/// The same for a spare: its loop is close, and what it will run begins below. As many as a processor fetches at once, some
+/// 16; with more it waits for them.
 const LINES_OF_SPARE: Range<isize> = -12..2;
 
 /// Strands made at once, each of three cache lines.
@@ -219,8 +220,9 @@ impl WorkerThread {
         Ok(())
     }
 
-    /// Runs the strand whose turn it is until it suspends itself or its loop ends; `false` if the worker has none left.
-    // Part of the hub's loop: after a switch, a return is mispredicted.
+    /// Runs the strand whose turn it is, and those to which it passes the thread, until one comes back to the hub; `false` if
+    /// the worker has none left.
+    // Part of the hub's loop: where the hub passes the thread on, a return after its switch would be mispredicted.
     #[inline(always)]
     pub(crate) fn give_turn(&self) -> bool {
         match self.next_strand() {
@@ -250,6 +252,7 @@ impl WorkerThread {
         }
     }
 
+    /// From the hub to `strand`, and back when some strand leaves or ends: the last one that had the thread.
     #[inline(always)]
     fn resume(&self, strand: *const Strand) {
         // SAFETY: strands live as long as their pool.
