@@ -336,13 +336,16 @@ impl WorkerThread {
     /// Parks `strand`, which waits by mail, and has `found` run instead.
     #[inline(always)]
     pub(crate) fn park_in_favour_of(&self, strand: &Strand, found: Found) {
-        self.shared().stats.parks.add(1);
+        let stats = &self.shared().stats;
+        stats.parks.add(1);
+        stats.waiting.add(1);
         self.stolen.one_waits();
         let next = match found.work() {
             Work::Ready(next) => next,
             Work::Fork(_) | Work::Task(_) => self.hand_to_spare(found),
         };
         self.switch(strand, next);
+        stats.waiting.subtract(1);
     }
 
     /// The strand whose loop runs `found` when it gets the thread.
@@ -526,6 +529,27 @@ mod tests {
                 arrived.wait();
                 gate.set();
             });
+        });
+    }
+
+    #[test]
+    fn strands_that_wait_are_counted_for_thieves() {
+        let pool = Pool::builder().workers(1).build().unwrap();
+        let (arrived, gate) = (CountLatch::new(5), OnceLatch::new());
+        let before_the_worker = || pool.shared().workers[0].strands_and_tasks();
+        pool.install(|| {
+            crate::scope(|scope| {
+                for _ in 0..5 {
+                    scope.spawn(|_| {
+                        arrived.count_down();
+                        gate.wait();
+                    });
+                }
+                arrived.wait();
+                assert_eq!(before_the_worker(), 5);
+                gate.set();
+            });
+            assert_eq!(before_the_worker(), 0);
         });
     }
 

@@ -27,6 +27,7 @@ use crate::pool::shared::WorkerShared;
 use crate::sim;
 use crate::sleep::{Searching, Sleep, Slept};
 use crate::strand::Strand;
+use crate::theft::Appetite;
 use crate::worker::WorkerThread;
 
 /// How long a fork must have been public before a thief takes it. A fork that its owner takes back
@@ -274,16 +275,20 @@ impl WorkerThread {
     fn steal_from_somebody(&self, age: Age) -> Option<Found> {
         let workers = &self.pool.workers;
         if workers.len() == 1 {
-            return self.steal_from(self.index, age, false);
+            return self.steal_from(self.index, age, Appetite::Nothing);
         }
         let first = if self.is_simulated {
             sim::choose(workers.len()).unwrap_or(0)
         } else {
             self.random.below(workers.len())
         };
-        let takes_tasks = age == Age::Any || self.is_simulated || self.stolen.are_worth_while();
+        let appetite = match age {
+            Age::Any => Appetite::All,
+            Age::Seasoned if self.is_simulated => Appetite::All,
+            Age::Seasoned => self.stolen.appetite(),
+        };
         for victim in (first..workers.len()).chain(0..first) {
-            if let Some(found) = self.steal_from(victim, age, takes_tasks) {
+            if let Some(found) = self.steal_from(victim, age, appetite) {
                 self.shared().stats.stolen.add(1);
                 return Some(found);
             }
@@ -292,13 +297,16 @@ impl WorkerThread {
         None
     }
 
-    fn steal_from(&self, index: usize, age: Age, takes_tasks: bool) -> Option<Found> {
+    fn steal_from(&self, index: usize, age: Age, appetite: Appetite) -> Option<Found> {
         let victim = &self.pool.workers[index];
         if index != self.index {
             if let Some(entry) = self.steal_fork_of(index, age) {
                 return Some(Found::fork(entry));
             }
-            if takes_tasks && let Some(entry) = self.steal_task(victim) {
+            let own = self.shared().stats.waiting.read();
+            if appetite.is_for_tasks_of(|| victim.strands_and_tasks(), own)
+                && let Some(entry) = self.steal_task(victim)
+            {
                 return Some(Found::task(entry));
             }
         }

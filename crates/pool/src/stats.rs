@@ -22,6 +22,14 @@ impl OwnCounter {
             .store(self.0.load(Ordering::Relaxed) + amount, Ordering::Release);
     }
 
+    /// Takes back what was counted; only the worker it belongs to may call this.
+    #[cfg_attr(not(jobtree_stacks), allow(dead_code))]
+    #[inline]
+    pub(crate) fn subtract(&self, amount: u64) {
+        self.0
+            .store(self.0.load(Ordering::Relaxed) - amount, Ordering::Relaxed);
+    }
+
     pub(crate) fn read(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
@@ -35,6 +43,8 @@ pub(crate) struct WorkerCounters {
     pub(crate) stolen: OwnCounter,
     pub(crate) failed_steals: OwnCounter,
     pub(crate) parks: OwnCounter,
+    /// Strands that are parked now.
+    pub(crate) waiting: OwnCounter,
     pub(crate) injected: OwnCounter,
     pub(crate) made_tasks: OwnCounter,
     pub(crate) finished_tasks: OwnCounter,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::context::{self, Context};
 use crate::deque::{Deque, Entry, Steal};
 use crate::fork::ForkHeader;
-use crate::inbox::Mail;
+use crate::inbox::{Mail, Trail};
 use crate::latch::Wake;
 use crate::pool::shared::Shared;
 use crate::raw::bell::StrandBell;
@@ -39,6 +39,7 @@ pub(crate) struct Strand {
     /// Rings when what the strand waits for may have happened.
     pub(crate) bell: StrandBell,
     worker: u32,
+    pub(crate) mail_trail: Trail,
     /// Is told when the strand begins to wait, and when it goes on; see `raw::with_park_hook`. Owner only.
     pub(crate) park_hook: Cell<*const Hooked>,
     /// The end of the first line, all of the second, and the beginning of the third.
@@ -79,7 +80,7 @@ const _: () = {
     assert!(std::mem::offset_of!(Strand, forks) == 48 && size_of::<OfSwitch>() == 64);
 };
 
-// SAFETY: `forks`, `mail` and `bell` are made for sharing: `mail` is touched by whoever wakes the strand, once per wait,
+// SAFETY: `forks`, `mail`, `mail_trail` and `bell` are made for sharing: the mail is touched by whoever wakes the strand, once per wait,
 // and by the worker after taking it out of its inbox. `park_hook`, `suspended_at`, `fuel`, `stack_class` and all of
 // `OfSwitch` are touched only by the worker the strand belongs to. The others are never written.
 unsafe impl Sync for Strand {}
@@ -107,6 +108,7 @@ impl Strand {
             pool: Arc::as_ptr(pool),
             bell: StrandBell::new(),
             worker: u32::try_from(worker).expect("there are fewer workers"),
+            mail_trail: Trail::none(),
             park_hook: Cell::new(ptr::null()),
             forks: Deque::without_room(pool.tuning.private_forks, between),
             fuel: Fuel::new(),

@@ -5,7 +5,11 @@
 //! getting on. So a thief whose last tasks were tiny leaves others' tasks alone, until it would have to sleep: then it
 //! takes some all the same, because whoever posted them may count on it, and learns anew.
 //!
-//! It does not come to that, and the thief goes on looking, for [`LEFT_ALONE`] at most, while the number of tasks there
+//! A task that waits stays with its thief, since stacks do not move, and what it does afterwards may be long. So of those
+//! that are tiny until they wait, a thief takes as many as make it even with its victim: both then have the same number
+//! of them to go on with, and whoever got on with its own first has no reason to take the other's away.
+//!
+//! It does not come to a sleep, and the thief goes on looking, for [`LEFT_ALONE`] at most, while the number of tasks there
 //! changes from look to look: those who have them get on. A task that is not tiny waits as long behind those that are.
 
 use std::cell::Cell;
@@ -18,12 +22,35 @@ pub(crate) const TINY: u64 = 1_600;
 /// How long tiny tasks are left to their owner before some of them are tried again: some 0.25 ms, in [`ticks`].
 const LEFT_ALONE: u64 = 600_000;
 
+/// Which tasks of others a thief takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Appetite {
+    All,
+    /// Those of a worker that has more before it than the thief: strands that wait, and tasks.
+    ToBeEven,
+    Nothing,
+}
+
+impl Appetite {
+    /// Whether a thief takes tasks of a victim with `theirs` before it, strands that wait and tasks, when it has `own`.
+    #[inline]
+    pub(crate) fn is_for_tasks_of(self, theirs: impl FnOnce() -> u64, own: u64) -> bool {
+        match self {
+            Appetite::All => true,
+            Appetite::ToBeEven => theirs() > own,
+            Appetite::Nothing => false,
+        }
+    }
+}
+
 /// What a worker knows of the tasks that it stole last.
 pub(crate) struct StolenTasks {
     /// How many have been stolen since the time below; 0 when it has been learnt from them.
     count: Cell<u32>,
     since: Cell<u64>,
     were_tiny: Cell<bool>,
+    /// Whether one of them has waited, or still does.
+    some_waited: Cell<bool>,
     /// How many tasks others had to give when this worker last looked, to see whether they get on.
     seen: Cell<usize>,
 }
@@ -34,6 +61,7 @@ impl StolenTasks {
             count: Cell::new(0),
             since: Cell::new(0),
             were_tiny: Cell::new(false),
+            some_waited: Cell::new(false),
             seen: Cell::new(0),
         }
     }
@@ -41,6 +69,7 @@ impl StolenTasks {
     /// As many have been stolen, and run from now on.
     pub(crate) fn begin(&self, count: usize) {
         self.count.set(count as u32);
+        self.some_waited.set(false);
         self.since.set(ticks());
     }
 
@@ -52,23 +81,26 @@ impl StolenTasks {
         }
     }
 
-    /// One of those that were stolen waits: the rest of it will run here, too, so it is not tiny.
+    /// A strand of this worker waits, perhaps one of those that were stolen: the rest of it will run here, too.
     #[cfg_attr(not(jobtree_stacks), allow(dead_code))]
     #[inline]
     pub(crate) fn one_waits(&self) {
-        self.count.set(0);
-        self.were_tiny.set(false);
+        self.some_waited.set(true);
     }
 
-    /// To be asked when the worker has nothing left to do: whether it may as well steal more.
+    /// To be asked when the worker has nothing left to do: which others it may as well steal.
     #[inline]
-    pub(crate) fn are_worth_while(&self) -> bool {
+    pub(crate) fn appetite(&self) -> Appetite {
         let count = self.count.take();
         if count > 0 {
             let each = ticks().saturating_sub(self.since.get()) / u64::from(count);
             self.were_tiny.set(each < TINY);
         }
-        !self.were_tiny.get()
+        match (self.were_tiny.get(), self.some_waited.get()) {
+            (false, _) => Appetite::All,
+            (true, true) => Appetite::ToBeEven,
+            (true, false) => Appetite::Nothing,
+        }
     }
 
     /// Whether those stolen last were tiny, as far as that has been learnt.
@@ -92,7 +124,7 @@ mod tests {
     fn of_tiny_ones() -> StolenTasks {
         let stolen = StolenTasks::new();
         stolen.begin(1_000_000);
-        assert!(!stolen.are_worth_while());
+        assert_eq!(stolen.appetite(), Appetite::Nothing);
         stolen
     }
 
@@ -114,9 +146,30 @@ mod tests {
     }
 
     #[test]
-    fn one_that_waits_is_not_tiny() {
+    fn of_tiny_ones_that_wait_a_thief_takes_as_many_as_make_it_even() {
         let stolen = of_tiny_ones();
         stolen.one_waits();
-        assert!(!stolen.were_tiny() && stolen.are_worth_while());
+        let appetite = stolen.appetite();
+        assert_eq!(appetite, Appetite::ToBeEven);
+        assert!(appetite.is_for_tasks_of(|| 4, 3));
+        assert!(!appetite.is_for_tasks_of(|| 3, 3));
+    }
+
+    #[test]
+    fn long_ones_are_taken_whether_they_wait_or_not() {
+        let stolen = of_tiny_ones();
+        stolen.begin(1);
+        stolen.since.set(ticks().saturating_sub(2 * TINY));
+        stolen.one_waits();
+        assert_eq!(stolen.appetite(), Appetite::All);
+        assert!(Appetite::All.is_for_tasks_of(|| 0, 3));
+    }
+
+    #[test]
+    fn a_wait_is_forgotten_with_the_next_theft() {
+        let stolen = of_tiny_ones();
+        stolen.one_waits();
+        stolen.begin(1_000_000);
+        assert_eq!(stolen.appetite(), Appetite::Nothing);
     }
 }

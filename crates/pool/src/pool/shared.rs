@@ -123,6 +123,11 @@ impl WorkerShared {
         }
     }
 
+    /// How much this worker has before it: strands that wait, which only it can go on with, and tasks that others may take.
+    pub(crate) fn strands_and_tasks(&self) -> u64 {
+        self.stats.waiting.read() + self.tasks.public_len() as u64
+    }
+
     pub(crate) fn has_public_work(&self) -> bool {
         !self.tasks.looks_empty_to_thief()
             || !self.requeued.looks_empty()

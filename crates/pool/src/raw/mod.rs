@@ -42,6 +42,7 @@ pub use nanos::monotonic_nanos;
 pub use park_hook::{ParkHook, with_park_hook};
 pub use permute::permute;
 pub use pool_ref::PoolRef;
+pub(crate) use prefetch::PREFETCHES;
 pub use prefetch::prefetch;
 pub use slots::{Filled, FilledItems, Slots, fill_vec};
 pub use ticks::ticks;
