@@ -22,8 +22,6 @@ use crate::error::{is_refusal, told};
 const FIRST_REPEAT: Duration = Duration::from_millis(50);
 /// The longest.
 const LAST_REPEAT: Duration = Duration::from_secs(5);
-/// The first wait before a job that was refused is read again.
-const FIRST_PARKING: Duration = Duration::from_millis(20);
 
 /// An operation under way.
 #[derive(Clone, Debug)]
@@ -400,32 +398,16 @@ impl Core {
         if self.has(Bug::LostProposal) {
             return;
         }
-        let times = match self.parkings.get(&job) {
-            Some((at, times)) => {
-                self.parked.remove(&(*at, job));
-                times + 1
-            }
-            None => 0,
-        };
-        let wait = FIRST_PARKING * 2_u32.saturating_pow(times.min(16));
-        let at = now.mono + self.dice.jittered(wait.min(self.policy.dispatch.tick));
-        self.parked.insert((at, job));
-        self.parkings.insert(job, (at, times));
-    }
-
-    pub(super) fn unpark(&mut self, job: JobId) {
-        if let Some((at, _)) = self.parkings.remove(&job) {
-            self.parked.remove(&(at, job));
-        }
+        let wait = self.parkings.wait_for(job).min(self.policy.dispatch.tick);
+        let at = now.mono + self.dice.jittered(wait);
+        self.parkings.park(job, at, now.mono);
     }
 
     /// Whether a moment is set at which this job is looked at again, or it is being looked at. How often it was parked is
     /// remembered for longer.
     pub(super) fn is_parked(&self, job: JobId) -> bool {
-        let is_due_later = |(at, _): &(Duration, u32)| self.parked.contains(&(*at, job));
-        self.parkings
-            .get(&job)
-            .is_some_and(|parking| is_due_later(parking) || self.is_looked_at(job))
+        self.parkings.is_due_later(job)
+            || (self.parkings.is_remembered(job) && self.is_looked_at(job))
     }
 
     pub(super) fn is_looked_at(&self, job: JobId) -> bool {
@@ -434,13 +416,7 @@ impl Core {
     }
 
     pub(super) fn look_at_parked(&mut self, now: Now) {
-        let mut due = Vec::new();
-        while let Some((at, job)) = self.parked.first().copied()
-            && at <= now.mono
-        {
-            self.parked.remove(&(at, job));
-            due.push(job);
-        }
+        let due = self.parkings.take_due(now.mono);
         if !due.is_empty() {
             self.op(Op::Look(due), None, now);
         }

@@ -36,6 +36,7 @@ mod io;
 mod load;
 mod notes;
 mod observe;
+mod parkings;
 mod perform;
 mod stats;
 mod sweep;
@@ -73,6 +74,7 @@ use firing::Schedules;
 use flights::Flight;
 use load::Load;
 use observe::Known;
+use parkings::Parkings;
 use waits::Waits;
 
 /// The rules that a policy makes.
@@ -178,8 +180,7 @@ pub struct Core {
     /// Keys that run on other nodes.
     elsewhere: HashMap<(AddonId, Arc<str>), u32>,
     pauses: BTreeSet<(AddonId, Option<JobType>)>,
-    parked: BTreeSet<(Duration, JobId)>,
-    parkings: HashMap<JobId, (Duration, u32)>,
+    parkings: Parkings,
     late: BTreeSet<(Timestamp, JobId)>,
     late_at: HashMap<JobId, Timestamp>,
     /// Ends that are under way.
@@ -248,8 +249,7 @@ impl Core {
             ended_meanwhile: HashSet::new(),
             elsewhere: HashMap::new(),
             pauses: BTreeSet::new(),
-            parked: BTreeSet::new(),
-            parkings: HashMap::new(),
+            parkings: Parkings::default(),
             late: BTreeSet::new(),
             late_at: HashMap::new(),
             ending: HashSet::new(),
@@ -546,7 +546,7 @@ impl Core {
             due,
             late.filter(|at| *at > now.wall).map(after_wall),
             self.schedules.next().map(after_wall),
-            self.parked.first().map(|(at, _)| *at),
+            self.parkings.next_due(),
             self.next_repeat(),
             self.claims.next(),
             self.waits.next(),
@@ -621,7 +621,7 @@ impl Core {
         self.dispatcher.is_waiting(job)
             || self.flying.contains_key(&job)
             || self.dispatched.contains_key(&job)
-            || self.parked.iter().any(|(_, parked)| *parked == job)
+            || self.parkings.is_due_later(job)
             || self.events.iter().any(shown)
             || self.is_looked_at(job)
     }

@@ -74,7 +74,7 @@ impl Core {
         }
         let id = job.id;
         if job.state != JobState::Queued {
-            self.unpark(id);
+            self.parkings.unpark(id);
         }
         let here = |node: Option<&_>| node == Some(&self.node);
         match job.state {
