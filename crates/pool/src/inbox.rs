@@ -3,13 +3,15 @@
 //! # Protocol
 //!
 //! Senders push onto a linked stack with a compare-and-swap; the owner takes the whole stack with one
-//! swap and reverses it. Nobody pops single nodes, so there is no ABA and no node is read after it
+//! swap and reverses it. Nobody pops single nodes, so there is no ABA and nothing depends on a node that
 //! has been taken. A sender then notifies the owner (`Sleep::notify`); the owner looks into its inbox
 //! after it has marked itself sleepy, so mail is either seen then or the notice is (see
 //! `sleep/README.md`).
 //!
 //! Each letter lies on a line that its sender wrote last, and says where the next one is: to read a pile of them is one
-//! cache miss after another. So a letter also says where one further down lies ([`Trail`]), for the processor alone.
+//! cache miss after another. So a letter also says where one further down lies ([`Trail`]), for the processor alone. To
+//! find that out its sender looks at letters that may have been taken meanwhile: at strands, which are there as long as the
+//! pool, and never at a task's.
 
 use std::ptr;
 use std::sync::atomic::AtomicI32;

@@ -7,7 +7,7 @@
 //!
 //! A task that waits stays with its thief, since stacks do not move, and what it does afterwards may be long. So of those
 //! that are tiny until they wait, a thief takes as many as make it even with its victim: both then have the same number
-//! of them to go on with, and whoever got on with its own first has no reason to take the other's away.
+//! of them to go on with.
 //!
 //! It does not come to a sleep, and the thief goes on looking, for [`LEFT_ALONE`] at most, while the number of tasks there
 //! changes from look to look: those who have them get on. A task that is not tiny waits as long behind those that are.
