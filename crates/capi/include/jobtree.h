@@ -203,6 +203,9 @@ typedef struct jt_channel_stats_t {
   int32_t closed;
 } jt_channel_stats_t;
 
+// Threads for jobs: JT_DISPATCHER_DEFAULT, JT_DISPATCHER_IO, or one of jt_dispatcher_create.
+typedef uint64_t jt_dispatcher_t;
+
 // A job whose result can be awaited. Everything that takes a job takes a deferred, too.
 typedef uint64_t jt_deferred_t;
 
@@ -220,9 +223,6 @@ typedef uint64_t jt_scope_t;
 // that leaves it ends the process.
 typedef int32_t (*jt_task_fn)(void *arg);
 
-// Threads for jobs; 0 is the runtime's own.
-typedef uint64_t jt_dispatcher_t;
-
 // Called with a task's `arg` when nobody needs it any more: after its function has returned, or instead, if the job
 // was cancelled before it began. It must not wait.
 typedef void (*jt_release_fn)(void *arg);
@@ -232,7 +232,7 @@ typedef void (*jt_release_fn)(void *arg);
 typedef struct jt_launch_opts {
   // sizeof(struct jt_launch_opts).
   size_t size;
-  // Where it runs.
+  // On which threads it runs; 0 for the runtime's own.
   jt_dispatcher_t dispatcher;
   // How many bytes of stack it needs; 0 for the default.
   size_t stack_size;
@@ -344,6 +344,28 @@ jt_status jt_yield(void);
 // Waits for so many milliseconds, in which the thread does other jobs. JT_ECANCELED if the current job is cancelled
 // first; outside of jobs, JT_ESHUTDOWN if the runtime is shut down first.
 jt_status jt_sleep_ms(uint64_t milliseconds);
+
+// Starts so many threads for jobs (`dispatcher` in jt_launch_opts): for jobs that block theirs and must not wait for
+// others, or that must not run more often at once. On one thread, they run one after another.
+//
+// Returns JT_EINVAL for 0 threads, JT_ENOMEM if the system does not give that many.
+//
+// Requires: `dispatcher_out` is NULL or may be written to.
+jt_status jt_dispatcher_create(uint32_t threads,
+                               jt_dispatcher_t *dispatcher_out);
+
+// Waits until everything that was started on a dispatcher has ended, no longer than `timeout_ms` milliseconds: for ever
+// if that is negative. Nothing keeps others from starting more. A job on the dispatcher would wait for itself. Of the
+// runtime's own, JT_DISPATCHER_IO can be waited for.
+//
+// Returns JT_ETIMEDOUT, and jt_last_error names what is left, or JT_ECANCELED if the current job is cancelled.
+jt_status jt_dispatcher_drain(jt_dispatcher_t dispatcher,
+                              int64_t timeout_ms);
+
+// Gives a dispatcher up. What was started on it still runs; its threads end when all of that has ended.
+//
+// Returns JT_EINVAL for those that are the runtime's own.
+jt_status jt_dispatcher_destroy(jt_dispatcher_t dispatcher);
 
 // Waits for a deferred job and gives its result: JT_OK, or why there is none, as jt_job_join does. Can be called by
 // any number of jobs and threads, and again; all get the same.

@@ -28,6 +28,7 @@
 mod border;
 mod channel;
 mod current;
+mod dispatcher;
 mod handles;
 mod job;
 mod last_error;
@@ -45,6 +46,7 @@ mod task;
 
 pub use channel::*;
 pub use current::*;
+pub use dispatcher::*;
 pub use job::*;
 pub use last_error::jt_last_error;
 pub use launch::*;

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 
 use jobtree_runtime::binding::OwnedNursery;
 use jobtree_runtime::channel::{Receiver, Sender};
-use jobtree_runtime::{Job, JobId, future};
+use jobtree_runtime::{Dispatcher, Job, JobId, future};
 
 use crate::handles::{Kind, Table};
 use crate::status::CallError;
@@ -29,6 +29,9 @@ pub type jt_deferred_t = u64;
 /// A channel: both of its ends.
 #[allow(non_camel_case_types, reason = "the names are those of the header")]
 pub type jt_channel_t = u64;
+/// Threads for jobs: JT_DISPATCHER_DEFAULT, JT_DISPATCHER_IO, or one of jt_dispatcher_create.
+#[allow(non_camel_case_types, reason = "the names are those of the header")]
+pub type jt_dispatcher_t = u64;
 
 pub(crate) static OBJECTS: Table<Object> = Table::new();
 
@@ -37,6 +40,7 @@ const SCOPE: Kind = Kind::new(2);
 const JOB: Kind = Kind::new(3);
 const DEFERRED: Kind = Kind::new(4);
 const CHANNEL: Kind = Kind::new(5);
+const DISPATCHER: Kind = Kind::new(6);
 
 #[derive(Clone)]
 pub(crate) enum Object {
@@ -45,6 +49,7 @@ pub(crate) enum Object {
     Job(Job),
     Deferred(Arc<DeferredObject>),
     Channel(Arc<ChannelObject>),
+    Dispatcher(Dispatcher),
 }
 
 pub(crate) struct NurseryObject {
@@ -78,6 +83,7 @@ impl Object {
             Object::Job(_) => JOB,
             Object::Deferred(_) => DEFERRED,
             Object::Channel(_) => CHANNEL,
+            Object::Dispatcher(_) => DISPATCHER,
         }
     }
 
@@ -88,6 +94,7 @@ impl Object {
             Object::Job(_) => "a job",
             Object::Deferred(_) => "a deferred",
             Object::Channel(_) => "a channel",
+            Object::Dispatcher(_) => "a dispatcher",
         }
     }
 
@@ -98,7 +105,7 @@ impl Object {
             Object::Scope(scope) => Some(scope.nursery.job()),
             Object::Job(job) => Some(job),
             Object::Deferred(deferred) => Some(&deferred.job),
-            Object::Channel(_) => None,
+            Object::Channel(_) | Object::Dispatcher(_) => None,
         }
     }
 
@@ -145,6 +152,13 @@ pub(crate) fn channel(handle: jt_channel_t) -> Result<Arc<ChannelObject>, CallEr
     match get(handle)? {
         Object::Channel(channel) => Ok(channel),
         other => Err(other.is_not("a channel")),
+    }
+}
+
+pub(crate) fn dispatcher(handle: jt_dispatcher_t) -> Result<Dispatcher, CallError> {
+    match get(handle)? {
+        Object::Dispatcher(dispatcher) => Ok(dispatcher),
+        other => Err(other.is_not("a dispatcher")),
     }
 }
 

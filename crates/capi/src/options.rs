@@ -9,7 +9,8 @@ use std::mem::size_of;
 use jobtree_runtime::binding::JobDescription;
 
 use crate::border::text;
-use crate::placement::{jt_dispatcher_t, placement};
+use crate::objects::jt_dispatcher_t;
+use crate::placement::placement;
 use crate::runtime::limit;
 use crate::status::CallError;
 use crate::status::jt_status::*;
@@ -23,7 +24,7 @@ use crate::task::jt_release_fn;
 pub struct jt_launch_opts {
     /// sizeof(struct jt_launch_opts).
     pub size: usize,
-    /// Where it runs.
+    /// On which threads it runs; 0 for the runtime's own.
     pub dispatcher: jt_dispatcher_t,
     /// How many bytes of stack it needs; 0 for the default.
     pub stack_size: usize,
@@ -73,7 +74,7 @@ pub(crate) unsafe fn read(opts: *const jt_launch_opts) -> Result<Options, CallEr
             label: unsafe { text(known.label, "label") }?,
             limit: limit(known.timeout_ms).filter(|limit| !limit.is_zero()),
             small_stack: placement.small_stack,
-            blocks: placement.blocks,
+            dispatcher: placement.dispatcher,
         },
         release: known.release,
     })

@@ -1,11 +1,10 @@
 //! Where a job runs: on which threads, and on what stack.
 
+use jobtree_runtime::Dispatcher;
+
+use crate::objects::{self, jt_dispatcher_t};
 use crate::status::CallError;
 use crate::status::jt_status::*;
-
-/// Threads for jobs; 0 is the runtime's own.
-#[allow(non_camel_case_types, reason = "the names are those of the header")]
-pub type jt_dispatcher_t = u64;
 
 /// The runtime's worker threads.
 pub const JT_DISPATCHER_DEFAULT: u64 = 0;
@@ -23,7 +22,7 @@ pub const JT_STACK_SIZE_MAX: usize = 2 * 1024 * 1024;
 
 /// Where a job runs.
 pub(crate) struct Placement {
-    pub(crate) blocks: bool,
+    pub(crate) dispatcher: Dispatcher,
     pub(crate) small_stack: bool,
 }
 
@@ -33,22 +32,23 @@ pub(crate) fn placement(
     dispatcher: jt_dispatcher_t,
     stack_size: usize,
 ) -> Result<Placement, CallError> {
-    let blocks = match dispatcher {
-        JT_DISPATCHER_DEFAULT => false,
-        JT_DISPATCHER_IO => true,
-        _ => {
-            return Err(JT_EINVAL.because(
-                "there is no such dispatcher; use JT_DISPATCHER_DEFAULT or JT_DISPATCHER_IO",
-            ));
-        }
-    };
+    let dispatcher = dispatcher_of(dispatcher)?;
     if stack_size > JT_STACK_SIZE_MAX {
         return Err(JT_EINVAL.because(format!(
             "no stack has {stack_size} bytes; ask for {JT_STACK_SIZE_MAX} at most, or 0"
         )));
     }
     Ok(Placement {
-        blocks,
+        dispatcher,
         small_stack: (1..=JT_STACK_SIZE_SMALL).contains(&stack_size),
     })
+}
+
+/// What a number stands for: one of the runtime's own, or a handle.
+pub(crate) fn dispatcher_of(dispatcher: jt_dispatcher_t) -> Result<Dispatcher, CallError> {
+    match dispatcher {
+        JT_DISPATCHER_DEFAULT => Ok(Dispatcher::default()),
+        JT_DISPATCHER_IO => Ok(Dispatcher::io()),
+        handle => objects::dispatcher(handle),
+    }
 }

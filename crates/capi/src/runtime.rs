@@ -14,9 +14,9 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use jobtree_runtime::binding::BuildError;
+use jobtree_runtime::binding::{BuildError, end_threads};
 use jobtree_runtime::{Cancelled, Cause, Job, Runtime};
 
 use crate::border::call;
@@ -151,7 +151,7 @@ pub extern "C" fn jt_runtime_init(workers: u32) -> jt_status {
             status.because(error.to_string())
         })?;
         // What was put in by calls that the last shutdown overtook.
-        abandon_all(OBJECTS.clear());
+        abandon_all(OBJECTS.clear(), Duration::ZERO);
         enter(&mut state, State::Up(runtime));
         Ok(())
     })
@@ -171,9 +171,10 @@ pub extern "C" fn jt_runtime_shutdown(timeout_ms: i64) -> jt_status {
         }
         let runtime = begin_to_close()?;
         abandon_those_of_threads();
-        let result = runtime.shutdown(limit(timeout_ms).unwrap_or(Duration::MAX));
+        let (began, limit) = (Instant::now(), limit(timeout_ms).unwrap_or(Duration::MAX));
+        let result = runtime.shutdown(limit);
         enter(&mut write(), State::Down);
-        abandon_all(OBJECTS.clear());
+        abandon_all(OBJECTS.clear(), limit.saturating_sub(began.elapsed()));
         leftovers::clear();
         result.map_err(|stragglers| JT_ETIMEDOUT.because(stragglers.to_string()))
     })
@@ -201,13 +202,17 @@ fn abandon_those_of_threads() {
     }
 }
 
-/// Lets go of objects; without this, a nursery would wait for its jobs.
-fn abandon_all(objects: Vec<Object>) {
+/// Lets go of objects; without this, a nursery would wait for its jobs. Threads have until `limit` to end: what runs on them
+/// are jobs, so nothing does if all of those have ended.
+fn abandon_all(objects: Vec<Object>, limit: Duration) {
     for object in objects {
         match object {
             Object::Nursery(nursery) => nursery.scope.abandon(),
             Object::Channel(channel) => {
                 channel.sender.close();
+            }
+            Object::Dispatcher(dispatcher) => {
+                end_threads(&dispatcher, limit);
             }
             Object::Scope(_) | Object::Job(_) | Object::Deferred(_) => {}
         }

@@ -146,6 +146,11 @@ fn scopes_deferreds_and_limits() {
 }
 
 #[test]
+fn dispatchers() {
+    passes("tests/c/dispatcher.c");
+}
+
+#[test]
 fn channels() {
     passes("tests/c/channel.c");
 }

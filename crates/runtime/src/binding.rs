@@ -8,6 +8,7 @@ use std::time::Duration;
 use jobtree_tree::{BoxError, Job, JobOptions};
 
 use crate::deadline::limit_of;
+use crate::dispatcher::Dispatcher;
 use crate::future::{JobPlace, Nursery};
 use crate::handle::JobHandle;
 use crate::runtime::{Runtime, current, runtime_of};
@@ -45,8 +46,14 @@ pub struct JobDescription {
     pub limit: Option<Duration>,
     /// Whether a stack of 64 KiB is enough for it.
     pub small_stack: bool,
-    /// Whether it blocks its thread, and so has to run on one of those for that.
-    pub blocks: bool,
+    /// Where it runs.
+    pub dispatcher: Dispatcher,
+}
+
+/// Ends the threads of a dispatcher that nobody will use any more, as soon as they have nothing left to do; `false` if
+/// `limit` was over first.
+pub fn end_threads(dispatcher: &Dispatcher, limit: Duration) -> bool {
+    dispatcher.end_threads(limit)
 }
 
 /// Starts a job in `nursery`. Under one that is cancelled or has ended it is born cancelled: `body` is dropped and never
@@ -66,10 +73,10 @@ where
     if let Some(deadline) = deadline {
         options = options.deadline(deadline);
     }
-    let place = match (description.blocks, description.small_stack) {
-        (true, _) => JobPlace::BlockingThread,
-        (false, true) => JobPlace::Worker(TaskStack::Small),
-        (false, false) => JobPlace::Worker(runtime.task_stack),
+    let place = match description.dispatcher.queue(runtime) {
+        Some(queue) => JobPlace::ThreadOf(queue),
+        None if description.small_stack => JobPlace::Worker(TaskStack::Small),
+        None => JobPlace::Worker(runtime.task_stack),
     };
     nursery.spawn_limited(place, options, |job| limit_of(runtime, deadline, job), body)
 }

@@ -69,6 +69,9 @@ static void without_runtime(jt_status expected) {
   EXPECT(expected, jt_channel_stats(1, &stats));
   EXPECT(expected, jt_channel_destroy(1));
   EXPECT(expected, jt_select(&clause, 1, -1, &index));
+  EXPECT(expected, jt_dispatcher_create(1, &handle));
+  EXPECT(expected, jt_dispatcher_drain(1, 0));
+  EXPECT(expected, jt_dispatcher_destroy(1));
   EXPECT(expected, jt_runtime_shutdown(0));
 }
 
@@ -100,6 +103,14 @@ static void with_bad_handle(uint64_t bad) {
   EXPECT(JT_EHANDLE, jt_channel_destroy(bad));
   if (bad != 0) {
     EXPECT(JT_EHANDLE, jt_launch(bad, nothing, NULL, NULL, NULL));
+  }
+  /* These are the runtime's own dispatchers. */
+  if (bad != JT_DISPATCHER_DEFAULT && bad != JT_DISPATCHER_IO) {
+    jt_launch_opts opts = JT_LAUNCH_OPTS;
+    opts.dispatcher = bad;
+    EXPECT(JT_EHANDLE, jt_launch(0, nothing, NULL, &opts, NULL));
+    EXPECT(JT_EHANDLE, jt_dispatcher_drain(bad, 0));
+    EXPECT(JT_EHANDLE, jt_dispatcher_destroy(bad));
   }
 }
 
@@ -141,6 +152,8 @@ static void wrong_kinds(jt_nursery_t nursery, jt_job_t job, jt_channel_t channel
   EXPECT(JT_EHANDLE, jt_cancel(channel, NULL));
   EXPECT(JT_EHANDLE, jt_channel_recv(nursery, &value));
   EXPECT(JT_EHANDLE, jt_channel_destroy(job));
+  EXPECT(JT_EHANDLE, jt_dispatcher_drain(nursery, 0));
+  EXPECT(JT_EHANDLE, jt_dispatcher_destroy(channel));
   /* None of that has destroyed anything. */
   EXPECT(JT_OK, jt_channel_try_send(channel, 1));
   EXPECT(JT_OK, jt_job_join(job, NULL));

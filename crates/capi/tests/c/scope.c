@@ -167,7 +167,7 @@ static void options(void) {
   EXPECT(JT_EINVAL, jt_launch(0, add, &ran, &opts, NULL));
   opts.stack_size = 0;
   opts.dispatcher = 12345;
-  EXPECT(JT_EINVAL, jt_launch(0, add, &ran, &opts, NULL));
+  EXPECT(JT_EHANDLE, jt_launch(0, add, &ran, &opts, NULL));
 
   /* On a blocking thread, and on a small stack. */
   opts.dispatcher = JT_DISPATCHER_IO;

@@ -175,6 +175,26 @@ impl Dispatcher {
         }
     }
 
+    /// The threads that it is in a given runtime; `None` if it is that runtime's workers.
+    pub(crate) fn queue<'a>(&'a self, runtime: &'a Inner) -> Option<&'a Queue> {
+        match self.place(runtime) {
+            Place::Workers(_) => None,
+            Place::Queue(queue) => Some(queue),
+        }
+    }
+
+    /// Ends its threads, if they are its own and nobody will use it any more, as soon as they have nothing left to do;
+    /// `false` if `limit` was over first.
+    pub(crate) fn end_threads(&self, limit: Duration) -> bool {
+        match &self.target {
+            Target::Workers | Target::Io => true,
+            Target::Own(queue) => {
+                queue.threads.close();
+                queue.threads.wait_until_gone(limit)
+            }
+        }
+    }
+
     fn place<'a>(&'a self, runtime: &'a Inner) -> Place<'a> {
         match &self.target {
             Target::Workers => Place::Workers(runtime.blocking.workers_load()),
@@ -184,8 +204,9 @@ impl Dispatcher {
     }
 }
 
-/// Makes a job under `parent` that runs on the blocking threads of `runtime`.
-pub(crate) fn spawn_on_io<F, T>(
+/// Makes a job under `parent` that runs on the threads of `queue`.
+pub(crate) fn spawn_on<F, T>(
+    queue: &Queue,
     parent: &Job,
     options: JobOptions,
     runtime: &Inner,
@@ -196,7 +217,6 @@ where
     F: FnOnce() -> Result<T, BoxError> + Send + 'static,
     T: Send + 'static,
 {
-    let queue = runtime.blocking.io(runtime.pool());
     // SAFETY: neither the body nor its value borrows anything.
     unsafe { job::spawn(parent, options, runtime, queue, timer, body) }
 }

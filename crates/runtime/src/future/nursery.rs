@@ -10,7 +10,7 @@ use jobtree_tree::{BoxError, CancelReason, Job, JobOptions, Outcome};
 
 use super::{scope, task};
 use crate::budget::{self, Lease, Refusal, Request, Scope};
-use crate::dispatcher;
+use crate::dispatcher::{self, Queue};
 use crate::handle::JobHandle;
 use crate::runtime::{self, Inner, born_cancelled};
 use crate::task::{TaskStack, spawn as spawn_task};
@@ -106,10 +106,10 @@ where
 }
 
 /// On what a job runs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum JobPlace {
+#[derive(Clone, Copy)]
+pub(crate) enum JobPlace<'a> {
     Worker(TaskStack),
-    BlockingThread,
+    ThreadOf(&'a Queue),
 }
 
 /// A scope of async code; see [`nursery`](nursery()). Jobs started after its end are born cancelled.
@@ -198,7 +198,7 @@ impl Nursery {
     /// `timer` makes the timer that ends the job's time, if it has a limit.
     pub(crate) fn spawn_limited<F, T>(
         &self,
-        place: JobPlace,
+        place: JobPlace<'_>,
         options: JobOptions,
         timer: impl FnOnce(&Job) -> Option<Timer>,
         body: F,
@@ -217,7 +217,7 @@ impl Nursery {
 
     fn start<F, T>(
         &self,
-        place: JobPlace,
+        place: JobPlace<'_>,
         options: JobOptions,
         timer: impl FnOnce(&Job) -> Option<Timer>,
         body: F,
@@ -233,8 +233,8 @@ impl Nursery {
                 // SAFETY: the body borrows nothing, and the outermost context is always there.
                 unsafe { spawn_task(job, options, pool, context, stack, timer, body) }
             }
-            JobPlace::BlockingThread => {
-                dispatcher::spawn_on_io(job, options, &self.runtime, timer, body)
+            JobPlace::ThreadOf(queue) => {
+                dispatcher::spawn_on(queue, job, options, &self.runtime, timer, body)
             }
         };
         JobHandle::new(spawned.unwrap_or_else(|_| born_cancelled(pool)))
