@@ -247,14 +247,20 @@ fn what_nobody_waits_for_on_the_other_lane_is_cancelled() {
     let _watchdog = watch();
     let world = World::new(1);
     let (ran, has_run) = mpsc::channel::<()>();
+    let (dropped, is_dropped) = mpsc::channel();
     let handle = world
         .manager
         .schedule(LaneJob::future(async move |context| {
             let mut hop = Box::pin(context.run_on(Lane::Main, move || ran.send(())));
             let polled =
                 std::future::poll_fn(|task| std::task::Poll::Ready(hop.as_mut().poll(task)));
-            Ok(polled.await.is_pending())
+            let is_pending = polled.await.is_pending();
+            drop(hop);
+            dropped.send(())?;
+            Ok(is_pending)
         }));
+    // Nobody pumps while somebody may still wait for it.
+    is_dropped.recv().unwrap();
     pump_until(&world.manager, &Lane::Main, &handle);
     assert!(handle.join().unwrap());
     assert!(has_run.try_recv().is_err());
