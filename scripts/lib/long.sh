@@ -34,7 +34,7 @@ stage_stress() {
   # Release: the more often the threads meet, the more a stress test sees. The factor multiplies each test's counts;
   # random trees of jobs have a count of their own.
   JOBTREE_STRESS="${JOBTREE_STRESS:-200}" JOBTREE_PROPERTY_TREES="${JOBTREE_PROPERTY_TREES:-10000}" limited 3600 \
-    cargo test --locked --release --workspace --exclude jobtree-bench --lib --tests
+    cargo test --locked --release --workspace --exclude jobtree-bench --no-fail-fast --lib --tests
 }
 
 stage_simulation_long() {
