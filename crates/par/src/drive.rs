@@ -161,7 +161,11 @@ impl<B> Drive<'_, B> {
                     return self.body.combine(state, right);
                 }
             }
-            let len = pace.begin().min(rest.item_count());
+            let mut len = pace.begin();
+            if len > rest.item_count() {
+                pace = self.grain.last_pace(rest.item_count());
+                len = pace.begin().min(rest.item_count());
+            }
             let (block, later) = rest.cut_at(len);
             state = self.body.feed(state, position, block);
             pace.end();

@@ -50,6 +50,16 @@ impl Grain {
             None => Pace::up_to((len / 8).clamp(1, longest)),
         }
     }
+
+    /// How a worker goes through the last `len` items of a piece, fewer than make a block. They may be other than those
+    /// before, and in one block nobody could have a part of them.
+    #[inline]
+    pub(crate) fn last_pace(self, len: usize) -> Pace {
+        match self.0 {
+            Some(items) => Pace::fixed(items.get()),
+            None => Pace::fixed(len.div_ceil(8)),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -61,6 +71,13 @@ mod tests {
         let lens = [0, 1, 15, 16, 1000, 1_000_000];
         let blocks = lens.map(|len| Grain::AUTO.pace(len, 4096).longest());
         assert_eq!(blocks, [1, 1, 1, 2, 125, 4096]);
+    }
+
+    #[test]
+    fn the_last_items_of_a_piece_are_cut_again_unless_a_grain_was_given() {
+        let blocks = [1, 7, 9, 62].map(|len| Grain::AUTO.last_pace(len).begin());
+        assert_eq!(blocks, [1, 1, 2, 8]);
+        assert_eq!(Grain::of(100).last_pace(62).begin(), 100);
     }
 
     #[test]
