@@ -77,7 +77,7 @@ unsafe fn wake_by_ref(data: *const ()) {
 
 unsafe fn drop_waker(data: *const ()) {
     // SAFETY: the waker's count keeps strand and pool, and is given back once.
-    unsafe { (*data.cast::<Strand>()).release_bell() };
+    unsafe { Strand::release_bell(data.cast()) };
 }
 
 impl Strand {
@@ -110,12 +110,15 @@ impl Strand {
 
     /// Gives a count back; with the last one, the reference to the pool, and maybe the strand with it.
     ///
+    /// Not of a reference, which would have to be good until this returns.
+    ///
     /// # Safety
     /// The count is the caller's. The strand is not used by the caller afterwards.
-    unsafe fn release_bell(&self) {
-        let pool = self.pool_address();
+    unsafe fn release_bell(this: *const Strand) {
+        // SAFETY: the count keeps it until it is given back; the pool's address is read before.
+        let (pool, references) = unsafe { ((*this).pool_address(), &(*this).bell.references) };
         // Release and acquire: what others did with the strand comes before its end.
-        if self.bell.references.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if references.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: taken by `hang_bell`, and given back once, by the last.
             unsafe { Arc::decrement_strong_count(pool) };
         }
@@ -125,7 +128,7 @@ impl Strand {
     pub(crate) fn take_bell_down(&self) {
         if self.bell.references.load(Ordering::Relaxed) > 0 {
             // SAFETY: taken by `hang_bell`, on this thread, and given back once. The caller keeps the pool.
-            unsafe { self.release_bell() };
+            unsafe { Strand::release_bell(self) };
         }
     }
 }
