@@ -39,6 +39,7 @@ pub(crate) struct Strand {
     /// Rings when what the strand waits for may have happened.
     pub(crate) bell: StrandBell,
     worker: u32,
+    /// Beside the mail: see [`Trail`].
     pub(crate) mail_trail: Trail,
     /// Is told when the strand begins to wait, and when it goes on; see `raw::with_park_hook`. Owner only.
     pub(crate) park_hook: Cell<*const Hooked>,
@@ -80,9 +81,10 @@ const _: () = {
     assert!(std::mem::offset_of!(Strand, forks) == 48 && size_of::<OfSwitch>() == 64);
 };
 
-// SAFETY: `forks`, `mail`, `mail_trail` and `bell` are made for sharing: the mail is touched by whoever wakes the strand, once per wait,
-// and by the worker after taking it out of its inbox. `park_hook`, `suspended_at`, `fuel`, `stack_class` and all of
-// `OfSwitch` are touched only by the worker the strand belongs to. The others are never written.
+// SAFETY: `forks`, `mail`, `mail_trail` and `bell` are made for sharing: the mail is touched by whoever wakes the strand,
+// once per wait, and by the worker after taking it out of its inbox; the link and the trail, which are atomic, may be looked
+// at by others who send letters to the same worker. `park_hook`, `suspended_at`, `fuel`, `stack_class` and all of `OfSwitch`
+// are touched only by the worker the strand belongs to. The others are never written.
 unsafe impl Sync for Strand {}
 // SAFETY: a strand is made by its worker and freed with the pool after that worker's end.
 unsafe impl Send for Strand {}
