@@ -8,13 +8,17 @@ use serde_json::Value;
 /// that are here and do not exist yet are held to their arrows from their first line on.
 const ARROWS: &[(&str, &[&str])] = &[
     // In process.
-    ("jobtree-pool", &[]),
+    ("jobtree-base", &[]),
+    ("jobtree-pool", &["jobtree-base"]),
     ("jobtree-par", &["jobtree-pool"]),
-    ("jobtree-tree", &[]),
-    ("jobtree-runtime", &["jobtree-pool", "jobtree-tree"]),
-    ("jobtree-lanes", &["jobtree-runtime"]),
+    ("jobtree-tree", &["jobtree-base"]),
+    (
+        "jobtree-runtime",
+        &["jobtree-base", "jobtree-pool", "jobtree-tree"],
+    ),
+    ("jobtree-lanes", &["jobtree-base", "jobtree-runtime"]),
     ("jobtree-macros", &[]),
-    ("jobtree-capi", &["jobtree-runtime"]),
+    ("jobtree-capi", &["jobtree-base", "jobtree-runtime"]),
     (
         "jobtree",
         &[
