@@ -100,6 +100,18 @@ impl Context {
         }
     }
 
+    /// The outermost context inside `isolation`, which is not null.
+    pub(crate) fn outermost_inside(isolation: *const Context) -> Context {
+        Context {
+            isolation,
+            outer_isolation: std::ptr::null(),
+            user: std::ptr::null(),
+            stop_word: std::ptr::null(),
+            stop_mask: 0,
+            meter: Meter::OPEN,
+        }
+    }
+
     /// This context, except that it cannot be stopped.
     pub(crate) fn shielding(&self) -> Context {
         // SAFETY: a reference is alive, and whoever shields is inside.
@@ -251,6 +263,30 @@ impl Drop for Installed<'_> {
     #[inline]
     fn drop(&mut self) {
         change(self.worker, self.outer);
+    }
+}
+
+/// [`Installed`], except that the context which is installed again at the end is not looked at: it may be gone.
+pub(crate) struct Swapped<'w> {
+    worker: Option<&'w Worker>,
+    outer: *const Context,
+}
+
+impl<'w> Swapped<'w> {
+    #[inline]
+    pub(crate) fn new(worker: Option<&'w Worker>, context: *const Context) -> Swapped<'w> {
+        let outer = change(worker, context);
+        Swapped { worker, outer }
+    }
+}
+
+impl Drop for Swapped<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        match self.worker {
+            Some(worker) => worker.strand().context().set(self.outer),
+            None => OUTSIDE.set(self.outer),
+        }
     }
 }
 

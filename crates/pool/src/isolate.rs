@@ -53,12 +53,33 @@ where
             // SAFETY: the current context is alive as long as we are inside.
             let mut context = unsafe { Context::isolating(outer) };
             context.isolation = &raw const context;
+            let _below = BelowFrames::enter(worker.thread(), &raw const context);
             let _installed = Installed::new(Some(worker), &raw const context);
             body()
         }
         // A thread that is no worker runs nobody's work while it waits.
         None => body(),
     })
+}
+
+/// Notes which isolation the frames on a thread's running strand are inside of, until this value is dropped. Such a strand is
+/// never parked, so the note is good for whatever runs on the thread meanwhile.
+pub(crate) struct BelowFrames<'t> {
+    thread: &'t WorkerThread,
+    outer: *const Context,
+}
+
+impl BelowFrames<'_> {
+    pub(crate) fn enter(thread: &WorkerThread, isolation: *const Context) -> BelowFrames<'_> {
+        let outer = thread.isolation.replace(isolation);
+        BelowFrames { thread, outer }
+    }
+}
+
+impl Drop for BelowFrames<'_> {
+    fn drop(&mut self) {
+        self.thread.isolation.set(self.outer);
+    }
 }
 
 /// How long one sleep inside `isolate` may last before `report_stuck` is to be called.

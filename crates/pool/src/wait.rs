@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use crate::context::{self, Context};
 use crate::fork::TheftNote;
 use crate::found::{Found, Work};
-use crate::isolate;
+use crate::isolate::{self, BelowFrames};
 use crate::job::Job;
 use crate::latch::{Latch, Wake};
 use crate::raw::park_hook::Away;
@@ -230,6 +230,7 @@ impl Worker {
         if !latch.register(self.strand(), Wake::ByNotice) {
             return;
         }
+        let _below = BelowFrames::enter(thread, isolation);
         let mut watchdog = isolate::watchdog_limit();
         let mut looks = 0;
         while !latch.is_set() {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::context::Installed;
+use crate::context::{Context, Installed};
 use crate::deque::Entry;
 use crate::exhausted::Exhausted;
 use crate::found::{Found, Work};
@@ -164,6 +164,9 @@ pub(crate) struct WorkerThread {
     /// By worker: its oldest fork as the last look saw it.
     pub(crate) watches: Box<[Cell<Option<Watched>>]>,
     pub(crate) stolen: StolenTasks,
+    /// The innermost isolation that some frame on this thread's running strand waits or runs inside of, or null. Not that of
+    /// a task which runs at the bottom of a strand and has not waited yet.
+    pub(crate) isolation: Cell<*const Context>,
     /// Strands whose wait is over, oldest first.
     pub(crate) ready: RefCell<VecDeque<*const Strand>>,
     /// The task that has just run and gave way, between its end and its place in a queue.
@@ -212,6 +215,7 @@ impl WorkerThread {
             spin_memory: SpinMemory::new(),
             watches: pool.workers.iter().map(|_| Cell::new(None)).collect(),
             stolen: StolenTasks::new(),
+            isolation: Cell::new(std::ptr::null()),
             ready: RefCell::new(VecDeque::new()),
             gave_way: Cell::new(None),
             strands: RefCell::new(Vec::new()),

@@ -19,6 +19,7 @@ pub mod fuel;
 mod merge;
 mod merge_sort;
 mod nanos;
+mod outermost;
 pub(crate) mod park_hook;
 mod permute;
 mod pool_ref;
@@ -39,6 +40,7 @@ pub use bell::{
 pub use claims::{ClaimError, Claims};
 pub use merge_sort::merge_sort;
 pub use nanos::monotonic_nanos;
+pub use outermost::{outermost, outermost_at_end};
 pub use park_hook::{ParkHook, with_park_hook};
 pub use permute::permute;
 pub use pool_ref::PoolRef;

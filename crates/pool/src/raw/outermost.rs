@@ -1,0 +1,80 @@
+//! Running code outside of the job that the thread works for.
+//!
+//! The end of a job calls wakers and drops values, errors and captured state. That is user code, and by then the frames
+//! in which the job's context lies may be gone. So it runs in the outermost context: no user pointer, no stop signal, and
+//! the fuel of nobody's account. What it keeps is the isolation of the frames below it on the same stack: a task may run on
+//! top of a wait inside [`isolate`](crate::isolate()), and must not let strangers run there either.
+
+use crate::context::{self, Context, Installed, Swapped, isolation_of};
+use crate::raw::fuel::{Fuel, Turn};
+use crate::worker::Worker;
+
+/// Runs `body` in the outermost context, inside the isolation of the calling code.
+///
+/// For user code that is called in the middle of a job's body, such as a callback: the body's frames are below, and what
+/// they keep to themselves by [`isolate`](crate::isolate()) stays theirs.
+#[inline]
+pub fn outermost<R>(body: impl FnOnce() -> R) -> R {
+    Worker::with_current(|worker| {
+        // SAFETY: the current context is alive as long as code runs in it.
+        let isolation = unsafe { isolation_of(context::of(worker)) };
+        run_outermost(worker, isolation, Installed::new, body)
+    })
+}
+
+/// Runs `body` in the outermost context, inside the isolation of the frames below the calling task, but no longer in that
+/// of the task itself.
+///
+/// For the end of a task, from before the moment at which its end can be seen: after it, the frame that isolated the task
+/// may be gone, and does not wait for the task any more. This function never looks at the current context, which may be
+/// gone, too. It installs that again afterwards, so the caller must run no user code between this call and the return of
+/// the task, unless it knows the context to be alive.
+#[inline]
+pub fn outermost_at_end<R>(body: impl FnOnce() -> R) -> R {
+    Worker::with_current(|worker| {
+        let isolation = worker.map_or(std::ptr::null(), |worker| worker.thread().isolation.get());
+        run_outermost(worker, isolation, Swapped::new, body)
+    })
+}
+
+#[inline]
+fn run_outermost<'w, R, Guard>(
+    worker: Option<&'w Worker>,
+    isolation: *const Context,
+    install: impl FnOnce(Option<&'w Worker>, *const Context) -> Guard,
+    body: impl FnOnce() -> R,
+) -> R {
+    let context;
+    let address = if isolation.is_null() {
+        context::OUTERMOST
+    } else {
+        context = Context::outermost_inside(isolation);
+        &raw const context
+    };
+    let _put_aside = worker.map(|worker| PutAside::new(&worker.strand().fuel));
+    let _installed = install(worker, address);
+    body()
+}
+
+/// The fuel that the calling code has, put aside until this value is dropped.
+struct PutAside<'a> {
+    fuel: &'a Fuel,
+    turn: Turn,
+}
+
+impl PutAside<'_> {
+    #[inline]
+    fn new(fuel: &Fuel) -> PutAside<'_> {
+        PutAside {
+            turn: fuel.replace(Turn::OPEN),
+            fuel,
+        }
+    }
+}
+
+impl Drop for PutAside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.fuel.set(self.turn);
+    }
+}
