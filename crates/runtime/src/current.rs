@@ -4,14 +4,15 @@ use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
-use jobtree_pool::raw::waker_of_stack;
+use jobtree_pool::raw::{current_stack, outermost_at_end, waker_of_stack};
 use jobtree_pool::{StopSignal, Stopped, UserContext, user_context, with_user_context};
-use jobtree_tree::{BodyResult, BoxError, Cancelled, Job, raw};
+use jobtree_tree::raw::{self, Surroundings};
+use jobtree_tree::{BodyResult, BoxError, Cancelled, Job};
 
 use crate::sim;
 use crate::{budget, panics};
 
-/// Lets `Job::current` find the job; to be called before the first one runs.
+/// Connects the tree with the pool's contexts and stacks; to be called before the first job runs.
 pub(crate) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -19,8 +20,26 @@ pub(crate) fn install() {
         unsafe { raw::set_current_source(user_context) };
         // SAFETY: the only stacks that bodies are started on are named by `stack_with_bell`, and run until the bodies return.
         unsafe { raw::set_waker_of_stack(waker_of_stack) };
+        raw::set_surroundings(Surroundings {
+            outermost: |code| outermost_at_end(code),
+            stack: name_of_stack,
+        });
         panics::install();
     });
+}
+
+/// Returns a name of the stack that the calling code runs on: that of its fiber, or that of its thread.
+fn name_of_stack() -> *const () {
+    thread_local! {
+        // Two bytes, for an address that is a multiple of two.
+        static THREAD: u16 = const { 0 };
+    }
+    let fiber = current_stack();
+    if fiber.is_null() {
+        THREAD.with(|thread| std::ptr::from_ref(thread).cast())
+    } else {
+        fiber
+    }
 }
 
 /// Runs `body` in `job`: whatever it forks belongs to the job, and unwinds when that is cancelled.

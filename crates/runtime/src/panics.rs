@@ -14,7 +14,20 @@ const MOST_NOTES: usize = 64;
 static NOTES: Mutex<VecDeque<(JobId, String)>> = Mutex::new(VecDeque::new());
 
 /// Notes the place of every panic in a job from now on, before the hook that was there is called.
+///
+/// A thread that is panicking cannot change the hook, and a destructor may be the first to use a runtime: then another
+/// thread does it. Without a thread to be had, places stay unknown.
 pub(crate) fn install() {
+    if !std::thread::panicking() {
+        return install_here();
+    }
+    let installer = std::thread::Builder::new().name("jobtree-hook".to_owned());
+    if let Ok(thread) = installer.spawn(install_here) {
+        let _ = thread.join();
+    }
+}
+
+fn install_here() {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         if let (Some(job), Some(location)) = (Job::current(), info.location()) {

@@ -3,15 +3,15 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use jobtree_pool::raw::PoolRef;
-use jobtree_pool::raw::sim::undisturbed;
 use jobtree_pool::raw::task::RawContext;
 use jobtree_pool::{Pool, PoolStats};
 use jobtree_tree::{
-    BoxError, Cause, Counters, Hooks, Job, JobOptions, Outcome, Recorded, Tree, TreeDump, Watcher,
-    raw,
+    BoxError, CancelToken, Cause, Counters, Hooks, Job, JobOptions, Outcome, Recorded, Tree,
+    TreeDump, Watcher, raw,
 };
 
 use crate::block::{FirstOf, until_ready};
@@ -54,7 +54,7 @@ struct Owner {
     inner: Arc<Inner>,
     /// The handle that keeps the pool's threads; none for the global pool.
     own_pool: Mutex<Option<Pool>>,
-    tree: Mutex<Tree>,
+    tree: Tree,
     root: Job,
 }
 
@@ -211,7 +211,7 @@ impl Runtime {
             inner,
             own_pool: Mutex::new(own_pool),
             root: tree.root().clone(),
-            tree: Mutex::new(tree),
+            tree,
         });
         Runtime { owner }
     }
@@ -228,10 +228,36 @@ impl Runtime {
         &self.owner.inner
     }
 
-    /// Cancels everything, and lets the root end as soon as everything else has.
+    /// Cancels everything, and lets the root end as soon as everything else has. Callbacks are called on the calling
+    /// thread.
     pub(crate) fn close_tree(&self) {
-        // What is called because of it is called while the tree is locked.
-        undisturbed(|| self.owner.tree().close());
+        self.owner.tree.close();
+    }
+
+    /// Closes the tree on a thread of its own: callbacks and wakers are user code and may never return, but the time limit of
+    /// a shutdown holds all the same. Returns `false` if `limit` was over first. In a simulation, or if there is no thread to
+    /// be had, the calling thread closes the tree.
+    fn close_within(&self, limit: Duration) -> bool {
+        let timers = &self.owner.inner.timers;
+        if timers.virtual_time().is_none() && !self.owner.root.is_ended() {
+            let closed = CancelToken::new();
+            let tell = closed.clone().drop_guard();
+            let runtime = self.clone();
+            let close = move || {
+                runtime.close_tree();
+                // First: who is told may rely on it that nobody else keeps the runtime.
+                drop(runtime);
+                drop(tell);
+            };
+            let thread = thread::Builder::new().name("jobtree-shutdown".to_owned());
+            if thread.spawn(close).is_ok() {
+                let patience = Sleep::new(timers.clone(), limit);
+                until_ready(pin!(FirstOf(closed.cancelled(), patience)), None);
+                return closed.is_cancelled();
+            }
+        }
+        self.close_tree();
+        true
     }
 
     pub(crate) fn root_nursery(&self) -> future::Nursery {
@@ -349,7 +375,7 @@ impl Runtime {
 
     /// What the jobs of this runtime did so far, counted.
     pub fn counters(&self) -> Counters {
-        self.owner.tree().counters()
+        self.owner.tree.counters()
     }
 
     /// What this runtime and its pool did so far, counted.
@@ -378,12 +404,12 @@ impl Runtime {
 
     /// Keeps the newest `capacity` events of jobs from now on; 0 stops it.
     pub fn record_events(&self, capacity: usize) {
-        self.owner.tree().record_events(capacity);
+        self.owner.tree.record_events(capacity);
     }
 
     /// The events kept since the last call.
     pub fn take_events(&self) -> Recorded {
-        self.owner.tree().take_events()
+        self.owner.tree.take_events()
     }
 
     /// Cancels all jobs, waits until they have ended, and ends the threads, all within `limit`. What runs longer is left
@@ -395,16 +421,19 @@ impl Runtime {
     pub fn shutdown(&self, limit: Duration) -> Result<(), ShutdownError> {
         let owner = &self.owner;
         let began = owner.inner.timers.now();
-        self.close_tree();
+        let closed = self.close_within(limit);
         let inside = Job::current().filter(|job| {
             runtime_of(job).is_some_and(|runtime| Arc::ptr_eq(&runtime, &owner.inner))
         });
         match inside {
-            None => self.wait_for(&owner.root, limit),
+            None => self.wait_for(&owner.root, limit.saturating_sub(self.since(began))),
             Some(job) => self.wait_for_others(&job, began, limit),
         }
         if !owner.root.is_ended() {
-            let stragglers = paths_of_leaves(&owner.root.dump_tree());
+            let mut stragglers = paths_of_leaves(&owner.root.dump_tree());
+            if !closed {
+                stragglers.push("a cancel callback or a waker that has not returned".to_owned());
+            }
             if !stragglers.is_empty() {
                 return Err(ShutdownError { stragglers });
             }
@@ -481,12 +510,6 @@ pub(crate) fn born_cancelled<T: Send>(pool: &PoolRef) -> task::Spawned<T> {
 
 /// Jobs have ended, so their threads are about to; they get at least this long.
 const MOMENT: Duration = Duration::from_millis(100);
-
-impl Owner {
-    fn tree(&self) -> std::sync::MutexGuard<'_, Tree> {
-        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

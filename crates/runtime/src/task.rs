@@ -1,12 +1,12 @@
 //! A job that runs on the pool: its body and its value beside the job, in one allocation.
 
 use std::cell::UnsafeCell;
-use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
 
+use jobtree_base::user_code::{Place, drop_user};
 use jobtree_pool::Worker;
 use jobtree_pool::raw::task::{RawContext, RawTask, RawTaskKind};
-use jobtree_pool::raw::{PoolRef, stack_with_bell};
+use jobtree_pool::raw::{PoolRef, outermost_at_end, stack_with_bell};
 use jobtree_tree::raw::{Attached, Beside, StackName, attach_beside_with, start_on};
 use jobtree_tree::{Body, BodyResult, BoxError, Job, JobOptions, ParentEnded};
 
@@ -71,7 +71,7 @@ struct Run<F> {
 unsafe impl<F: Send, T: Send> Beside for Task<F, T> {
     fn discard_value(&self) {
         // SAFETY: by the contract of the trait nobody else looks.
-        drop_quietly(unsafe { self.slot.take() });
+        drop_user(Place::Value, unsafe { self.slot.take() });
     }
 }
 
@@ -99,8 +99,9 @@ impl<F: FnOnce() -> Result<T, BoxError> + Send, T: Send> Task<F, T> {
             None => run.execution.start(),
         };
         if !starts {
-            drop_quietly(run.body);
+            drop_user(Place::Captured, run.body);
             run.execution.end(BodyResult::Cancelled);
+            keep_deadline(run.deadline);
             return;
         }
         let (value, result) = run_body(run.execution.job(), run.body);
@@ -111,18 +112,19 @@ impl<F: FnOnce() -> Result<T, BoxError> + Send, T: Send> Task<F, T> {
     }
 }
 
-/// A body has returned: its job's time may still run out while its children are at work.
+/// Keeps the deadline of a job whose body has returned, if the job has not ended: its time may still run out while its
+/// children are at work.
 pub(crate) fn keep_deadline(deadline: Option<Box<(Timer, Job)>>) {
-    if let Some((timer, job)) = deadline.map(|deadline| *deadline)
-        && !job.is_ended()
-    {
-        timer.detach();
+    if let Some(deadline) = deadline {
+        // The job may be gone, and with it the frames behind the context that is installed; and what is dropped here may
+        // be the last handle to it.
+        outermost_at_end(move || {
+            let (timer, job) = *deadline;
+            if !job.is_ended() {
+                timer.detach();
+            }
+        });
     }
-}
-
-/// A destructor that panics must not keep a job from ending.
-pub(crate) fn drop_quietly<V>(value: V) {
-    let _ = panic::catch_unwind(AssertUnwindSafe(move || drop(value)));
 }
 
 /// The address of the task, if it is one, whose value is left here. Only to be compared with.
@@ -172,7 +174,7 @@ where
     let attached = match unsafe { attach_beside_with(parent, options, write) } {
         Ok(attached) => attached,
         Err((ended, _)) => {
-            drop_quietly(body);
+            drop_user(Place::Captured, body);
             return Err(ended);
         }
     };
@@ -185,7 +187,7 @@ where
     let slot = unsafe { NonNull::new_unchecked(&raw mut (*beside.as_ptr()).slot) };
     if job.is_cancelled() {
         // Born cancelled: it never runs, so no worker needs to see it.
-        drop_quietly(body);
+        drop_user(Place::Captured, body);
         execution.end(BodyResult::Cancelled);
         return Ok(Spawned { job, slot });
     }

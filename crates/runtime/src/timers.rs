@@ -9,6 +9,7 @@ use std::task::Waker;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use jobtree_base::user_code::{Place, drop_user, wake_user};
 use jobtree_pool::raw::monotonic_nanos;
 use jobtree_tree::{Cause, Job, TimerKey, Wheel};
 
@@ -21,13 +22,16 @@ pub(crate) enum Expiry {
 }
 
 impl Expiry {
-    /// Not to be called under a lock: it may set other timers.
+    /// Cancels or wakes. Not to be called under a lock: callbacks and wakers may set other timers. They are user code; the
+    /// thread that keeps deadlines must survive their panics, and so must those that wait for the next expiry.
     pub(crate) fn happen(self) {
         match self {
             Expiry::Cancel(job) => {
                 job.cancel(Cause::Timeout.into());
+                // Possibly the last handle: errors and locals of the job have destructors.
+                drop(job);
             }
-            Expiry::Wake(waker) => waker.wake(),
+            Expiry::Wake(waker) => wake_user(waker),
         }
     }
 }
@@ -249,8 +253,8 @@ impl Drop for Timer {
     fn drop(&mut self) {
         if let Some(key) = self.key {
             let cancelled = self.timers.shared.lock().wheel.cancel(key);
-            // Not under the lock: it may be the last handle of a job.
-            drop(cancelled);
+            // Not under the lock: it may be the last handle of a job, or a waker with a destructor.
+            drop_user(Place::Waker, cancelled);
         }
     }
 }

@@ -7,26 +7,27 @@
 
 use std::ptr::NonNull;
 
-use crate::cancel;
 use crate::error::JobId;
 use crate::monitor::{Counter, EventKind, Monitor};
 use crate::node::Node;
 use crate::options::ParentEnded;
+use crate::origin::origin_for_children;
 use crate::step::{Step, left_out};
-use crate::sync::Ordering;
 use crate::word::Cause;
 
 /// Puts `child` among the children of `parent`.
 ///
 /// # Safety
-/// `child` is alive, known to nobody else and in no list; it stays alive until its end was told to the
-/// parent.
+/// `parent` is alive. `child` is alive, known to nobody else and in no list; it stays alive until its end was told to
+/// the parent. Both pointers are those that the allocations gave.
 #[inline]
 pub(crate) unsafe fn link(
-    parent: &Node,
+    parent_pointer: NonNull<Node>,
     child: NonNull<Node>,
     shielded: bool,
 ) -> Result<(), ParentEnded> {
+    // SAFETY: alive by contract.
+    let parent = unsafe { parent_pointer.as_ref() };
     let mut locked = parent.lock();
     let mut word = parent.word.load();
     if !word.is_involved() && !left_out(Step::AttachInvolves) {
@@ -42,9 +43,9 @@ pub(crate) unsafe fn link(
     if born_cancelled {
         // SAFETY: by contract.
         let child = unsafe { child.as_ref() };
-        child
-            .origin
-            .store(cancel::origin_of(parent, word).as_u64(), Ordering::Relaxed);
+        let came_from_above = word.cause() == Some(Cause::Parent);
+        let origin = origin_for_children(&locked, parent_pointer, came_from_above);
+        child.origin.set(origin);
         let _ = child.word.change(|word| word.cancel(Cause::Parent));
     }
     // SAFETY: by contract.

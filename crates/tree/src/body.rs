@@ -2,18 +2,26 @@
 //!
 //! The end of a job may be the end of its parent, and so on up to the root: a loop, not a recursion. It
 //! touches each job only as long as it may: until the parent knows of its end, the tree and all jobs
-//! above are alive; afterwards only what one holds a reference to.
+//! above are alive; afterwards only those that the thread holds a reference to.
+//!
+//! User code that runs because of an end (destructors of values and errors, wakers, callbacks, subscribers) is called without
+//! a lock, and its panics are recorded. As soon as a parent knows of the end of its last child, the frames behind the
+//! thread's context may be gone: from there on user code runs in the outermost context (`outermost.rs`).
 
 use std::any::Any;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
+use jobtree_base::user_code::{Place, drop_user, wake_user};
+
 use crate::cancel;
-use crate::error::{BoxError, Failure, JobError, JobId, Panic, TimedOut, cancellations_in};
+use crate::error::{BoxError, Failure, JobError, JobId, Panic, TimedOut, origins_in};
 use crate::job::{Job, release};
 use crate::monitor::{Counter, EventKind, trace};
 use crate::node::{Locked, Node};
+use crate::origin;
+use crate::outermost::{Ending, outermost};
 use crate::path::path_of;
 use crate::step::{Step, left_out};
 use crate::sync::model_has_failed;
@@ -171,7 +179,10 @@ unsafe fn end_leaf(node: NonNull<Node>) -> bool {
     unsafe { locked.unlink_child(links) };
     let parent_ends = ends_with_last_child(&locked);
     drop(locked);
-    trace(id, EventKind::Finalize { state });
+    if cfg!(feature = "tracing") {
+        // A subscriber is user code, and the parent's frames may be gone.
+        outermost(|| trace(id, EventKind::Finalize { state }));
+    }
     if changed.after.references() == 0 {
         // SAFETY: nobody has a reference. There was no handle, or it was dropped, and its value with it: else the value
         // would not be wanted.
@@ -179,12 +190,25 @@ unsafe fn end_leaf(node: NonNull<Node>) -> bool {
     }
     if parent_ends {
         // SAFETY: its end was decided here, which makes its execution's reference ours.
-        unsafe {
-            let word = become_terminal(parent_pointer);
-            tell_parents(parent_pointer, word);
-        }
+        unsafe { end_parents(parent_pointer) };
     }
     true
+}
+
+/// Ends a job whose end was decided when its last child ended, and those above it that end by that.
+///
+/// # Safety
+/// Called once for the end of `node`; the caller gives away the execution's reference.
+#[cold]
+#[inline(never)]
+unsafe fn end_parents(node: NonNull<Node>) {
+    outermost(|| {
+        let mut next = Some(node);
+        while let Some(node) = next {
+            // SAFETY: its end was decided, by contract or in `tell_parent`, which makes its execution's reference ours.
+            next = unsafe { tell_parent(node, become_terminal(node)) };
+        }
+    });
 }
 
 /// Under the lock, after a child has left: whether the job ends by that, which is then decided.
@@ -194,9 +218,16 @@ fn ends_with_last_child(locked: &Locked<'_>) -> bool {
     let ends = locked.first_child.is_none()
         && (word.load().body_returned() || left_out(Step::EndAwaitsBody));
     if ends {
-        word.change_always(Word::begin_end);
+        decide_end(locked);
     }
     ends
+}
+
+/// Under the lock: the job ends now.
+#[inline]
+fn decide_end(locked: &Locked<'_>) {
+    origin::settle(locked);
+    locked.node.word.change_always(Word::begin_end);
 }
 
 #[cold]
@@ -204,20 +235,25 @@ fn ends_with_last_child(locked: &Locked<'_>) -> bool {
 unsafe fn end_body_slowly(node: NonNull<Node>, result: BodyResult) {
     // SAFETY: alive by the reference that is given away.
     let this = unsafe { node.as_ref() };
-    let (end, error) = judge(node, result);
+    let Judgement {
+        end,
+        error,
+        mut unkept,
+    } = judge(node, result);
     let mut to_broadcast = None;
+    let mut surplus = None;
     let ends_now = {
         let mut locked = this.lock();
         if let Some(error) = error {
             // Before the change that lets others read it.
-            locked.side().errors.record(error);
+            surplus = locked.side().errors.record(error);
         }
         let returned = |word: Word| word.return_body(end).involve();
         let changed = this.word.change(returned);
         debug_assert!(changed.is_ok(), "a job ended before its body");
         let ends_now = locked.first_child.is_none() || left_out(Step::EndAwaitsChildren);
         if ends_now {
-            this.word.change_always(Word::begin_end);
+            decide_end(&locked);
         }
         let somebody_to_tell = !ends_now || !locked.cancel_waiters.is_empty();
         if end == BodyEnd::Failed
@@ -230,8 +266,14 @@ unsafe fn end_body_slowly(node: NonNull<Node>, result: BodyResult) {
         }
         ends_now
     };
-    if let Some(broadcast) = to_broadcast {
-        broadcast();
+    if surplus.is_some() || unkept.is_some() || to_broadcast.is_some() {
+        // If the end was not decided here, it does not wait for this code, and the last child may free the job.
+        let _ending = ends_now.then(|| Ending::here(this));
+        drop_user(Place::Error, unkept.take());
+        drop(surplus);
+        if let Some(broadcast) = to_broadcast {
+            broadcast();
+        }
     }
     if ends_now {
         // SAFETY: its end was decided here, and the reference is given away.
@@ -243,21 +285,36 @@ unsafe fn end_body_slowly(node: NonNull<Node>, result: BodyResult) {
 }
 
 /// What a body's result means for its job.
-fn judge(node: NonNull<Node>, result: BodyResult) -> (BodyEnd, Option<JobError>) {
+struct Judgement {
+    end: BodyEnd,
+    /// The error that the job is to record.
+    error: Option<JobError>,
+    /// An error that is no failure of the job, to be dropped when the body's end is known: its destructor is the user's.
+    unkept: Option<BoxError>,
+}
+
+fn judge(node: NonNull<Node>, result: BodyResult) -> Judgement {
     // SAFETY: alive by the execution's reference, which the caller holds.
     let this = unsafe { node.as_ref() };
-    match result {
+    let (end, error) = match result {
         BodyResult::Value => (BodyEnd::Value, None),
         BodyResult::Cancelled => (BodyEnd::Cancelled, None),
         BodyResult::Failed(error) => {
-            cancel::hasten(node, &*error);
+            let origins = origins_in(&*error);
+            cancel::hasten(node, &origins);
             let word = this.word.load();
+            // SAFETY: the caller holds the execution, so the end is not decided.
+            let own_origin = || unsafe { cancel::origin_id(this, word) };
             if word.is_cancelling_or_was()
                 && !left_out(Step::OwnCancellationIsNoFailure)
-                && cancellations_in(&*error)
-                    .any(|cancelled| cancelled.origin() == cancel::origin_of(this, word))
+                && !origins.is_empty()
+                && origins.contains(&own_origin())
             {
-                return (BodyEnd::Cancelled, None);
+                return Judgement {
+                    end: BodyEnd::Cancelled,
+                    error: None,
+                    unkept: Some(error),
+                };
             }
             (BodyEnd::Failed, Some(passed_on_or_own(this, error)))
         }
@@ -265,6 +322,11 @@ fn judge(node: NonNull<Node>, result: BodyResult) -> (BodyEnd, Option<JobError>)
             let panic = Panic::new(payload, location, path_of(this));
             (BodyEnd::Failed, Some(JobError::Panicked(panic)))
         }
+    };
+    Judgement {
+        end,
+        error,
+        unkept: None,
     }
 }
 
@@ -294,7 +356,7 @@ fn broadcast_with(job: Job) -> impl FnOnce() {
     }
 }
 
-/// The end was decided: drops a value that nobody will take, and makes the end visible.
+/// Drops a value that no handle will take, and makes the end, which was decided, visible.
 ///
 /// # Safety
 /// Called once, by the one who decided the end, which holds the execution's reference.
@@ -317,6 +379,7 @@ unsafe fn become_terminal(node: NonNull<Node>) -> Word {
     let mut discarded = false;
     loop {
         if !discarded && this.word.load().drops_value() {
+            let _ending = Ending::here(this);
             // SAFETY: the body has returned, and nobody takes a value that is to be dropped.
             unsafe { (this.kind.discard_value)(node) };
             discarded = true;
@@ -330,43 +393,55 @@ unsafe fn become_terminal(node: NonNull<Node>) -> Word {
     }
 }
 
-/// `node` has just ended with `word`: tells who waits for it and its parent, which may end by that, and so
-/// on.
+/// Tells the waiters of `node`, which has just ended with `word`, and its parent, which may end by that, and so on.
 ///
 /// # Safety
 /// Called once for the end of `node`; the caller gives away the execution's reference.
 #[inline]
-unsafe fn tell_parents(mut node: NonNull<Node>, mut word: Word) {
-    loop {
-        // SAFETY: alive by the execution's reference, which is given back below.
-        let this = unsafe { node.as_ref() };
-        // SAFETY: the parent does not know of the end yet, so the tree is alive.
-        let monitor = unsafe { &(*this.tree).monitor };
-        let state = word.state();
-        monitor.count(match word.phase() {
-            Phase::Failed => Counter::Failed,
-            Phase::Cancelled => Counter::Cancelled,
-            Phase::TimedOut => Counter::TimedOut,
-            _ => Counter::Completed,
-        });
-        monitor.event(JobId(this.id), EventKind::Finalize { state });
-        if word.is_involved() {
-            wake_waiters(this);
-        }
-        let Some(parent) = this.parent else {
-            // SAFETY: the execution's reference.
-            return unsafe { release(node) };
-        };
-        // SAFETY: a child of this parent, and this is the one time that it tells its end.
-        let parent_ends = unsafe { child_ended(parent, this) };
-        // SAFETY: the execution's reference; from here on `this` may be gone.
-        unsafe { release(node) };
-        if !parent_ends {
-            return;
-        }
-        node = parent;
-        // SAFETY: its end was decided in `child_ended`, which makes its execution's reference ours.
-        word = unsafe { become_terminal(node) };
+unsafe fn tell_parents(node: NonNull<Node>, word: Word) {
+    // SAFETY: by contract.
+    if let Some(parent) = unsafe { tell_parent(node, word) } {
+        // SAFETY: its end was decided, which makes its execution's reference ours.
+        unsafe { end_parents(parent) };
+    }
+}
+
+/// Tells the waiters of `node`, which has just ended with `word`, and its parent; returns the parent if that ends now.
+///
+/// # Safety
+/// Called once for the end of `node`; the caller gives away the execution's reference. The parent's comes to the caller.
+#[inline]
+unsafe fn tell_parent(node: NonNull<Node>, word: Word) -> Option<NonNull<Node>> {
+    // SAFETY: alive by the execution's reference, which is given back below.
+    let this = unsafe { node.as_ref() };
+    // SAFETY: by contract.
+    unsafe { tell_waiters(this, word) };
+    // SAFETY: a child of this parent, and this is the one time that it tells its end.
+    let ends = |parent: &NonNull<Node>| unsafe { child_ended(*parent, this) };
+    let ended_parent = this.parent.filter(ends);
+    // SAFETY: the execution's reference; from here on `this` may be gone.
+    unsafe { release(node) };
+    ended_parent
+}
+
+/// Counts and reports the end of `node`, and wakes those who wait for it.
+///
+/// # Safety
+/// The parent does not know of the end yet, so the tree is alive.
+#[inline]
+unsafe fn tell_waiters(node: &Node, word: Word) {
+    // SAFETY: by contract.
+    let monitor = unsafe { &(*node.tree).monitor };
+    let state = word.state();
+    monitor.count(match word.phase() {
+        Phase::Failed => Counter::Failed,
+        Phase::Cancelled => Counter::Cancelled,
+        Phase::TimedOut => Counter::TimedOut,
+        _ => Counter::Completed,
+    });
+    monitor.event(JobId(node.id), EventKind::Finalize { state });
+    if word.is_involved() {
+        wake_waiters(node);
     }
 }
 
@@ -410,13 +485,13 @@ fn wake_waiters(node: &Node) {
 }
 
 fn wake_waiter(node: &Node, wake: Wake) {
-    // Nobody waits for an end with a function, and a waker that was lent is taken out as a copy.
+    // No waiter for an end has a function, and a waker that was lent is taken out as a copy.
     if let Wake::Task(waker) = wake {
         // SAFETY: the parent does not know of the end yet, so the tree is alive.
         let monitor = unsafe { &(*node.tree).monitor };
         monitor.count(Counter::WaitersWoken);
         monitor.event(JobId(node.id), EventKind::WaitWake);
-        waker.wake();
+        wake_user(waker);
     }
 }
 
@@ -439,13 +514,14 @@ fn fail_parent(parent_pointer: NonNull<Node>, error: JobError) {
     // SAFETY: a parent does not end, and so is not freed, before its children have told it.
     let parent = unsafe { parent_pointer.as_ref() };
     let mut to_broadcast = None;
+    let surplus;
     {
         let mut locked = parent.lock();
         if parent.word.load().is_supervisor() && !left_out(Step::SupervisorShrugs) {
             return;
         }
         // Before the change that lets others read it.
-        locked.side().errors.record(error);
+        surplus = locked.side().errors.record(error);
         let changed = parent.word.change_always(Word::child_failed);
         let somebody_to_tell = locked.has_many_children()
             || !changed.before.body_returned()
@@ -455,6 +531,7 @@ fn fail_parent(parent_pointer: NonNull<Node>, error: JobError) {
             to_broadcast = Some(broadcast_with(unsafe { Job::of_node(parent_pointer) }));
         }
     }
+    drop(surplus);
     if let Some(broadcast) = to_broadcast {
         broadcast();
     }

@@ -1,21 +1,26 @@
 //! Asking a job, and everything below it, to end.
 //!
 //! A cancellation first changes the job's own word, then goes through its children under its lock and
-//! changes theirs, and goes on with those that have somebody who wants to know: children, waiters,
-//! callbacks. It holds one lock at a time and no recursion: trees may be a hundred thousand deep. Whoever
-//! attaches a child or enters a callback does so under the same lock, and looks at the word there: it is
+//! changes theirs, and goes on with those that have children, waiters or callbacks of their own. It holds one lock at a
+//! time and is a loop, not a recursion: trees may be a hundred thousand deep, and chains of tokens a million. A thread that
+//! attaches a child or enters a callback does so under the same lock, and looks at the word there: the entry is
 //! either found by the cancellation or sees it.
+//!
+//! Callbacks and foreign wakers are user code: they are called without a lock, and a panic of one is recorded and does not
+//! keep the others from being called.
 
-use std::error::Error;
 use std::ptr::NonNull;
 
-use crate::error::{CancelReason, Cancelled, JobId, cancellations_in};
+use jobtree_base::user_code::{Place, call_user, wake_user};
+
+use crate::error::{CancelReason, Cancelled, JobId};
 use crate::job::Job;
 use crate::monitor::{Counter, EventKind, trace};
-use crate::node::Node;
+use crate::node::{Locked, Node};
+use crate::origin::{origin_for_children, origin_handle};
 use crate::stack;
 use crate::step::{Step, left_out};
-use crate::sync::Ordering;
+use crate::tree::CancelledHook;
 use crate::waiters::Wake;
 use crate::word::{Cause, JobState, Word};
 
@@ -25,6 +30,19 @@ pub(crate) const BEGINS: EventKind = EventKind::State {
 
 /// Asks `job` to end; `false` if it was asked before or has ended.
 pub(crate) fn cancel(job: &Job, reason: CancelReason) -> bool {
+    let Some(hook) = begin(job, reason) else {
+        return false;
+    };
+    broadcast(job.clone());
+    if let Some(hook) = hook {
+        hook();
+    }
+    true
+}
+
+/// Makes `job` cancel, and tells nobody else; `None` if it was asked before or has ended. The hook is to be called
+/// after the broadcast.
+fn begin(job: &Job, reason: CancelReason) -> Option<Option<CancelledHook>> {
     let node = job.node();
     let cause = reason.cause();
     let hook = {
@@ -32,9 +50,7 @@ pub(crate) fn cancel(job: &Job, reason: CancelReason) -> bool {
         // counts.
         let mut locked = node.lock();
         let may_cancel = |word: Word| word.cancel(cause).and_then(Word::involve);
-        if may_cancel(node.word.load()).is_none() {
-            return false;
-        }
+        may_cancel(node.word.load())?;
         // Before the change that lets others read it.
         let message = reason.into_message();
         let had_message = message.is_some();
@@ -45,7 +61,7 @@ pub(crate) fn cancel(job: &Job, reason: CancelReason) -> bool {
             if had_message {
                 locked.side().cancel_message = None;
             }
-            return false;
+            return None;
         }
         // SAFETY: the job cannot end while its lock is held, so its tree is alive.
         let tree = unsafe { &*node.tree };
@@ -57,28 +73,26 @@ pub(crate) fn cancel(job: &Job, reason: CancelReason) -> bool {
     };
     trace(job.id(), EventKind::CancelRequest { cause });
     trace(job.id(), BEGINS);
-    broadcast(job.clone());
-    if let Some(hook) = hook {
-        hook();
-    }
-    true
+    Some(hook)
 }
 
-/// `job` is cancelling: tells everybody below it, and everybody who asked to be told.
+/// Tells all jobs below `job`, which is cancelling, and all waiters of its cancellation.
 pub(crate) fn broadcast(job: Job) {
     if left_out(Step::Broadcast) {
         return;
     }
     // As the first one sees it now: those below may have ended, and know nothing any more, when they are called.
     let reason = job.cancel_reason_or_none();
-    let mut told = Some(job);
+    let mut next = Some(job);
     let mut to_tell: Vec<Job> = Vec::new();
-    while let Some(job) = told {
+    let mut hooks: Vec<CancelledHook> = Vec::new();
+    while let Some(job) = next {
         let node = job.node();
         let mut begun: Vec<JobId> = Vec::new();
         {
             let locked = node.lock();
-            let origin = origin_of(node, node.word.load()).as_u64();
+            let came_from_above = node.word.load().cause() == Some(Cause::Parent);
+            let origin = origin_for_children(&locked, job.pointer(), came_from_above);
             locked.for_each_child(|child| {
                 // SAFETY: a child in the list is alive.
                 let node = unsafe { child.as_ref() };
@@ -99,13 +113,21 @@ pub(crate) fn broadcast(job: Job) {
         for child in begun {
             trace(child, BEGINS);
         }
-        call_waiters(&job, &reason);
-        told = to_tell.pop();
+        call_waiters(&job, &reason, |follower| {
+            if let Some(hook) = begin(&follower, reason.clone()) {
+                to_tell.push(follower);
+                hooks.extend(hook);
+            }
+        });
+        next = to_tell.pop();
+    }
+    for hook in hooks {
+        hook();
     }
 }
 
 /// Under the parent's lock: makes the child cancel, unless it does already or has ended.
-fn tell_child(child: &Node, origin: u64) -> Option<Word> {
+fn tell_child(child: &Node, origin: NonNull<Node>) -> Option<Word> {
     let word = child.word.load();
     let is_shielded = word.is_shielded() && !left_out(Step::ShieldHolds);
     if is_shielded || word.cancel(Cause::Parent).is_none() {
@@ -113,7 +135,7 @@ fn tell_child(child: &Node, origin: u64) -> Option<Word> {
     }
     // Before the change that lets others read it. Nobody else writes it: only a parent's cancellation
     // does, and that is here, under its lock. Should the change fail, nobody reads it.
-    child.origin.store(origin, Ordering::Relaxed);
+    child.origin.set(origin);
     let changed = child.word.change(|word| word.cancel(Cause::Parent)).ok()?;
     // SAFETY: a job with an active child has not ended, so its tree is alive.
     let monitor = unsafe { &(*child.tree).monitor };
@@ -121,26 +143,27 @@ fn tell_child(child: &Node, origin: u64) -> Option<Word> {
     Some(changed.after)
 }
 
-/// An error of a body may tell of a request at a job above that is still on its way down to `job`: then it arrives now,
-/// so that the body counts as cancelled.
-pub(crate) fn hasten(job: NonNull<Node>, error: &(dyn Error + 'static)) {
+/// Lets a cancellation arrive at `job` now that its body's error tells of: one that began at a job of `origins` above it,
+/// and is still on its way down. So the body counts as cancelled.
+pub(crate) fn hasten(job: NonNull<Node>, origins: &[JobId]) {
     // SAFETY: the caller holds the execution's reference, so it has not ended, and all jobs above are alive.
     let node = unsafe { job.as_ref() };
     let Some(parent) = node.parent else { return };
-    if node.word.load().is_cancelling_or_was() || cancellations_in(error).next().is_none() {
+    if origins.is_empty() || node.word.load().is_cancelling_or_was() {
         return;
     }
     let mut below = node;
     while !below.word.load().is_shielded() {
-        // SAFETY: as above.
-        let Some(above) = below.parent.map(|above| unsafe { above.as_ref() }) else {
+        let Some(above_pointer) = below.parent else {
             return;
         };
-        if cancellations_in(error).any(|cancelled| cancelled.origin() == JobId(above.id)) {
+        // SAFETY: as above.
+        let above = unsafe { above_pointer.as_ref() };
+        if origins.contains(&JobId(above.id)) {
             let told = {
                 // SAFETY: as above.
                 let _locked = unsafe { parent.as_ref() }.lock();
-                tell_child(node, above.id)
+                tell_child(node, above_pointer)
             };
             if told.is_some() {
                 // SAFETY: as above.
@@ -152,8 +175,9 @@ pub(crate) fn hasten(job: NonNull<Node>, error: &(dyn Error + 'static)) {
     }
 }
 
-/// Calls those who wait for the cancellation of `job`, and its body wherever that waits.
-fn call_waiters(job: &Job, reason: &CancelReason) {
+/// Wakes the body of `job`, wherever it waits, and calls the waiters of the job's cancellation; jobs that follow this one
+/// go to `follow`.
+fn call_waiters(job: &Job, reason: &CancelReason, mut follow: impl FnMut(Job)) {
     if let Some(cancelled) = job.node().kind.cancelled {
         // SAFETY: the handle is a reference.
         unsafe { cancelled(job.pointer()) };
@@ -164,8 +188,11 @@ fn call_waiters(job: &Job, reason: &CancelReason) {
         let mut was_last = false;
         for wake in batch {
             match wake {
-                Some(Wake::Task(waker)) => waker.wake(),
-                Some(Wake::Call(call)) => call(reason),
+                Some(Wake::Task(waker)) => wake_user(waker),
+                Some(Wake::Call(callback)) => {
+                    call_user(Place::CancelCallback, || callback(reason));
+                }
+                Some(Wake::Cancel(follower)) => follow(follower),
                 Some(Wake::Lent(_)) => unreachable!("taken out as a waker of its own"),
                 None => was_last = true,
             }
@@ -176,33 +203,43 @@ fn call_waiters(job: &Job, reason: &CancelReason) {
     }
 }
 
-/// The job at which the cancellation of `node` began.
-pub(crate) fn origin_of(node: &Node, word: Word) -> JobId {
+/// Returns the id of the job at which the cancellation of `node` began.
+///
+/// # Safety
+/// The caller holds the lock of `node`, or its end is not decided during the call.
+pub(crate) unsafe fn origin_id(node: &Node, word: Word) -> JobId {
     match word.cause() {
-        Some(Cause::Parent) => JobId(node.origin.load(Ordering::Relaxed)),
+        // SAFETY: by contract.
+        Some(Cause::Parent) => unsafe { node.origin.id() }.unwrap_or(JobId(node.id)),
         _ => JobId(node.id),
     }
 }
 
-/// The cancellation of `job`, if it was asked to end, with the reason given where it began as far as that
+/// Returns the cancellation of `job`, if it was asked to end, with the reason given where it began as far as that
 /// is still known.
 pub(crate) fn cancellation(job: &Job) -> Option<Cancelled> {
     let node = job.node();
-    let word = node.word.load();
-    let cause = word.cause()?;
-    let origin = origin_of(node, word);
-    let mut reason = CancelReason::new(cause, own_message(node));
-    // A job that has ended does not know those above it any more.
-    let mut above = job.parent();
-    while let (Cause::Parent, Some(job)) = (reason.cause(), &above) {
-        if job.id() == origin {
-            let node = job.node();
+    let (cause, origin, message, above) = {
+        let locked = node.lock();
+        let word = node.word.load();
+        let cause = word.cause()?;
+        // SAFETY: the lock is held.
+        let origin = unsafe { origin_id(node, word) };
+        let above = match cause {
+            Cause::Parent => origin_handle(&locked),
+            _ => None,
+        };
+        (cause, origin, message_of(&locked), above)
+    };
+    let reason = match above {
+        Some(above) => {
+            let node = above.node();
+            let locked = node.lock();
             let cause = node.word.load().cause().unwrap_or(Cause::Parent);
-            reason = CancelReason::new(cause, own_message(node));
-            break;
+            CancelReason::new(cause, message_of(&locked))
         }
-        above = job.parent();
-    }
+        None => CancelReason::new(cause, message),
+    };
     Some(Cancelled {
         job: job.id(),
         origin,
@@ -210,7 +247,6 @@ pub(crate) fn cancellation(job: &Job) -> Option<Cancelled> {
     })
 }
 
-fn own_message(node: &Node) -> Option<std::borrow::Cow<'static, str>> {
-    let locked = node.lock();
+fn message_of(locked: &Locked<'_>) -> Option<std::borrow::Cow<'static, str>> {
     locked.side.as_ref()?.cancel_message.clone()
 }

@@ -7,7 +7,7 @@ use crate::attach;
 use crate::body::Body;
 use crate::job::Job;
 use crate::memory;
-use crate::node::{Kind, Node, Origin};
+use crate::node::{Kind, Node, Origin, drop_user_parts};
 use crate::options::{JobOptions, ParentEnded};
 
 /// What a runner keeps beside a job.
@@ -53,8 +53,10 @@ impl<X: Beside> JobCell<X> {
 
     unsafe fn free(node: NonNull<Node>) {
         let cell = node.cast::<JobCell<X>>();
-        // SAFETY: made in `attach_beside` of this type and with its layout; nobody else has a reference.
+        // SAFETY: made in `attach_beside` of this type and with its layout; nobody else has a reference. What the user
+        // has in the node is dropped first, so that what is left runs no code of the user's and cannot unwind.
         unsafe {
+            drop_user_parts(node);
             cell.drop_in_place();
             memory::free(cell.cast(), Layout::new::<JobCell<X>>());
         }
@@ -135,8 +137,9 @@ pub unsafe fn attach_beside_with<X: Beside>(
         NonNull::new_unchecked(&raw mut (*cell.as_ptr()).beside)
     };
     write(beside);
-    // SAFETY: just made, so alive and known to nobody else; in no list.
-    match unsafe { attach::link(parent, node, shielded) } {
+    // SAFETY: the parent is alive by its handle. The child was just made, so it is alive, known to nobody else and in no
+    // list. Both pointers come from their allocations.
+    match unsafe { attach::link(parent_pointer, node, shielded) } {
         Ok(()) => {
             // SAFETY: a new node has two references, one for each of these.
             unsafe {

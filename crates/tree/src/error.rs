@@ -9,6 +9,8 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jobtree_base::user_code::{Place, call_user, discard_payload, drop_user, message_of};
+
 use crate::word::Cause;
 
 /// What a body returns when it fails: any error. `?` turns every error type into it.
@@ -51,9 +53,33 @@ pub enum JobError {
 /// An error that a body returned.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    error: Arc<BoxError>,
+    error: Arc<UserError>,
     path: Arc<str>,
     later: Later,
+}
+
+/// An error of the user's, whose destructor may panic: the library drops its clones in many places.
+struct UserError(Option<BoxError>);
+
+impl UserError {
+    fn get(&self) -> &(dyn Error + Send + Sync + 'static) {
+        match &self.0 {
+            Some(error) => &**error,
+            None => unreachable!("taken out by the destructor alone"),
+        }
+    }
+}
+
+impl Drop for UserError {
+    fn drop(&mut self) {
+        drop_user(Place::Error, self.0.take());
+    }
+}
+
+impl fmt::Debug for UserError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.get(), f)
+    }
 }
 
 /// A panic that a body ended with.
@@ -69,6 +95,15 @@ struct Caught {
     location: Option<String>,
     /// Taken by whoever lets the panic go on first.
     payload: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+impl Drop for Caught {
+    fn drop(&mut self) {
+        let payload = self.payload.get_mut();
+        if let Some(payload) = payload.unwrap_or_else(PoisonError::into_inner).take() {
+            discard_payload(payload);
+        }
+    }
 }
 
 /// A deadline that came.
@@ -187,7 +222,7 @@ impl Error for Cancelled {}
 impl Failure {
     pub(crate) fn new(error: BoxError, path: Arc<str>) -> Failure {
         Failure {
-            error: Arc::new(error),
+            error: Arc::new(UserError(Some(error))),
             path,
             later: Later::default(),
         }
@@ -195,7 +230,7 @@ impl Failure {
 
     /// The error.
     pub fn error(&self) -> &(dyn Error + Send + Sync + 'static) {
-        &**self.error
+        self.error.get()
     }
 
     /// The labels from the root to the job that failed, with slashes between them.
@@ -211,16 +246,10 @@ impl Panic {
         location: Option<String>,
         path: Arc<str>,
     ) -> Panic {
-        let message = match payload.downcast_ref::<&'static str>() {
-            Some(message) => (*message).to_owned(),
-            None => match payload.downcast_ref::<String>() {
-                Some(message) => message.clone(),
-                None => "a value that is no text".to_owned(),
-            },
-        };
+        let message = message_of(payload.as_ref()).unwrap_or("a value that is no text");
         Panic {
             caught: Arc::new(Caught {
-                message,
+                message: message.to_owned(),
                 location,
                 payload: Mutex::new(Some(payload)),
             }),
@@ -377,7 +406,7 @@ impl JobError {
 impl fmt::Display for JobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            JobError::Failed(failure) => write!(f, "{} failed: {}", failure.path, failure.error),
+            JobError::Failed(failure) => write!(f, "{} failed: {}", failure.path, failure.error()),
             JobError::Panicked(panic) => {
                 write!(f, "{} panicked: {}", panic.path, panic.message())?;
                 match panic.location() {
@@ -394,7 +423,7 @@ impl fmt::Display for JobError {
 impl Error for JobError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            JobError::Failed(failure) => Some(&**failure.error),
+            JobError::Failed(failure) => Some(failure.error()),
             JobError::Cancelled(cancelled) => Some(cancelled),
             JobError::Panicked(_) | JobError::TimedOut(_) => None,
         }
@@ -411,7 +440,8 @@ impl fmt::Display for Report<'_> {
             JobError::Failed(failure) => failure.error().source(),
             _ => None,
         };
-        while let Some(error) = source {
+        for _ in 0..MOST_SOURCES {
+            let Some(error) = source else { break };
             write!(f, "\n  because: {error}")?;
             source = error.source();
         }
@@ -426,17 +456,27 @@ impl fmt::Display for Report<'_> {
     }
 }
 
-/// The cancellations that `error` is or that lie behind it.
-pub(crate) fn cancellations_in<'e>(
-    error: &'e (dyn Error + 'static),
-) -> impl Iterator<Item = &'e Cancelled> {
+/// How far the sources of an error are followed: an error may name itself as its source. Picked by feel, far above what
+/// real errors have.
+const MOST_SOURCES: usize = 256;
+
+/// Returns the origins of the cancellations that `error` is or that lie behind it. `source` is the user's code: if it
+/// panics, the error tells of no cancellation.
+pub(crate) fn origins_in(error: &(dyn Error + 'static)) -> Vec<JobId> {
+    let origins = || cancellations_in(error).map(Cancelled::origin).collect();
+    call_user(Place::Error, origins).unwrap_or_default()
+}
+
+fn cancellations_in<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e Cancelled> {
     let chain = std::iter::successors(Some(error), |error: &&'e (dyn Error + 'static)| {
         behind(*error)
     });
-    chain.filter_map(|error| match error.downcast_ref::<JobError>() {
-        Some(JobError::Cancelled(cancelled)) => Some(cancelled),
-        _ => error.downcast_ref::<Cancelled>(),
-    })
+    chain
+        .take(MOST_SOURCES)
+        .filter_map(|error| match error.downcast_ref::<JobError>() {
+            Some(JobError::Cancelled(cancelled)) => Some(cancelled),
+            _ => error.downcast_ref::<Cancelled>(),
+        })
 }
 
 /// What lies behind an error. An `io::Error` that wraps another one names only that one's source as its own.

@@ -23,6 +23,8 @@ mod models;
 mod monitor;
 mod node;
 mod options;
+mod origin;
+mod outermost;
 mod path;
 #[doc(hidden)]
 pub mod raw;

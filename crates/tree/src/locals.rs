@@ -7,6 +7,8 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use jobtree_base::user_code::{Place, drop_user};
+
 use crate::job::Job;
 
 /// A key under which jobs inherit a value of type `T`. Its address is its identity: make it a `static`.
@@ -89,6 +91,13 @@ impl Locals {
     }
 }
 
+impl Locals {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
 impl Drop for Locals {
     #[inline]
     fn drop(&mut self) {
@@ -103,8 +112,12 @@ impl Locals {
     fn drop_list(&mut self) {
         // One after the other: a long list must not be freed by as deep a recursion.
         let mut next = self.0.take();
-        while let Some(mut entry) = next.and_then(Arc::into_inner) {
-            next = entry.outer.0.take();
+        while let Some(Entry {
+            value, mut outer, ..
+        }) = next.and_then(Arc::into_inner)
+        {
+            drop_user(Place::Value, value);
+            next = outer.0.take();
         }
     }
 }

@@ -8,7 +8,7 @@
 //! * `links`: whoever holds the *parent's* lock.
 //! * `parent`, `tree`, `kind`, `id`, `created`, `locals`: written once, before anybody else knows the job.
 //! * `stack`: whoever runs the body, when it begins; anybody may look.
-//! * `origin`: whoever makes the job cancel because of a job above, before that, under the parent's lock.
+//! * `origin`: see [`origin`](crate::origin).
 //! * `waiting`: the thread that runs the body; anybody may look.
 //!
 //! # How long it lives
@@ -22,7 +22,11 @@
 
 use std::ptr::{self, NonNull};
 
+use jobtree_base::user_code::{Place, drop_user};
+
 use crate::locals::Locals;
+use crate::origin::OriginCell;
+use crate::outermost::outermost;
 use crate::side::Side;
 use crate::sync::{AtomicPtr, AtomicU64, SpinLock, UnsafeCell};
 use crate::tree::TreeShared;
@@ -82,8 +86,8 @@ pub(crate) struct Node {
     links: UnsafeCell<Links>,
     pub(crate) tree: *const TreeShared,
     pub(crate) id: u64,
-    /// The id of the job at which the cancellation began that reached this one from above.
-    pub(crate) origin: AtomicU64,
+    /// The job at which the cancellation began that reached this one from above.
+    pub(crate) origin: OriginCell,
     /// What the body waits for; see [`waiting`](crate::waiting).
     pub(crate) waiting: AtomicU64,
     /// Names the stack on which the body has begun; null if it has not, or its runner does not tell. See
@@ -145,7 +149,7 @@ impl Node {
             (&raw mut (*place).tree).write(origin.tree);
             (&raw mut (*place).id).write(origin.id);
             (&raw mut (*place).locals).write(origin.locals);
-            (&raw mut (*place).origin).write(AtomicU64::new(0));
+            (&raw mut (*place).origin).write(OriginCell::new());
             (&raw mut (*place).waiting).write(AtomicU64::new(0));
             (&raw mut (*place).stack).write(AtomicPtr::new(ptr::null_mut()));
         }
@@ -172,6 +176,37 @@ impl Node {
         // SAFETY: the parent's lock is held, and every other access is made under it.
         unsafe { &mut *self.links.get() }
     }
+}
+
+/// Drops what the user has in a job that is about to be freed: errors and locals, whose destructors may do anything.
+///
+/// # Safety
+/// The job is alive, and no other thread has a reference to it.
+#[inline]
+pub(crate) unsafe fn drop_user_parts(node: NonNull<Node>) {
+    // SAFETY: alive by contract.
+    let this = unsafe { node.as_ref() };
+    // SAFETY: no other thread has a reference, so the lock is free and nobody takes it.
+    let has_side = unsafe { (*this.guarded.get()).side.is_some() };
+    if this.locals.is_empty() && !has_side {
+        return;
+    }
+    // SAFETY: by contract.
+    unsafe { drop_user_parts_slowly(node) };
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn drop_user_parts_slowly(mut node: NonNull<Node>) {
+    // SAFETY: alive, and nobody else has a reference, by contract.
+    let this = unsafe { node.as_mut() };
+    let side = this.lock().side.take();
+    let locals = std::mem::take(&mut this.locals);
+    outermost(|| {
+        // Each error guards its own destructor.
+        drop_user(Place::Error, side);
+        drop(locals);
+    });
 }
 
 /// A job whose lock is held.

@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 pub use crate::cell::{Attached, Beside, attach_beside, attach_beside_with};
 use crate::job::Job;
+pub use crate::outermost::{Surroundings, set_surroundings};
 pub use crate::stack::{StackName, is_woken_on, name_stack, set_waker_of_stack, start_on};
 #[cfg(all(feature = "planted-bugs", not(all(loom, test))))]
 pub use crate::step::plant_bug;

@@ -30,21 +30,24 @@ pub(crate) struct Errors {
 }
 
 impl Errors {
-    /// Takes note of an error, unless it is there already: a body that passes on the error of its child tells nothing
-    /// new.
-    pub(crate) fn record(&mut self, error: JobError) {
+    /// Records an error, unless it is there already: a body that passes on the error of its child tells nothing new.
+    /// Returns the error if it is not kept: to be dropped when the lock is free, since it has a destructor of the user's.
+    #[must_use = "an error that is not kept is to be dropped when the lock is free"]
+    pub(crate) fn record(&mut self, error: JobError) -> Option<JobError> {
         let mut known = self.first.iter().chain(&self.later);
         if known.any(|known| known.is_same_event(&error)) {
-            return;
+            return Some(error);
         }
         if self.first.is_none() {
             self.first = Some(error);
-            return;
+            return None;
         }
         self.later_count += 1;
         if self.later.len() < MOST_LATER_ERRORS {
             self.later.push(error);
+            return None;
         }
+        Some(error)
     }
 
     /// The first error with what came after it.
@@ -81,7 +84,7 @@ mod tests {
         let mut errors = Errors::default();
         assert!(errors.combined().is_none());
         for number in 0..100 {
-            errors.record(error(number));
+            drop(errors.record(error(number)));
         }
         let combined = errors.combined().unwrap();
         assert_eq!(combined.to_string(), "root failed: 0");

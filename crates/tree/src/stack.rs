@@ -117,6 +117,7 @@ pub fn is_woken_on(job: &Job, stack: Option<StackName>) -> bool {
 pub(crate) fn wake_body(job: &Job) {
     let waker = waker_of_body(job.node());
     if let Some(waker) = waker {
+        // The runner's own waker: it does not panic.
         waker.wake();
     }
 }

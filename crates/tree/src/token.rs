@@ -30,7 +30,7 @@ struct Inner {
     job: Job,
     /// Of a token that is nobody's job: it ends with the token.
     body: Option<Body>,
-    /// What the tokens that it follows call.
+    /// The entries in the lists of the tokens that it follows.
     _follows: Vec<CancelCallback>,
 }
 
@@ -82,12 +82,7 @@ impl CancelToken {
         };
         let follows = tokens
             .iter()
-            .map(|token| {
-                let job = job.clone();
-                token.0.job.on_cancel(move |reason| {
-                    job.cancel(reason.clone());
-                })
-            })
+            .map(|token| CancelCallback::cancelling(token.0.job.clone(), job.clone()))
             .collect();
         CancelToken(Arc::new(Inner {
             job,

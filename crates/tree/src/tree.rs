@@ -4,7 +4,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::body::{Body, BodyResult};
 use crate::clock;
@@ -12,7 +12,7 @@ use crate::error::{CancelReason, JobId};
 use crate::job::Job;
 use crate::locals::Locals;
 use crate::monitor::{Counters, EventKind, Monitor, Recorded, next_id};
-use crate::node::{Kind, Node, Origin};
+use crate::node::{Kind, Node, Origin, drop_user_parts};
 use crate::side::Side;
 use crate::sync::model_has_failed;
 use crate::word::{Beginning, Cause};
@@ -35,6 +35,9 @@ pub struct Hooks {
     pub event: Option<Watcher>,
 }
 
+/// What is called after a cancellation; see [`Hooks::cancelled`].
+pub(crate) type CancelledHook = Arc<dyn Fn() + Send + Sync>;
+
 /// What is called for every event; see [`Hooks::event`].
 pub type Watcher = Arc<dyn Fn(JobId, EventKind) + Send + Sync>;
 
@@ -46,7 +49,7 @@ impl fmt::Debug for Hooks {
 
 impl TreeShared {
     /// What to call after a cancellation, if anything.
-    pub(crate) fn cancelled_hook(&self) -> Option<Arc<dyn Fn() + Send + Sync>> {
+    pub(crate) fn cancelled_hook(&self) -> Option<CancelledHook> {
         self.hooks.cancelled.clone()
     }
 
@@ -69,6 +72,8 @@ const ROOT: Kind = Kind {
 };
 
 unsafe fn free_root(node: NonNull<Node>) {
+    // SAFETY: nobody else has a reference.
+    unsafe { drop_user_parts(node) };
     // SAFETY: made by `Box::into_raw` of this type in `Tree::with_hooks`; nobody else has a reference.
     drop(unsafe { Box::from_raw(node.cast::<RootCell>().as_ptr()) });
 }
@@ -87,7 +92,8 @@ unsafe fn free_root(node: NonNull<Node>) {
 /// ```
 pub struct Tree {
     root: Job,
-    body: Option<Body>,
+    /// Taken by the first thread that closes the tree.
+    body: Mutex<Option<Body>>,
     shared: Arc<TreeShared>,
 }
 
@@ -132,7 +138,7 @@ impl Tree {
         };
         Tree {
             root,
-            body: Some(body),
+            body: Mutex::new(Some(body)),
             shared,
         }
     }
@@ -168,10 +174,17 @@ impl Tree {
             .map_err(|extension| extension as Box<dyn Any>)
     }
 
-    /// Cancels everything, and lets the root end as soon as everything else has.
-    pub fn close(&mut self) {
+    /// Cancels everything, and lets the root end as soon as everything else has. Closing again changes nothing.
+    ///
+    /// Callbacks and wakers that wait for a cancellation are called on the calling thread, and may use the tree.
+    pub fn close(&self) {
         self.root.cancel(CancelReason::from(Cause::Shutdown));
-        if let Some(body) = self.body.take() {
+        let body = self
+            .body
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(body) = body {
             body.end(BodyResult::Cancelled);
         }
     }

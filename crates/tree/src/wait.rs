@@ -7,13 +7,16 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll, Waker};
 
+use jobtree_base::user_code::{Place, call_user, drop_user};
+
 use crate::error::{CancelReason, JobId};
 use crate::job::Job;
 use crate::monitor::{Counter, EventKind, trace};
 use crate::node::Guarded;
+use crate::outermost::refuse_to_wait_for_own_end;
 use crate::step::{Step, left_out};
 use crate::sync::model_has_failed;
-use crate::waiters::{WaitList, WaitNode, Wake};
+use crate::waiters::{Entered, WaitList, WaitNode, Wake};
 use crate::word::Word;
 
 /// What is waited for.
@@ -67,8 +70,11 @@ impl Registration {
         // SAFETY: nothing is moved out of the place.
         let this = unsafe { self.get_unchecked_mut() };
         let node = this.job.node();
+        if this.what == What::End {
+            refuse_to_wait_for_own_end(node);
+        }
         let mut locked = node.lock();
-        // Under the lock: whoever makes it come takes the list under it afterwards.
+        // Under the lock: the thread that makes it come takes the list under it afterwards.
         let word = if left_out(Step::WaiterInvolves) {
             Ok(node.word.load())
         } else {
@@ -80,8 +86,13 @@ impl Registration {
         }
         this.may_be_linked = true;
         // SAFETY: the entry is pinned, in no other list, and taken out before it goes (`drop`).
-        let is_new = unsafe { this.what.list(&mut locked).enter(&this.waiter, wake) };
-        if is_new && this.what == What::End {
+        let entered = unsafe { this.what.list(&mut locked).enter(&this.waiter, wake) };
+        if let Entered::Renewed(replaced) = entered {
+            drop(locked);
+            drop_user(Place::Waker, replaced);
+            return Ok(());
+        }
+        if this.what == What::End {
             // SAFETY: the job cannot have told its parent of its end: that is not yet visible, and an
             // involved job takes its lock before it does. So the tree is alive.
             let monitor = unsafe { &(*node.tree).monitor };
@@ -123,12 +134,26 @@ unsafe fn leave(job: &Job, what: What, waiter: &WaitNode) {
     let node = job.node();
     let mut locked = node.lock();
     // SAFETY: by contract.
-    unsafe { what.list(&mut locked).remove(waiter) };
+    let wake = unsafe { what.list(&mut locked).remove(waiter) };
     let is_known = locked.first_child.is_some()
         || !locked.waiters.is_empty()
         || !locked.cancel_waiters.is_empty();
     if !is_known {
         let _ = node.word.change(Word::forget_others);
+    }
+    drop(locked);
+    // With the lock free and the entry out of the list: a callback's captures and a foreign waker have destructors.
+    if let Some(wake) = wake {
+        drop_wake(wake);
+    }
+}
+
+fn drop_wake(wake: Wake) {
+    match wake {
+        Wake::Task(waker) => drop_user(Place::Waker, waker),
+        Wake::Call(callback) => drop_user(Place::Captured, callback),
+        Wake::Lent(_) => {}
+        Wake::Cancel(job) => drop(job),
     }
 }
 
@@ -152,8 +177,8 @@ impl<'j> CancelWatch<'j> {
     /// Has `waker` woken when the job is asked to end; `false` if that has happened. Entering again costs a look.
     ///
     /// # Safety
-    /// `waker` is the same each time, and stays where it is until this is dropped. It may be cloned while the job is
-    /// locked, so that must not use jobs.
+    /// `waker` is the same each time, and stays where it is until this is dropped. It is the runner's own, no user's: it may
+    /// be cloned while the job is locked, so that must neither use jobs nor panic.
     pub unsafe fn enter(self: Pin<&mut Self>, waker: &Waker) -> bool {
         let node = self.job.node();
         if What::Cancellation.has_come(node.word.load()) {
@@ -173,7 +198,8 @@ impl<'j> CancelWatch<'j> {
         this.may_be_linked = true;
         let wake = Wake::Lent(NonNull::from(waker));
         // SAFETY: the entry is pinned, in no other list, and taken out before it goes (`drop`); the waker outlives that.
-        unsafe { locked.cancel_waiters.enter(&this.waiter, wake) };
+        let entered = unsafe { locked.cancel_waiters.enter(&this.waiter, wake) };
+        debug_assert!(matches!(entered, Entered::New), "entered once");
         true
     }
 }
@@ -250,19 +276,37 @@ pub struct CancelCallback {
 
 impl CancelCallback {
     pub(crate) fn new(job: Job, callback: Box<dyn FnOnce(&CancelReason) + Send>) -> CancelCallback {
+        CancelCallback::enter(job, Wake::Call(callback))
+    }
+
+    /// Cancels `follower` when `job` is cancelled, for the same reason.
+    pub(crate) fn cancelling(job: Job, follower: Job) -> CancelCallback {
+        CancelCallback::enter(job, Wake::Cancel(follower))
+    }
+
+    fn enter(job: Job, wake: Wake) -> CancelCallback {
         let mut registration = Box::pin(Registration::new(job, What::Cancellation));
-        match registration.as_mut().enter(Wake::Call(callback)) {
-            Ok(()) => CancelCallback {
+        let Err(wake) = registration.as_mut().enter(wake) else {
+            return CancelCallback {
                 _entered: Some(registration),
-            },
-            Err(wake) => {
-                // It has come, or it never will.
-                if let (true, Wake::Call(callback)) = (registration.has_come(), wake) {
-                    callback(&registration.job.cancel_reason_or_none());
+            };
+        };
+        // The cancellation has come, or never will.
+        if registration.has_come() {
+            let reason = registration.job.cancel_reason_or_none();
+            match wake {
+                Wake::Call(callback) => {
+                    call_user(Place::CancelCallback, || callback(&reason));
                 }
-                CancelCallback { _entered: None }
+                Wake::Cancel(follower) => {
+                    follower.cancel(reason);
+                }
+                Wake::Task(_) | Wake::Lent(_) => unreachable!("a callback is no waker"),
             }
+        } else {
+            drop_wake(wake);
         }
+        CancelCallback { _entered: None }
     }
 }
 

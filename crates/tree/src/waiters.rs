@@ -1,16 +1,20 @@
-//! Who waits for a job: a list whose entries lie in the waiters' own memory, so that waiting allocates
-//! nothing and giving up takes the same few steps wherever the entry is.
+//! The wait list of a job: its entries lie in the waiters' own memory, so that waiting allocates nothing
+//! and giving up takes the same few steps wherever the entry is.
 //!
 //! An entry belongs to one list, and everything in it is guarded by the lock of the job that has the
-//! list. Its owner may free it only while it is in no list; so it takes the lock, and takes the entry out
-//! if it is still there. What wakes the waiter is moved out of the entry when it is taken to be woken:
-//! from then on nobody needs the entry.
+//! list. The owner of an entry may free it only while it is in no list; so the owner takes the lock, and takes the
+//! entry out if it is still there. The [`Wake`] is moved out of the entry when the waiter is taken to be woken:
+//! from then on the list does not need the entry.
+//!
+//! A `Wake` holds user code (a foreign waker, a callback with what it captured). The list only moves it: every function
+//! hands the `Wake` that it takes out of an entry to its caller, which calls or drops it when the lock is free.
 
 use std::marker::PhantomPinned;
 use std::ptr::{self, NonNull};
 use std::task::Waker;
 
 use crate::error::CancelReason;
+use crate::job::Job;
 use crate::step::{Step, left_out};
 use crate::sync::UnsafeCell;
 
@@ -18,10 +22,12 @@ use crate::sync::UnsafeCell;
 pub(crate) enum Wake {
     /// A task, or a thread behind a waker.
     Task(Waker),
-    /// The same, by a waker that the one who waits keeps until its entry is in no list.
+    /// The same, by a waker of the runner's own that the waiter keeps until its entry is in no list.
     Lent(NonNull<Waker>),
     /// A function that is called with the reason: waiters for cancellation only.
     Call(Box<dyn FnOnce(&CancelReason) + Send>),
+    /// A job that is cancelled for the same reason: waiters for cancellation only.
+    Cancel(Job),
 }
 
 /// One who waits.
@@ -65,6 +71,15 @@ impl WaitNode {
     }
 }
 
+/// What [`WaitList::enter`] did.
+#[must_use = "the old wake is to be dropped when the lock is free"]
+pub(crate) enum Entered {
+    /// The entry is new in the list.
+    New,
+    /// The entry was in the list; this was its old `Wake`.
+    Renewed(Option<Wake>),
+}
+
 /// How many waiters are taken out under one hold of the lock. In a model one, so that others come between.
 pub(crate) const BATCH: usize = if cfg!(loom) { 1 } else { 8 };
 
@@ -78,18 +93,22 @@ impl WaitList {
         WaitList { first: ptr::null() }
     }
 
-    /// Enters `node`, or replaces its way of being told if it is in the list already; `true` if it is new.
+    /// Enters `node`, or replaces its `Wake` if it is in the list already.
     ///
     /// # Safety
     /// `node` is in no other list, and stays where it is until it is in none.
-    pub(crate) unsafe fn enter(&mut self, node: &WaitNode, wake: Wake) -> bool {
+    pub(crate) unsafe fn enter(&mut self, node: &WaitNode, wake: Wake) -> Entered {
         // SAFETY: the lock is held by contract of this type; nodes in the list are alive.
         unsafe {
             let entry = node.entry();
-            entry.wake = Some(wake);
+            let replaced = entry.wake.replace(wake);
             if entry.is_linked {
-                return false;
+                return Entered::Renewed(replaced);
             }
+            debug_assert!(
+                replaced.is_none(),
+                "an entry that is in no list has no wake"
+            );
             entry.is_linked = true;
             entry.previous = ptr::null();
             entry.next = self.first;
@@ -98,23 +117,23 @@ impl WaitList {
             }
         }
         self.first = node;
-        true
+        Entered::New
     }
 
-    /// Takes `node` out; `false` if it was not in the list any more.
+    /// Takes `node` out, and returns its `Wake`; `None` if it was not in the list any more.
     ///
     /// # Safety
     /// `node` is in this list or in none.
-    pub(crate) unsafe fn remove(&mut self, node: &WaitNode) -> bool {
+    pub(crate) unsafe fn remove(&mut self, node: &WaitNode) -> Option<Wake> {
         // SAFETY: the lock is held; neighbours of a node in the list are in the list, so alive.
         unsafe {
             if !node.entry().is_linked && !left_out(Step::RemovalLooks) {
-                return false;
+                return None;
             }
             let entry = node.entry();
             let (previous, next) = (entry.previous, entry.next);
             entry.is_linked = false;
-            entry.wake = None;
+            let wake = entry.wake.take();
             match previous.as_ref() {
                 Some(previous) => previous.entry().next = next,
                 None => self.first = next,
@@ -122,8 +141,8 @@ impl WaitList {
             if let Some(next) = next.as_ref() {
                 next.entry().previous = previous;
             }
+            wake
         }
-        true
     }
 
     /// Whether nobody is in it.
@@ -148,7 +167,8 @@ impl WaitList {
             }
             entry.is_linked = false;
             match entry.wake.take() {
-                // From here on the entry may go, and the waker with it.
+                // From here on the entry may go, and the waker with it. To clone it runs no user code, by the contract of
+                // `CancelWatch::enter`.
                 Some(Wake::Lent(waker)) => Some(Wake::Task(waker.as_ref().clone())),
                 wake => wake,
             }

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
+use jobtree_base::user_code::wake_user;
 use jobtree_pool::raw::fuel::{Meter, Turn};
 use jobtree_tree::{Job, JobLocal};
 
@@ -423,7 +424,7 @@ impl Account {
             (given, std::mem::take(&mut purse.wakers))
         };
         for waker in wakers {
-            waker.wake();
+            wake_user(waker);
         }
         Ok(given)
     }

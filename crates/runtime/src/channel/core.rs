@@ -23,6 +23,8 @@
 use std::collections::VecDeque;
 use std::task::Waker;
 
+use jobtree_base::user_code::{Place, drop_user, wake_user};
+
 use crate::channel::stats::ChannelStats;
 use crate::step::{Step, left_out};
 use crate::waiters::{WaitList, Waiter};
@@ -78,9 +80,9 @@ impl<T> After<T> {
     #[inline]
     pub(crate) fn happen(self) {
         if let Some(waker) = self.wake {
-            waker.wake();
+            wake_user(waker);
         }
-        drop(self.dropped);
+        drop_user(Place::Value, self.dropped);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use jobtree_base::user_code::wake_user;
+
 use crate::atomics::{AtomicUsize, Guarded, Held, Ordering, model_has_failed};
 use crate::budget::ChannelPermit;
 use crate::channel::core::{Nothing, Overflow, Refused, State};
@@ -67,7 +69,7 @@ impl<T> Shared<T> {
         loop {
             let told = self.lock().next_told();
             let is_last = told.iter().any(Option::is_none);
-            told.into_iter().flatten().for_each(|waker| waker.wake());
+            told.into_iter().flatten().for_each(wake_user);
             if is_last {
                 return is_first;
             }

@@ -12,6 +12,7 @@
 
 use std::ptr::NonNull;
 
+use jobtree_base::user_code::{Place, drop_user};
 use jobtree_pool::raw::{BlockingJob, PoolRef, Ticket};
 use jobtree_tree::raw::{Attached, Beside, attach_beside};
 use jobtree_tree::{Body, BodyResult, BoxError, CancelCallback, Job, JobOptions, ParentEnded};
@@ -20,7 +21,7 @@ use super::Queue;
 use super::load::Entered;
 use crate::current::run_body;
 use crate::runtime::Inner;
-use crate::task::{Slot, Spawned, drop_quietly, keep_deadline};
+use crate::task::{Slot, Spawned, keep_deadline};
 use crate::timers::Timer;
 
 /// What lies beside the job.
@@ -31,7 +32,7 @@ struct Value<T>(Slot<T>);
 unsafe impl<T: Send> Beside for Value<T> {
     fn discard_value(&self) {
         // SAFETY: by the contract of the trait nobody else looks.
-        drop_quietly(unsafe { self.0.take() });
+        drop_user(Place::Value, unsafe { self.0.take() });
     }
 }
 
@@ -56,8 +57,9 @@ impl<F: FnOnce() -> Result<T, BoxError> + Send, T: Send> Run<F, T> {
     fn run(self) {
         drop(self.callback);
         if !self.execution.start() {
-            drop_quietly(self.body);
+            drop_user(Place::Captured, self.body);
             self.execution.end(BodyResult::Cancelled);
+            keep_deadline(self.deadline);
             return;
         }
         let (value, result) = run_body(self.execution.job(), self.body);
@@ -88,7 +90,7 @@ where
     let attached = match attach_beside(parent, options, Value(Slot::empty())) {
         Ok(attached) => attached,
         Err((ended, _)) => {
-            drop_quietly(body);
+            drop_user(Place::Captured, body);
             return Err(ended);
         }
     };
@@ -101,7 +103,7 @@ where
     let slot = unsafe { NonNull::new_unchecked(&raw mut (*beside.as_ptr()).0) };
     if job.is_cancelled() {
         // Born cancelled: it never runs, so no thread needs to see it.
-        drop_quietly(body);
+        drop_user(Place::Captured, body);
         execution.end(BodyResult::Cancelled);
         return Ok(Spawned { job, slot });
     }

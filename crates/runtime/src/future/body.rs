@@ -9,6 +9,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use jobtree_base::user_code::{Place, call_user};
 use jobtree_tree::{BodyResult, BoxError, CancelRequested, Job, raw};
 
 use crate::current::{in_job, result_of};
@@ -39,12 +40,12 @@ impl<F> BodyFuture<F> {
         }
     }
 
-    /// Drops the future, if it is still there; a destructor that panics is not heard.
+    /// Drops the future, if it is still there; a panic of its destructor is recorded.
     pub(crate) fn discard(self: Pin<&mut Self>) {
         // SAFETY: the future is dropped where it is, and the registration, too.
         let this = unsafe { self.get_unchecked_mut() };
         this.cancelled = None;
-        let _ = panic::catch_unwind(AssertUnwindSafe(|| this.future = None));
+        call_user(Place::Captured, || this.future = None);
     }
 }
 

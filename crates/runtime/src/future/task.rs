@@ -24,6 +24,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
+use jobtree_base::user_code::{Place, drop_user};
 use jobtree_pool::Worker;
 use jobtree_pool::raw::task::{RawContext, RawTask, RawTaskKind, hold_pool, release_pool};
 use jobtree_pool::raw::{current_stack, polled_waker, replace_polled_waker};
@@ -33,7 +34,7 @@ use jobtree_tree::{Body, BodyResult, BoxError, Job, JobOptions, ParentEnded};
 use super::body::BodyFuture;
 use crate::current::in_job;
 use crate::runtime::Inner;
-use crate::task::{Slot, Spawned, drop_quietly, keep_deadline};
+use crate::task::{Slot, Spawned, keep_deadline};
 use crate::timers::Timer;
 
 const QUEUED: u8 = 1;
@@ -78,7 +79,7 @@ where
 {
     fn discard_value(&self) {
         // SAFETY: by the contract of the trait nobody else looks.
-        drop_quietly(unsafe { self.slot.take() });
+        drop_user(Place::Value, unsafe { self.slot.take() });
     }
 
     const WANTS_CANCELLATION: bool = true;
@@ -278,7 +279,7 @@ where
     let attached = match attach_beside(parent, options, task) {
         Ok(attached) => attached,
         Err((ended, _)) => {
-            drop_quietly(future);
+            drop_user(Place::Captured, future);
             return Err(ended);
         }
     };
@@ -290,7 +291,7 @@ where
     // SAFETY: only the address is made; alive by `job`.
     let slot = unsafe { NonNull::new_unchecked(&raw mut (*beside.as_ptr()).slot) };
     if job.is_cancelled() {
-        drop_quietly(future);
+        drop_user(Place::Captured, future);
         execution.end(BodyResult::Cancelled);
         return Ok(Spawned { job, slot });
     }

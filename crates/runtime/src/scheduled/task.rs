@@ -27,6 +27,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
+use jobtree_base::user_code::{Place, drop_user};
 use jobtree_pool::raw::{current_stack, prefetch, replace_polled_waker};
 use jobtree_tree::raw::{self, Attached, Beside, attach_beside};
 use jobtree_tree::{Body, BodyResult, BoxError, Cause, Job, JobId, JobOptions, Tree};
@@ -39,7 +40,7 @@ use crate::future::body::BodyFuture;
 use crate::handle::JobHandle;
 use crate::runtime::Inner;
 use crate::sim;
-use crate::task::{Slot, Spawned, drop_quietly};
+use crate::task::{Slot, Spawned};
 
 const QUEUED: u8 = 1;
 const RUNNING: u8 = 2;
@@ -97,7 +98,7 @@ where
 {
     fn discard_value(&self) {
         // SAFETY: by the contract of the trait nobody else looks.
-        drop_quietly(unsafe { self.slot.take() });
+        drop_user(Place::Value, unsafe { self.slot.take() });
     }
 
     const WANTS_CANCELLATION: bool = true;
@@ -471,7 +472,7 @@ where
     front.job.set(job.as_ptr());
     let handle = JobHandle::new(Spawned { job, slot });
     if header.job().is_cancelled() {
-        drop_quietly(make);
+        drop_user(Place::Captured, make);
         front.state.store(DONE, Ordering::Release);
         end(&header, execution, BodyResult::Cancelled);
         return Prepared {

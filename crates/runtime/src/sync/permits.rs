@@ -11,6 +11,8 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use jobtree_base::user_code::wake_user;
+
 use crate::atomics::{Guarded, model_has_failed};
 use crate::claim::{Claim, Standing};
 use crate::step::{Step, left_out};
@@ -107,7 +109,7 @@ impl Permits {
         loop {
             let told = self.state.lock().grant();
             let is_last = told.iter().any(Option::is_none);
-            told.into_iter().flatten().for_each(|waker| waker.wake());
+            told.into_iter().flatten().for_each(wake_user);
             if is_last {
                 return;
             }
