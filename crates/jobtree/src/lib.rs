@@ -235,7 +235,7 @@ pub use jobtree_runtime::{
     tick_async, with_local, with_timeout,
 };
 #[doc(inline)]
-pub use jobtree_runtime::{actor, budget, channel, future, sim, supervision, sync};
+pub use jobtree_runtime::{actor, budget, channel, future, sim, supervision, sync, user_code};
 #[cfg(feature = "durable")]
 #[doc(inline)]
 pub use jobtree_scheduler::durable;

@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-use jobtree_base::user_code::{Place, drop_user};
 use jobtree_pool::raw::task::run_if_oldest;
 use jobtree_tree::{CancelReason, Cause, Ended, Job, JobError, Outcome, WaitingFor, raw};
 
@@ -197,8 +196,8 @@ impl<T> Drop for JobHandle<T> {
     fn drop(&mut self) {
         // What needs no destructor need not be dropped, and the job need not know.
         if std::mem::needs_drop::<T>() && raw::lose_interest(&self.job) {
-            // SAFETY: it has ended, and the value is ours.
-            drop_user(Place::Value, unsafe { self.slot.as_ref().take() });
+            // SAFETY: it has ended, and the value is ours. A panic of its destructor goes to the code that drops the handle.
+            drop(unsafe { self.slot.as_ref().take() });
         }
     }
 }

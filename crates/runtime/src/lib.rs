@@ -58,6 +58,7 @@ pub mod supervision;
 pub mod sync;
 mod task;
 mod timers;
+pub mod user_code;
 mod waiters;
 mod withdraw;
 

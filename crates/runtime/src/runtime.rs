@@ -28,6 +28,7 @@ use crate::owned::OwnedNursery;
 use crate::sim;
 use crate::task::{self, TaskStack};
 use crate::timers::Timers;
+use crate::user_code;
 
 /// A pool, a tree of jobs and their deadlines.
 ///
@@ -391,6 +392,7 @@ impl Runtime {
             steals: workers.stolen,
             local_pops: workers.executed.saturating_sub(workers.stolen),
             idle: workers.sleeps,
+            caught_panics: user_code::caught_panics(),
             ..Statistics::default()
         };
         self.owner.inner.ground.counters().add_to(&mut statistics);

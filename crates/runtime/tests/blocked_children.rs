@@ -8,13 +8,12 @@ mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::future::pending;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicIsize, Ordering};
 use std::time::{Duration, Instant};
 
 use jobtree_runtime::channel::rendezvous;
 use jobtree_runtime::{Job, JobHandle, JobState, Runtime, sleep, sync};
-use support::{Census, FAR, end, until, watch};
+use support::{Census, FAR, end, time_on_processors, until, watch};
 
 struct Counting;
 
@@ -50,20 +49,6 @@ struct Times {
     to_end: Duration,
     /// How long the process had processors while the children ended.
     busy: Duration,
-}
-
-/// How long this process has had processors, where that is known; elsewhere any clock.
-fn time_on_processors() -> Duration {
-    static START: OnceLock<Instant> = OnceLock::new();
-    let threads = std::fs::read_dir("/proc/self/task").ok();
-    let time_of = |thread: std::io::Result<std::fs::DirEntry>| -> Option<u64> {
-        let text = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
-        text.split(' ').next()?.parse().ok()
-    };
-    match threads {
-        Some(threads) => Duration::from_nanos(threads.filter_map(time_of).sum()),
-        None => START.get_or_init(Instant::now).elapsed(),
-    }
 }
 
 /// Blocks `each` children on channels, timers, locks and joins, and cancels them.

@@ -58,4 +58,7 @@ pub struct Statistics {
     pub local_pops: u64,
     /// Times a worker fell asleep for want of work.
     pub idle: u64,
+    /// Panics of callbacks, wakers and destructors that no caller received, in this process; see
+    /// [`user_code`](crate::user_code).
+    pub caught_panics: u64,
 }
