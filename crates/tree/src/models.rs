@@ -273,3 +273,28 @@ fn loom_cancel_against_a_body_that_waits_on_its_stack() {
         assert_eq!(job.state(), JobState::Cancelled);
     });
 }
+
+#[test]
+fn loom_reading_a_cancellation_against_the_end_of_its_origin() {
+    check(2, &[Step::OriginIsSettled, Step::Lock], || {
+        let tree = Tree::new();
+        let (above, above_body) = child(tree.root());
+        let (below, below_body) = child(&above);
+        assert!(above.cancel("stop".into()));
+        let origin = above.id();
+        let reader = {
+            let below = below.clone();
+            thread::spawn(move || {
+                let cancelled = below.cancellation().expect("it was cancelled");
+                assert_eq!(cancelled.origin(), origin);
+                let message = cancelled.reason().message();
+                assert!(message.is_none_or(|message| message == "stop"));
+            })
+        };
+        below_body.end(BodyResult::Cancelled);
+        above_body.end(BodyResult::Cancelled);
+        reader.join().expect("no panic");
+        let cancelled = below.cancellation().expect("it was cancelled");
+        assert_eq!(cancelled.origin(), origin, "the id is known after the end");
+    });
+}

@@ -14,6 +14,7 @@ use std::ptr::{self, NonNull};
 use crate::error::JobId;
 use crate::job::Job;
 use crate::node::{Locked, Node};
+use crate::step::{Step, left_out};
 use crate::sync::{AtomicPtr, Ordering};
 
 /// Jobs are aligned to more than two bytes, so the lowest bit of their address is free to mark an id.
@@ -66,6 +67,9 @@ impl OriginCell {
 /// Replaces the pointer by the id: to be called under the job's lock, when its end is decided.
 pub(crate) fn settle(locked: &Locked<'_>) {
     let cell = &locked.node.origin;
+    if left_out(Step::OriginIsSettled) {
+        return;
+    }
     // SAFETY: the lock is held.
     if let Some(id) = unsafe { cell.id() } {
         let marked = ((id.0 as usize) << 1) | IS_ID;
@@ -90,9 +94,15 @@ pub(crate) fn origin_for_children(
 /// Returns a handle to the job above at which the cancellation of the locked job began; `None` if the job has ended.
 pub(crate) fn origin_handle(locked: &Locked<'_>) -> Option<Job> {
     match locked.node.origin.get()? {
-        // SAFETY: the lock is held, and the pointer was not replaced: the end is not decided, so the job above is alive.
-        // The pointer is the one that its allocation gave.
-        Origin::Above(origin) => Some(unsafe { Job::of_node(origin) }),
+        Origin::Above(origin) => {
+            // SAFETY: the lock is held, and the pointer was not replaced: the end is not decided, so the job above is
+            // alive. The pointer is the one that its allocation gave.
+            let origin = unsafe { Job::of_node(origin) };
+            if cfg!(any(debug_assertions, loom)) {
+                assert!(!origin.is_ended(), "a job ended before one below it");
+            }
+            Some(origin)
+        }
         Origin::Named(_) => None,
     }
 }

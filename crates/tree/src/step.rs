@@ -60,6 +60,8 @@ steps! {
     StackIsLocked,
     /// All who wait are woken, and not only the one who came last.
     EveryWaiterIsWoken,
+    /// A job forgets the address of the job that its cancellation began at when its own end is decided.
+    OriginIsSettled,
 }
 
 #[cfg(not(any(all(loom, test), feature = "planted-bugs")))]
