@@ -5,6 +5,7 @@
 
 use std::pin::pin;
 
+use jobtree_base::user_code::{Place, drop_user};
 use jobtree_pool::raw::current_stack_with_bell;
 use jobtree_tree::raw::{StackName, name_stack};
 use jobtree_tree::{
@@ -40,7 +41,11 @@ pub(crate) fn run<T>(
     }
     match (value, job.error()) {
         (Some(value), None) => Ok(value),
-        (_, Some(error)) => Err(error),
+        (value, Some(error)) => {
+            // The caller gets the error, so it cannot get the panic of a destructor.
+            drop_user(Place::Value, value);
+            Err(error)
+        }
         (None, None) => unreachable!("{job:?} has ended without a value or an error"),
     }
 }

@@ -400,7 +400,8 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
     /// supervisor to decide ([`Profile::Cluster`](crate::Profile::Cluster)). What it gives them comes out of the scope's
     /// own budget. Without one they wait until somebody [`recharge`](Nursery::recharge)s or cancels them.
     ///
-    /// It is called on the stack of the exhausted job, and should be short.
+    /// The handler is called on the stack of the exhausted job, but outside of the job, and should be short. A handler that
+    /// panics cancels the job.
     ///
     /// ```
     /// use jobtree_runtime::budget::{Budget, Decision};

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::panic;
 use std::sync::{Mutex, PoisonError};
 
+use jobtree_pool::isolate;
 use jobtree_tree::{Job, JobId};
 
 /// Notes kept at most: those of panics that somebody else caught are never asked for.
@@ -37,7 +38,9 @@ fn install_here() {
             }
             notes.push_back((job.id(), location.to_string()));
         }
-        hook(info);
+        // The hook that was there may wait. The worker must not run another job meanwhile: should that panic, too, the
+        // process would abort.
+        isolate(|| hook(info));
     }));
 }
 

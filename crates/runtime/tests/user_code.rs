@@ -14,12 +14,13 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
+use jobtree_runtime::budget::Decision;
 use jobtree_runtime::{
-    BoxError, CancelToken, Dispatcher, Job, JobLocal, Runtime, future, nursery, sleep, with_local,
-    with_timeout,
+    BoxError, CancelToken, Dispatcher, Job, JobLocal, Profile, Runtime, future, nursery, sleep,
+    with_local, with_timeout,
 };
 use support::child::run_in_child;
-use support::{FAR, end, for_ever, runtime, time_on_processors, until};
+use support::{FAR, end, for_ever, ops, runtime, runtime_of, ticks, time_on_processors, until};
 
 /// Runs `body` in a process of its own, which must end with success.
 #[track_caller]
@@ -508,7 +509,71 @@ fn locals_and_captured_state_may_panic_in_their_destructors() {
     });
 }
 
+#[test]
+fn a_panic_hook_may_wait_while_other_jobs_panic() {
+    goes_on(|| {
+        panic::set_hook(Box::new(|_| {
+            let waited = nursery(|n| {
+                n.spawn(|| Ok(sleep(Duration::from_millis(1))?)).join()?;
+                Ok(())
+            });
+            // A hook in a job that is being cancelled sees that.
+            let _ = waited;
+        }));
+        let runtime = runtime(2);
+        for _ in 0..5 {
+            let outcome = runtime.supervisor(|n| {
+                for _ in 0..8 {
+                    n.launch(|| panic!("a job of the test panics"));
+                }
+                Ok(())
+            });
+            outcome.unwrap();
+        }
+        still_works(&runtime);
+        end(&runtime);
+    });
+}
+
+// Budgets.
+
+#[test]
+fn a_budget_handler_may_open_a_nursery_and_may_panic() {
+    goes_on(|| {
+        let runtime = runtime_of(Profile::Cluster, 1);
+        let spend = || {
+            ticks(10_500);
+            Ok(())
+        };
+        let outcome = runtime.nursery(|n| {
+            n.supervise_budgets(|_| {
+                nursery(|n| Ok(n.spawn(|| Ok(())).join()?)).unwrap();
+                Decision::Recharge(ops(1000))
+            });
+            n.spawn(spend).join()?;
+            Ok(())
+        });
+        outcome.unwrap();
+        let outcome = runtime.supervisor(|n| {
+            n.supervise_budgets(|_| panic!("a handler of the test panics"));
+            let busy = n.spawn(spend);
+            until(|| busy.job().is_cancelled());
+            Ok(())
+        });
+        outcome.unwrap();
+        end(&runtime);
+    });
+}
+
 // Deep structures.
+
+#[test]
+fn a_token_is_cancelled_with_those_above_even_if_the_one_between_is_gone() {
+    let root = CancelToken::new();
+    let below = CancelToken::any_of([&root.child().child(), &CancelToken::new()]).child();
+    assert!(root.cancel("enough".into()));
+    assert_eq!(below.reason().unwrap().message(), Some("enough"));
+}
 
 #[test]
 fn a_chain_of_a_million_tokens_is_cancelled_without_recursion() {

@@ -31,13 +31,24 @@ struct Inner {
     /// Of a token that is nobody's job: it ends with the token.
     body: Option<Body>,
     /// The entries in the lists of the tokens that it follows.
-    _follows: Vec<CancelCallback>,
+    follows: Vec<CancelCallback>,
+    /// The tokens that it follows. A program may drop a token in the middle of a chain and keep those below it: they are
+    /// still cancelled with those above.
+    followed: Vec<Arc<Inner>>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Some(body) = self.body.take() {
             body.end(BodyResult::Value);
+        }
+        self.follows.clear();
+        // A loop, since a chain of tokens may be longer than the stack is deep.
+        let mut left = std::mem::take(&mut self.followed);
+        while let Some(token) = left.pop() {
+            if let Some(mut last) = Arc::into_inner(token) {
+                left.append(&mut last.followed);
+            }
         }
     }
 }
@@ -59,7 +70,8 @@ impl CancelToken {
         CancelToken(Arc::new(Inner {
             job: job.clone(),
             body: None,
-            _follows: Vec::new(),
+            follows: Vec::new(),
+            followed: Vec::new(),
         }))
     }
 
@@ -87,7 +99,8 @@ impl CancelToken {
         CancelToken(Arc::new(Inner {
             job,
             body: Some(body),
-            _follows: follows,
+            follows,
+            followed: tokens.iter().map(|token| Arc::clone(&token.0)).collect(),
         }))
     }
 

@@ -12,7 +12,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use jobtree_pool::raw::fuel::{self, Meter};
+use jobtree_base::user_code::{Place, call_user};
+use jobtree_pool::raw::outermost;
 use jobtree_tree::{Job, WaitingFor};
 
 use super::account::{Account, Lack};
@@ -185,9 +186,11 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn decide(handler: &Handler, exhausted: &Exhausted) {
-    // The handler is not part of the job, whose budget is used up, but runs in its place.
-    // SAFETY: the meter points nowhere.
-    match unsafe { fuel::with_meter(Meter::OPEN, || handler(exhausted)) } {
+    // The handler is not part of the job, whose budget is used up, but runs in its place: outside of the job, so that what
+    // the handler spawns and waits for does not lack the same. A handler that panics decides nothing, and the job would wait
+    // for ever.
+    let decided = call_user(Place::Handler, || outermost(|| handler(exhausted)));
+    match decided.unwrap_or(Decision::Cancel) {
         Decision::Recharge(more) => {
             // If there is nothing to give, or somebody else was faster, that is that.
             let _ = exhausted.recharge(more);

@@ -6,6 +6,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 
+use jobtree_base::user_code::{self, drop_user};
 use jobtree_tree::{
     Body, BodyResult, BoxError, Cause, Job, JobError, JobOptions, Outcome, WaitingFor,
 };
@@ -45,7 +46,11 @@ where
     }
     match (value, job.error()) {
         (Some(value), None) => Ok(value),
-        (_, Some(error)) => Err(error),
+        (value, Some(error)) => {
+            // The caller gets the error, so it cannot get the panic of a destructor.
+            drop_user(user_code::Place::Value, value);
+            Err(error)
+        }
         (None, None) => unreachable!("{job:?} has ended without a value or an error"),
     }
 }

@@ -192,11 +192,13 @@ pub(crate) fn trace(_: JobId, _: EventKind) {}
 #[cfg(feature = "tracing")]
 #[inline]
 pub(crate) fn trace(job: JobId, kind: EventKind) {
+    use jobtree_base::user_code::{Place, call_user};
     use tracing::Level;
     use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 
+    // A subscriber is user code: its panic must not end the job's worker.
     if Level::TRACE <= STATIC_MAX_LEVEL && Level::TRACE <= LevelFilter::current() {
-        emit(job, kind);
+        call_user(Place::Handler, || emit(job, kind));
     }
     if let EventKind::Finalize { state } = kind {
         super::spans::ended(job, state);

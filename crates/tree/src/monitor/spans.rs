@@ -8,12 +8,13 @@
 //! thread may go on with it. Who wants to say something in a job's span names it: `tracing::info!(parent: &span, …)` with
 //! [`Job::span`].
 //!
-//! No lock of a job is held when a subscriber's code runs, nor is the map's.
+//! No lock of a job is held when a subscriber's code runs, nor is the map's. A panic of a subscriber is recorded.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use jobtree_base::user_code::{Place, call_user};
 use tracing::Span;
 
 use crate::error::JobId;
@@ -72,7 +73,7 @@ fn forget(job: u64) -> Option<Followed> {
 #[inline]
 pub(crate) fn created(job: &Node, parent: JobId) {
     if is_anybody_followed() {
-        follow(job, parent);
+        call_user(Place::Handler, || follow(job, parent));
     }
 }
 
@@ -103,9 +104,12 @@ fn follow(job: &Node, parent: JobId) {
 pub(crate) fn ended(job: JobId, state: JobState) {
     if is_anybody_followed()
         && let Some(followed) = forget(job.as_u64())
-        && followed.is_own
     {
-        followed.span.record("state", state.name());
+        call_user(Place::Handler, move || {
+            if followed.is_own {
+                followed.span.record("state", state.name());
+            }
+        });
     }
 }
 
