@@ -10,13 +10,47 @@
  *
  * A function that waits parks the job that calls it, and its thread does other jobs meanwhile; any other thread
  * sleeps. In a job that was cancelled it returns JT_ECANCELED, every time again: free what is yours and return
- * it. Nothing is ever unwound: a function of yours always returns by itself. */
+ * it. Nothing is ever unwound: a function of yours always returns by itself.
+ *
+ * Functions of yours that are called here may call back, cancel, and release or destroy every handle, also those that they
+ * were given; only jt_runtime_init and jt_runtime_shutdown return JT_EBUSY in them. They must not be left by longjmp. A C++ exception that
+ * leaves one ends the process. */
 
 #ifndef JOBTREE_H
 #define JOBTREE_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+// A counter of a budget that is without a limit.
+#define JT_UNLIMITED UINT64_MAX
+
+// The right to spawn jobs (`rights` in jt_capabilities_t).
+#define JT_CAP_SPAWN 1
+
+// The right to ask for another budget than `task_budget` for a job.
+#define JT_CAP_BUDGET 2
+
+// The right to make channels.
+#define JT_CAP_CHANNEL 4
+
+// The right to run jobs on threads that may block: JT_DISPATCHER_IO and dispatchers of one's own.
+#define JT_CAP_BLOCKING 8
+
+// The right to start threads of one's own.
+#define JT_CAP_THREADED 16
+
+// The right to run jobs on the workers. Without it nothing can be spawned.
+#define JT_CAP_COOPERATIVE 32
+
+// The right to be woken by events of the system.
+#define JT_CAP_EVENTED 64
+
+// All rights of this version.
+#define JT_CAP_ALL 127
+
+// Jobs in the scope or nursery fail alone (`flags` of jt_scope_in and jt_nursery_create_in).
+#define JT_SCOPE_SUPERVISOR 1
 
 // The runtime's worker threads.
 #define JT_DISPATCHER_DEFAULT 0
@@ -69,6 +103,10 @@ enum jt_status
   JT_EFULL = -12,
   // There is nothing: in the channel, or to tell.
   JT_EEMPTY = -13,
+  // The budget or the capabilities of the job do not allow it.
+  JT_EREFUSED = -14,
+  // The buffer is too small; the text was cut off.
+  JT_ETRUNCATED = -15,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -134,6 +172,58 @@ typedef int32_t jt_nursery_state_t;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// Why a job was asked to end.
+enum jt_cause_t
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // A caller asked for it, by jt_cancel for instance.
+  JT_CAUSE_EXPLICIT = 0,
+  // Its time was over.
+  JT_CAUSE_TIMEOUT = 1,
+  // A job above it was asked to end.
+  JT_CAUSE_PARENT = 2,
+  // It, or a job beside or below it, failed.
+  JT_CAUSE_FAILURE = 3,
+  // The runtime is shut down.
+  JT_CAUSE_SHUTDOWN = 4,
+  // What would have used its result is gone: the nursery was destroyed, for instance.
+  JT_CAUSE_ABANDONED = 5,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum jt_cause_t jt_cause_t;
+#else
+typedef int32_t jt_cause_t;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// What the jobs of a runtime may use and ask for if nothing else is said.
+enum jt_profile_t
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // No limits, only fairness. The default.
+  JT_PROFILE_OPEN = 0,
+  // Nothing can be spawned.
+  JT_PROFILE_CORE = 1,
+  // Limits by which a job is slowed down, not stopped.
+  JT_PROFILE_SERVICE = 2,
+  // A job that has used up its budget waits for its supervisor: jt_supervise_budgets.
+  JT_PROFILE_CLUSTER = 3,
+  // As cluster, but nothing is allowed that was not given: `root_budget` and `root_capabilities` in jt_runtime_opts.
+  JT_PROFILE_SOVEREIGN = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum jt_profile_t jt_profile_t;
+#else
+typedef int32_t jt_profile_t;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // What happens when a channel is full.
 enum jt_channel_kind
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -180,6 +270,180 @@ typedef int32_t jt_select_op;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// One of the five counters of a budget.
+enum jt_counter_t
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Operations of any kind.
+  JT_COUNTER_OPS = 0,
+  // Bytes of memory.
+  JT_COUNTER_MEMORY = 1,
+  // Jobs spawned that have not ended.
+  JT_COUNTER_SPAWNS = 2,
+  // Operations on channels.
+  JT_COUNTER_CHANNEL_OPS = 3,
+  // Calls of the system.
+  JT_COUNTER_SYSCALLS = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum jt_counter_t jt_counter_t;
+#else
+typedef int32_t jt_counter_t;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// What becomes of a job that has used up its budget.
+enum jt_decision_t
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // It waits until jt_recharge gives it more, or it is cancelled.
+  JT_DECISION_IGNORE = 0,
+  // It gets what the handler wrote to `more`, or as much of it as the supervisor still has, and goes on.
+  JT_DECISION_RECHARGE = 1,
+  // It is cancelled.
+  JT_DECISION_CANCEL = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum jt_decision_t jt_decision_t;
+#else
+typedef int32_t jt_decision_t;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// How a picture of the tree is written.
+enum jt_dump_format_t
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // A line for each job, for people.
+  JT_DUMP_TEXT = 0,
+  // One JSON object: id, label, state, age_ms, waiting_for, children.
+  JT_DUMP_JSON = 1,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum jt_dump_format_t jt_dump_format_t;
+#else
+typedef int32_t jt_dump_format_t;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// What happened to a job.
+enum jt_event_kind_t
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Something that this version of the header does not name.
+  JT_EVENT_OTHER = -1,
+  // It was made; `other` is the job above it.
+  JT_EVENT_CREATE = 0,
+  // It went into `state`, which is not an end.
+  JT_EVENT_STATE = 1,
+  // It was asked to end, because of `cause`.
+  JT_EVENT_CANCEL_REQUEST = 2,
+  // It ended, as `state` says.
+  JT_EVENT_FINALIZE = 3,
+  // It got a child: `other`.
+  JT_EVENT_CHILD_ATTACH = 4,
+  // A caller began to wait for it.
+  JT_EVENT_WAIT_REGISTER = 5,
+  // A caller that waited for it was woken.
+  JT_EVENT_WAIT_WAKE = 6,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum jt_event_kind_t jt_event_kind_t;
+#else
+typedef int32_t jt_event_kind_t;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// How much a job may use. Operations, channel operations and system calls are refilled, as the profile says; memory and
+// spawns are taken, and given back.
+typedef struct jt_budget_t {
+  // Operations of any kind.
+  uint64_t ops;
+  // Bytes of memory.
+  uint64_t memory;
+  // Jobs that it may have spawned at a time.
+  uint64_t spawns;
+  // Operations on channels.
+  uint64_t channel_ops;
+  // Calls of the system.
+  uint64_t syscalls;
+} jt_budget_t;
+
+// A picture of a job's budget. Set `size` to sizeof(jt_job_budget_t).
+typedef struct jt_job_budget_t {
+  // sizeof(jt_job_budget_t).
+  size_t size;
+  // The profile of its runtime: a jt_profile_t.
+  int32_t profile;
+  // What it has used up and waits for: a jt_counter_t, or -1 if it does not.
+  int32_t exhausted;
+  // What it was given when it was spawned.
+  struct jt_budget_t granted;
+  // What is left.
+  struct jt_budget_t remaining;
+  // How often it has used up a counter that is refilled.
+  uint64_t exhaustions;
+  // How often it was given more.
+  uint64_t recharges;
+  // Jobs spawned out of it that have not ended.
+  uint64_t tasks;
+  // Channels made in it that are still there.
+  uint64_t channels;
+  // Bytes that count for it and the jobs below.
+  uint64_t memory_used;
+} jt_job_budget_t;
+
+// What a job may ask for at all, whatever its budget has left. A job inherits what its parent may, and can be given less,
+// never more. Set `size` to sizeof(jt_capabilities_t).
+typedef struct jt_capabilities_t {
+  // sizeof(jt_capabilities_t).
+  size_t size;
+  // The sum of the JT_CAP_… that it has. A field below counts only with the right that it belongs to.
+  uint64_t rights;
+  // JT_CAP_SPAWN: how many jobs it may have spawned at a time.
+  uint64_t max_tasks;
+  // JT_CAP_SPAWN: the budget of a job for which none is given.
+  struct jt_budget_t task_budget;
+  // JT_CAP_BUDGET: the most that may be asked for; what is more is cut down to it.
+  struct jt_budget_t max_budget;
+  // JT_CAP_CHANNEL: how many channels it may have at a time.
+  uint64_t max_channels;
+  // JT_CAP_CHANNEL: the largest capacity of a channel.
+  uint64_t max_buffer;
+} jt_capabilities_t;
+
+// A scope, as long as the function runs that it was opened for. Everything that takes a scope takes a nursery or a job,
+// too.
+typedef uint64_t jt_scope_t;
+
+// A job.
+typedef uint64_t jt_job_t;
+
+// Decides about a job that has used up its budget: returns a jt_decision_t. `lacking` is the jt_counter_t that is used up.
+// `more` is a budget of zeros, to be filled for JT_DECISION_RECHARGE. `job` is a handle that is valid during the call.
+//
+// It is called on the stack of that job, by several threads at once if several jobs have used up theirs. It may call
+// every function of this interface but jt_runtime_shutdown, which returns JT_EBUSY. It must return: nothing may jump
+// out of it. A number that is no jt_decision_t cancels the job, as does a Rust panic.
+typedef int32_t (*jt_exhausted_fn)(jt_job_t job, int32_t lacking, struct jt_budget_t *more, void *arg);
+
+// Called with a task's `arg` when nobody needs it any more: after its function has returned, or instead, if the job
+// was cancelled before it began. It must not wait, and must return, as a task must. It may call the functions of this
+// interface; jt_runtime_shutdown returns JT_EBUSY.
+typedef void (*jt_release_fn)(void *arg);
+
 // A channel: both of its ends.
 typedef uint64_t jt_channel_t;
 
@@ -209,23 +473,12 @@ typedef uint64_t jt_dispatcher_t;
 // A job whose result can be awaited. Everything that takes a job takes a deferred, too.
 typedef uint64_t jt_deferred_t;
 
-// A job.
-typedef uint64_t jt_job_t;
-
-// A scope, as long as the function runs that it was opened for. Everything that takes a scope takes a nursery or a job,
-// too.
-typedef uint64_t jt_scope_t;
-
 // What a job does. It returns 0, or a code with which it fails; what fails cancels the jobs beside it. A cancelled
 // job that returns the JT_ECANCELED that it was told has not failed.
 //
-// It may be run on any thread, but stays there once it has begun. Nothing may unwind or jump out of it: a Rust panic
-// that leaves it ends the process.
+// It may be run on any thread, but stays there once it has begun. It must return: longjmp out of it, or ending its thread, is
+// forbidden. A Rust panic that leaves it is its failure, JT_EPANIC; a C++ exception that leaves it ends the process.
 typedef int32_t (*jt_task_fn)(void *arg);
-
-// Called with a task's `arg` when nobody needs it any more: after its function has returned, or instead, if the job
-// was cancelled before it began. It must not wait.
-typedef void (*jt_release_fn)(void *arg);
 
 // How a job is started. Set everything to 0, and `size` to sizeof(struct jt_launch_opts): these are the defaults.
 // JT_LAUNCH_OPTS does that.
@@ -243,16 +496,110 @@ typedef struct jt_launch_opts {
   // Called with `arg` when nobody needs it any more; NULL if nothing has to be done then. If the call that starts
   // the job does not return JT_OK, it is not called.
   jt_release_fn release;
+  // How much the job may use, at most as much as the scope has left; NULL for what the profile gives. It is copied.
+  const struct jt_budget_t *budget;
+  // What the job may ask for, as far as the scope may, too; NULL for all that the scope may. It is copied.
+  const struct jt_capabilities_t *capabilities;
 } jt_launch_opts;
 
 // What a deferred job does: a task that gives a result, which counts if it returns 0.
 typedef int32_t (*jt_async_fn)(void *arg, void **result);
+
+// What the runtime has counted since it was started. Set `size` to sizeof(jt_counters_t).
+//
+// Each number is exact, but they are not read at one moment. Even so, no more jobs have ended than were created, and no
+// more waiters were woken than registered.
+typedef struct jt_counters_t {
+  // sizeof(jt_counters_t).
+  size_t size;
+  // Jobs made; scopes and nurseries are jobs, too.
+  uint64_t created;
+  // Jobs asked to end; each counts once.
+  uint64_t cancel_requests;
+  // Jobs that ended well.
+  uint64_t completed;
+  // Jobs that ended because they or a job below failed.
+  uint64_t failed;
+  // Jobs that ended because they were cancelled.
+  uint64_t canceled;
+  // Jobs that ended because their time was over.
+  uint64_t timed_out;
+  // Times a caller began to wait for a job.
+  uint64_t waiters_registered;
+  // Times a caller that waited for a job was woken.
+  uint64_t waiters_woken;
+  // Tasks that workers ran.
+  uint64_t executed;
+  // Times a stack was parked because it had to wait.
+  uint64_t blocked;
+  // Tasks that workers took from others.
+  uint64_t steals;
+  // Tasks that were run where they were made, or came from outside.
+  uint64_t local_pops;
+  // Times a worker fell asleep for want of work.
+  uint64_t idle;
+  // Times a job had used up its budget.
+  uint64_t exhaustions;
+  // Spawns, channels and executors that were not allowed.
+  uint64_t refusals;
+  // Times a job got more from its supervisor.
+  uint64_t recharges;
+  // Panics of callbacks and destructors that no caller received, in this process.
+  uint64_t caught_panics;
+} jt_counters_t;
+
+// Something that happened to a job.
+typedef struct jt_event_t {
+  // Its place among all events of this runtime, from 0; a gap means that some were lost.
+  uint64_t sequence;
+  // The job, by the number that jt_job_id gives.
+  uint64_t job;
+  // The other job that takes part, by its number; 0 for none.
+  uint64_t other;
+  // A jt_event_kind_t.
+  int32_t kind;
+  // A jt_job_state_t; -1 if the event has none.
+  int32_t state;
+  // A jt_cause_t; -1 if the event has none.
+  int32_t cause;
+  // Always 0.
+  int32_t reserved;
+} jt_event_t;
 
 // A nursery: a scope that is open until it is awaited or destroyed.
 typedef uint64_t jt_nursery_t;
 
 // What runs in a scope.
 typedef int32_t (*jt_scope_fn)(jt_scope_t scope, void *arg);
+
+// How the runtime is started. Set everything to 0, and `size` to sizeof(struct jt_runtime_opts): these are the defaults.
+// JT_RUNTIME_OPTS does that.
+typedef struct jt_runtime_opts {
+  // sizeof(struct jt_runtime_opts).
+  size_t size;
+  // How many worker threads; 0 for the default, as in jt_runtime_init.
+  uint32_t workers;
+  // A jt_profile_t; 0 is JT_PROFILE_OPEN.
+  int32_t profile;
+  // How many threads JT_DISPATCHER_IO may have at most; 0 for 64.
+  uint32_t blocking_threads;
+  // 1 to start jobs on stacks of 64 KiB unless they ask for more, else 0.
+  int32_t small_stacks;
+  // How much a scope or job directly under the runtime may use; NULL for what the profile gives. It is copied.
+  const struct jt_budget_t *root_budget;
+  // What a scope or job directly under the runtime may ask for; NULL for what the profile gives. It is copied.
+  const struct jt_capabilities_t *root_capabilities;
+  // Decides about scopes and jobs directly under the runtime that have used up their budget; NULL if they wait. What it
+  // gives comes out of nothing. See jt_supervise_budgets.
+  jt_exhausted_fn on_exhausted;
+  // What `on_exhausted` is called with.
+  void *on_exhausted_arg;
+  // Called with `on_exhausted_arg` when the runtime is gone; NULL if nothing has to be done then. It is not called if the
+  // runtime was not started.
+  jt_release_fn on_exhausted_release;
+  // How many events are kept from the start on: jt_events_record.
+  size_t events;
+} jt_runtime_opts;
 
 // One of the operations of which jt_select does one.
 typedef struct jt_select_clause {
@@ -270,8 +617,70 @@ typedef struct jt_select_clause {
 extern "C" {
 #endif // __cplusplus
 
+// Gives what the caller may still use: what is left of its turn and its quotas. Outside of jobs, everything is
+// JT_UNLIMITED.
+//
+// Requires: `budget_out` is NULL or may be written to.
+jt_status jt_budget_remaining(struct jt_budget_t *budget_out);
+
+// Gives the budget of a job, a deferred, a nursery or a scope; with 0, of the current job. A scope or nursery has that of
+// the job it is part of. Set `size` of what `budget_out` points to before.
+//
+// Returns JT_EEMPTY if nothing limits it but fairness; with 0 also outside of jobs.
+//
+// Requires: `budget_out` is NULL, or points to as many bytes as its `size` says.
+jt_status jt_job_budget(uint64_t handle,
+                        struct jt_job_budget_t *budget_out);
+
+// Gives what a job, a deferred, a nursery or a scope may ask for; with 0, the current job. Set `size` of what
+// `capabilities_out` points to before.
+//
+// Returns JT_EEMPTY if nothing limits it but fairness; with 0 also outside of jobs.
+//
+// Requires: `capabilities_out` is NULL, or points to as many bytes as its `size` says.
+jt_status jt_job_capabilities(uint64_t handle, struct jt_capabilities_t *capabilities_out);
+
+// Pays so many operations at once: as many calls of jt_tick. If as many are not left, others run first, or the job waits
+// for its supervisor. Returns what jt_checkpoint does.
+jt_status jt_charge(uint32_t ops);
+
+// Pays for a call of the system that the caller makes: one operation and one system call. Returns what jt_checkpoint does.
+jt_status jt_charge_syscall(void);
+
+// Has `function` decide about jobs that were started in a nursery or scope, or under a job, and have used up their
+// budget, where that is for a supervisor to decide: in the profiles cluster and sovereign. With 0: those under the
+// current job. All scopes and nurseries of one job have one handler; a new one replaces it. What it gives comes out of
+// the budget of that job. Without a handler exhausted jobs wait for jt_recharge.
+//
+// `release`, if not NULL, is called with `arg` when the handler was replaced or nothing can call it any more; not if this
+// does not return JT_OK.
+//
+// Returns JT_EEMPTY if nothing is limited there, and JT_EEMPTY with 0 outside of jobs: see `on_exhausted` in
+// jt_runtime_opts.
+//
+// Requires: `function` may be called with `arg` on any thread, by several at once, until `release` is called or the runtime is
+// shut down.
+jt_status jt_supervise_budgets(jt_scope_t scope,
+                               jt_exhausted_fn function,
+                               void *arg,
+                               jt_release_fn release);
+
+// Gives a job that has used up its budget up to `more` and lets it go on. It comes out of the budget of `scope`, in which
+// the job was started; with 0, out of that of the current job. `given_out`, if not NULL, gets how much it was.
+//
+// Returns JT_EBUSY if the job has not used up its budget, JT_EEMPTY if the supervisor has nothing left of what the job
+// lacks, JT_EINVAL if the job was not started in `scope`.
+//
+// Requires: `more` is NULL or points to a budget; `given_out` is NULL or may be written to.
+jt_status jt_recharge(jt_scope_t scope,
+                      jt_job_t job,
+                      const struct jt_budget_t *more,
+                      struct jt_budget_t *given_out);
+
 // Makes a channel of one of the kinds of jt_channel_kind. `capacity` is at least 1 for those kinds that have one, and
 // does not count for the others.
+//
+// Returns JT_EREFUSED if the current job may not have such a channel.
 //
 // Values are numbers. Pointers go through it, too (jt_channel_send_ptr), but what they point to is never freed here.
 //
@@ -437,7 +846,8 @@ jt_status jt_last_error(char *buffer,
 // `opts` may be NULL. `job_out` may be NULL, if nobody needs the job's handle. Else release the handle with
 // jt_job_release; that of a job in a scope or nursery is released with that, at the latest.
 //
-// Returns JT_ECANCELED if the scope is cancelled, JT_ECLOSED if it has ended; the function will not be called then.
+// Returns JT_ECANCELED if the scope is cancelled, JT_ECLOSED if it has ended, JT_EREFUSED if the budget or the capabilities
+// of the scope do not allow another job (jt_last_error says what is missing); the function will not be called then.
 // Nor is it if the job is cancelled before it began: see `release` in jt_launch_opts.
 //
 // Requires: `function` may be called with `arg` on any thread until the job has ended; other pointers are valid or NULL.
@@ -455,6 +865,47 @@ jt_status jt_async(jt_scope_t scope,
                    void *arg,
                    const struct jt_launch_opts *opts,
                    jt_deferred_t *deferred_out);
+
+// Gives the budget that a scope or job directly under the runtime has in a profile. Works without a runtime.
+//
+// Returns JT_EINVAL if there is no such profile.
+//
+// Requires: `budget_out` is NULL or may be written to.
+jt_status jt_profile_budget(int32_t profile, struct jt_budget_t *budget_out);
+
+// Gives what a scope or job directly under the runtime may ask for in a profile: a start for one's own, of which rights are
+// then taken away. Works without a runtime. Set `size` of what `capabilities_out` points to before.
+//
+// Returns JT_EINVAL if there is no such profile, or `size` is wrong.
+//
+// Requires: `capabilities_out` is NULL, or points to as many bytes as its `size` says.
+jt_status jt_profile_capabilities(int32_t profile,
+                                  struct jt_capabilities_t *capabilities_out);
+
+// Gives what the runtime has counted so far. Set `size` of what `counters_out` points to before.
+//
+// Returns JT_EINVAL if `size` is wrong.
+//
+// Requires: `counters_out` is NULL, or points to as many bytes as its `size` says.
+jt_status jt_counters(struct jt_counters_t *counters_out);
+
+// Keeps the newest `capacity` events of jobs from now on; 0 stops it, and what was kept can still be taken.
+jt_status jt_events_record(size_t capacity);
+
+// Takes up to `capacity` of the oldest events that were kept and not taken yet. `count_out` gets how many there were; if it
+// is `capacity`, call again. `lost_out`, if not NULL, gets how many found no room since the last call.
+//
+// Returns JT_EINVAL if `capacity` is 0.
+//
+// Requires: `events` is NULL or has room for `capacity` events; the other pointers are NULL or may be written to.
+jt_status jt_events_take(struct jt_event_t *events,
+                         size_t capacity,
+                         size_t *count_out,
+                         uint64_t *lost_out);
+
+// The name under which logs show a jt_event_kind_t, "JOB_CREATE" for instance; "JOB_OTHER" for any other number. The text
+// is never freed.
+const char *jt_event_name(int32_t kind);
 
 // Opens a nursery under the current job, to which it belongs; outside of jobs, under the runtime. If a job in it fails,
 // the others are cancelled.
@@ -480,8 +931,8 @@ jt_status jt_nursery_spawn(jt_nursery_t nursery, jt_task_fn function, void *arg,
 //
 // If `code_out` is not NULL, it gets 0, what the first task that failed has returned, or the same as is returned.
 //
-// If the *calling* job is cancelled, and is not the one that made the nursery, it returns JT_ECANCELED at once. A job
-// that is in the nursery cannot wait for its end: JT_EBUSY.
+// If the *calling* job is cancelled, and is not the one that made the nursery under itself, it returns JT_ECANCELED at
+// once. A job that is in the nursery cannot wait for its end: JT_EBUSY.
 //
 // Requires: `code_out` is NULL or may be written to.
 jt_status jt_nursery_await(jt_nursery_t nursery,
@@ -502,10 +953,81 @@ jt_status jt_nursery_state(jt_nursery_t nursery, jt_nursery_state_t *state_out);
 // gets JT_EBUSY.
 jt_status jt_nursery_destroy(jt_nursery_t nursery);
 
+// Runs `function` on the calling thread with a scope under `parent`, which is a job, a deferred, a nursery or a scope; with
+// 0 as jt_scope, or as jt_supervisor if `flags` is JT_SCOPE_SUPERVISOR. The scope is cancelled with `parent`, which ends
+// after it, and not with the calling job: that one waits for it in any case.
+//
+// Returns JT_ECANCELED if `parent` is cancelled, JT_ECLOSED if it has ended; the function is not called then. Else what
+// jt_scope returns.
+//
+// Requires: `function` may be called with `arg`; `code_out` is NULL or may be written to.
+jt_status jt_scope_in(uint64_t parent,
+                      uint32_t flags,
+                      jt_scope_fn function,
+                      void *arg,
+                      int32_t *code_out);
+
+// Opens a nursery under `parent`, which is a job, a deferred, a nursery or a scope; with 0 as jt_nursery_create, or as
+// jt_nursery_create_supervisor if `flags` is JT_SCOPE_SUPERVISOR. The nursery is cancelled with `parent`, which ends after
+// it. It belongs to the calling job all the same: it is destroyed when the function of that job returns, or by the
+// shutdown if it was made outside of jobs.
+//
+// Returns JT_ECANCELED if `parent` is cancelled, JT_ECLOSED if it has ended.
+//
+// Requires: `nursery_out` is NULL or may be written to.
+jt_status jt_nursery_create_in(uint64_t parent,
+                               uint32_t flags,
+                               jt_nursery_t *nursery_out);
+
+// Gives a handle to the job above a job, a deferred, a nursery or a scope; with 0, above the current job. Release it with
+// jt_job_release.
+//
+// Returns JT_EEMPTY if there is none: it is directly under the runtime, or has ended, and with 0 outside of jobs.
+//
+// Requires: `parent_out` is NULL or may be written to.
+jt_status jt_job_parent(uint64_t handle,
+                        jt_job_t *parent_out);
+
+// Gives the number of a job, a deferred, a nursery or a scope, by which events and dumps name it; with 0, of the current
+// job. Numbers are never used twice.
+//
+// Requires: `id_out` is NULL or may be written to.
+jt_status jt_job_id(uint64_t handle,
+                    uint64_t *id_out);
+
+// Writes a picture of a job, a deferred, a nursery or a scope and of all jobs below it that have not ended, as a UTF-8 text
+// that ends with 0; with 0, of all jobs of the runtime. `format` is a jt_dump_format_t.
+//
+// `needed_out`, if not NULL, gets how many bytes the whole text needs with its 0. To ask for that alone, set `buffer` to
+// NULL and `length` to 0. The jobs go on meanwhile, so the next picture may need more.
+//
+// Returns JT_ETRUNCATED if the text was cut off because `length` is too small.
+//
+// Requires: `buffer` is NULL or has room for `length` bytes; `needed_out` is NULL or may be written to.
+jt_status jt_dump_tree(uint64_t handle,
+                       int32_t format,
+                       char *buffer,
+                       size_t length,
+                       size_t *needed_out);
+
+// Tells why a job, a deferred, a nursery or a scope was asked to end; with 0, the current job. `cause_out`, if not NULL,
+// gets the kind of reason; if the cancellation came from a job above, that job's, as long as it is there. The text is what
+// the caller of jt_cancel said, or what the cause means, written as by jt_dump_tree: with NULL and 0 for `buffer` and
+// `length` it is left out.
+//
+// Returns JT_EEMPTY if it was not asked to end (with 0, also outside of jobs), JT_ETRUNCATED if the text was cut off.
+//
+// Requires: `buffer` is NULL or has room for `length` bytes; the other pointers are NULL or may be written to.
+jt_status jt_cancel_reason(uint64_t handle,
+                           jt_cause_t *cause_out,
+                           char *buffer,
+                           size_t length,
+                           size_t *needed_out);
+
 // Starts the runtime with so many worker threads; with 0, as many as the variable JOBTREE_WORKERS says, or else as there
 // are CPUs.
 //
-// Returns JT_EBUSY if there is one already, JT_EINVAL if the number is too large, JT_ENOMEM if the system gives no
+// Returns JT_EBUSY if there is one already, and in a callback, JT_EINVAL if the number is too large, JT_ENOMEM if the system gives no
 // threads. After jt_runtime_shutdown it may be started again.
 jt_status jt_runtime_init(uint32_t workers);
 
@@ -514,8 +1036,22 @@ jt_status jt_runtime_init(uint32_t workers);
 //
 // Returns JT_ETIMEDOUT if jobs were still running; jt_last_error names them. They go on, and what they
 // use must stay there; every function they call returns JT_ESHUTDOWN or JT_ECANCELED. Returns JT_EBUSY
-// inside of a job, or if another thread is at it, and JT_ESHUTDOWN if there is no runtime.
+// inside of a job or callback, or if another thread is at it, and JT_ESHUTDOWN if there is no runtime.
 jt_status jt_runtime_shutdown(int64_t timeout_ms);
+
+// Starts the runtime as `opts` says; NULL for the defaults, as jt_runtime_init(0).
+//
+// Returns JT_EBUSY if there is one already, and in a callback, JT_EINVAL if an option has a value that it must not have, JT_ENOMEM if the
+// system gives no threads.
+//
+// Requires: `opts` is NULL, or points to as many bytes as its `size` says, and the pointers in it are NULL or valid. `on_exhausted`
+// may be called on any thread, by several at once, until the runtime is gone.
+jt_status jt_runtime_init_with(const struct jt_runtime_opts *opts);
+
+// Gives the profile of the runtime.
+//
+// Requires: `profile_out` is NULL or may be written to.
+jt_status jt_runtime_profile(jt_profile_t *profile_out);
 
 // Runs `function` on the calling thread with a scope, and returns when everything that was started in that scope has
 // ended: so what is started may use what lies on the caller's stack. If the function or a job fails, the rest
@@ -573,7 +1109,10 @@ const char *jt_status_message(int32_t status);
 #endif  // __cplusplus
 
 /* The defaults, for `struct jt_launch_opts opts = JT_LAUNCH_OPTS;`. */
-#define JT_LAUNCH_OPTS { sizeof(struct jt_launch_opts), 0, 0, NULL, 0, NULL }
+#define JT_LAUNCH_OPTS { sizeof(struct jt_launch_opts), 0, 0, NULL, 0, NULL, NULL, NULL }
+
+/* The defaults, for `struct jt_runtime_opts opts = JT_RUNTIME_OPTS;`. */
+#define JT_RUNTIME_OPTS { sizeof(struct jt_runtime_opts), 0, 0, 0, 0, NULL, NULL, NULL, NULL, NULL, 0 }
 
 /* Pointers through channels: jt_channel_send. */
 static inline jt_status jt_channel_send_ptr(jt_channel_t channel, void *pointer) {

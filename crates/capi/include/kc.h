@@ -6,6 +6,9 @@
 #ifndef KC_H
 #define KC_H
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "jobtree.h"
 
 #if UINTPTR_MAX < UINT64_MAX
@@ -115,10 +118,30 @@ static inline int kc_job_is_canceled(kc_job_t *job) {
 /* Asks a job and everything below it to end. */
 static inline int kc_cancel(kc_job_t *job) { return jt_cancel(kc_handle_(job), NULL); }
 
-/* As kc_cancel; the number is not kept. */
+/* As kc_cancel, with a number that kc_job_cancel_reason gives. In reports it is the text of the reason. */
 static inline int kc_cancel_job(kc_job_t *job, int reason) {
-  (void)reason;
-  return jt_cancel(kc_handle_(job), NULL);
+  char text[16];
+  (void)snprintf(text, sizeof text, "%d", reason);
+  return jt_cancel(kc_handle_(job), text);
+}
+
+/* Gives why a job was asked to end: the number of kc_cancel_job, KC_ETIMEDOUT if its time was over, else KC_ECANCELED. NULL
+ * is the current job. JT_EEMPTY if it was not asked to end. */
+static inline int kc_job_cancel_reason(kc_job_t *job, int *reason_out) {
+  char text[16] = "", *end = text;
+  jt_cause_t cause = JT_CAUSE_EXPLICIT;
+  jt_status status = reason_out == NULL ? JT_ENULL : jt_cancel_reason(kc_handle_(job), &cause, text, sizeof text, NULL);
+  long number;
+  if (status != JT_OK && status != JT_ETRUNCATED) {
+    return status;
+  }
+  number = strtol(text, &end, 10);
+  if (cause == JT_CAUSE_EXPLICIT && status == JT_OK && end != text && *end == 0) {
+    *reason_out = (int)number;
+  } else {
+    *reason_out = cause == JT_CAUSE_TIMEOUT ? KC_ETIMEDOUT : KC_ECANCELED;
+  }
+  return 0;
 }
 
 /* Asks the current job to end. */
@@ -157,26 +180,128 @@ static inline int32_t kc_scope_open_(void *arg) {
   return kc_result_(status, code);
 }
 
-/* Runs `function` in a scope under the current job and waits for all jobs that it launches. `parent` must be NULL: a
- * scope is under the job that opens it. `opts` may be NULL. */
+static inline int kc_scope_here_(kc_scope_call_ *call) {
+  int32_t code = 0;
+  jt_status status;
+  if (call->opts == NULL || call->opts->timeout_ms == 0) {
+    return kc_scope_open_(call);
+  }
+  status = jt_with_timeout(call->opts->timeout_ms, kc_scope_open_, call, &code);
+  return kc_result_(status, code);
+}
+
+static inline int32_t kc_scope_under_(jt_scope_t scope, void *arg) {
+  (void)scope;
+  return kc_scope_here_((kc_scope_call_ *)arg);
+}
+
+/* Runs `function` on the calling thread in a scope under `parent`, and waits for all jobs that it launches. With NULL the
+ * scope is under the current job. Under another job it is cancelled with that one, and not with the calling job. `opts`
+ * may be NULL. */
 static inline int kc_scope(kc_job_t *parent, int (*function)(void *), void *arg, const kc_scope_opts_t *opts) {
   kc_scope_call_ call;
   int32_t code = 0;
   jt_status status;
-  if (parent != NULL) {
-    return JT_EINVAL;
-  }
   if (function == NULL) {
     return JT_ENULL;
   }
   call.function = function;
   call.arg = arg;
   call.opts = opts;
-  if (opts == NULL || opts->timeout_ms == 0) {
-    return kc_scope_open_(&call);
+  if (parent == NULL) {
+    return kc_scope_here_(&call);
   }
-  status = jt_with_timeout(opts->timeout_ms, kc_scope_open_, &call, &code);
+  status = jt_scope_in(kc_handle_(parent), 0, kc_scope_under_, &call, &code);
   return kc_result_(status, code);
+}
+
+/* What was counted since the runtime was started. */
+typedef struct kc_job_counters {
+  uint64_t jobs_created;
+  uint64_t cancellations_requested;
+  uint64_t jobs_failed;
+  uint64_t jobs_completed;
+  uint64_t jobs_cancelled;
+  uint64_t waiters_registered;
+  uint64_t waiters_woken;
+} kc_job_counters_t;
+
+/* Gives what was counted. Jobs whose time was over have failed. */
+static inline int kc_job_counters(kc_job_counters_t *counters_out) {
+  jt_counters_t counters;
+  jt_status status;
+  if (counters_out == NULL) {
+    return JT_ENULL;
+  }
+  counters.size = sizeof counters;
+  status = jt_counters(&counters);
+  if (status == JT_OK) {
+    counters_out->jobs_created = counters.created;
+    counters_out->cancellations_requested = counters.cancel_requests;
+    counters_out->jobs_failed = counters.failed + counters.timed_out;
+    counters_out->jobs_completed = counters.completed;
+    counters_out->jobs_cancelled = counters.canceled;
+    counters_out->waiters_registered = counters.waiters_registered;
+    counters_out->waiters_woken = counters.waiters_woken;
+  }
+  return status;
+}
+
+#define KC_JOB_CREATE JT_EVENT_CREATE
+#define KC_JOB_STATE JT_EVENT_STATE
+#define KC_JOB_CANCEL_REQ JT_EVENT_CANCEL_REQUEST
+#define KC_JOB_FINALIZE JT_EVENT_FINALIZE
+#define KC_JOB_CHILD_ATTACH JT_EVENT_CHILD_ATTACH
+#define KC_JOB_WAIT_REGISTER JT_EVENT_WAIT_REGISTER
+#define KC_JOB_WAIT_WAKE JT_EVENT_WAIT_WAKE
+
+/* Something that happened to a job: its `kind` is one of the above, its `job` what kc_job_id gives. */
+typedef jt_event_t kc_job_event_t;
+
+/* Keeps the newest `capacity` events from now on; 0 stops it. */
+static inline int kc_job_events_record(size_t capacity) { return jt_events_record(capacity); }
+
+/* Takes up to `capacity` of the oldest events; `lost_out` may be NULL. */
+static inline int kc_job_events_take(kc_job_event_t *events, size_t capacity, size_t *count_out, uint64_t *lost_out) {
+  return jt_events_take(events, capacity, count_out, lost_out);
+}
+
+/* The number of a job in events; 0 if it is none. NULL is the current job. */
+static inline uint64_t kc_job_id(kc_job_t *job) {
+  uint64_t id = 0;
+  return jt_job_id(kc_handle_(job), &id) == JT_OK ? id : 0;
+}
+
+/* The job above one, to be released with kc_job_release; NULL if there is none. NULL is the current job. */
+static inline kc_job_t *kc_job_parent(kc_job_t *job) {
+  jt_job_t parent = 0;
+  return jt_job_parent(kc_handle_(job), &parent) == JT_OK ? (kc_job_t *)(uintptr_t)parent : NULL;
+}
+
+/* Where a job is in its life; a job that waits to begin is active, one whose time was over has failed. */
+static inline int kc_job_state(kc_job_t *job, kc_job_state_t *state_out) {
+  jt_job_state_t state = JT_JOB_ACTIVE;
+  jt_status status = state_out == NULL ? JT_ENULL : jt_job_state(kc_handle_(job), &state);
+  if (status == JT_OK) {
+    switch ((int32_t)state) {
+    case JT_JOB_PENDING:
+    case JT_JOB_COMPLETING:
+      state = JT_JOB_ACTIVE;
+      break;
+    case JT_JOB_TIMEDOUT:
+      state = JT_JOB_FAILED;
+      break;
+    default:
+      break;
+    }
+    *state_out = state;
+  }
+  return status;
+}
+
+/* Writes a picture of a job and all below it, or of all jobs for NULL: jt_dump_tree. */
+static inline int kc_job_dump(kc_job_t *job, char *buffer, size_t length, size_t *needed_out) {
+  return jt_dump_tree(kc_handle_(job), JT_DUMP_TEXT, buffer, length, needed_out);
 }
 
 #endif

@@ -4,16 +4,22 @@
 //!
 //! C frames are never unwound. The pool unwinds a cancelled job only out of forks and loops (`join` and what is built on
 //! it), and no function of the interface forks: those that wait, wait for a latch, and return JT_ECANCELED. Should one
-//! ever fork, the unwinding ends here, in the function's own frame, and comes out as JT_ECANCELED. In the other
-//! direction tasks are `extern "C"` functions, out of which nothing unwinds either: Rust code in such a
-//! function that lets a panic out of it, be it the stop of a cancelled fork, aborts the process, so it has to
-//! catch it; a C++ exception must not leave one.
+//! ever fork, the unwinding ends here, in the function's own frame, and comes out as JT_ECANCELED.
+//!
+//! In the other direction tasks and callbacks are `extern "C-unwind"` functions. A panic of Rust code in one of them is
+//! stopped where it is called: a task's becomes the outcome of its job, that of any other callback is recorded
+//! (`jobtree_base::user_code`). A C++ exception that leaves one ends the process with a message, since Rust cannot
+//! catch it; it is not undefined behaviour. Jumping out of one (longjmp), or ending its thread, is: the frames in between
+//! hold locks of nobody, but their destructors would be left out, and a stack that belongs to the pool would be used
+//! after it was given back.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::ffi::{CStr, c_char};
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
 
+use jobtree_base::user_code::{Place, call_user, discard_payload};
 use jobtree_runtime::binding::Stopped;
 
 use crate::last_error;
@@ -61,8 +67,31 @@ fn describe(payload: Box<dyn Any + Send>) -> CallError {
         JT_EPANIC.because("a panic with a value that is no text")
     };
     // A payload whose destructor panics must not get across either.
-    let _ = panic::catch_unwind(AssertUnwindSafe(move || drop(payload)));
+    discard_payload(payload);
     error
+}
+
+thread_local! {
+    /// How many callbacks are under way on this thread that are not part of a job.
+    static CALLBACKS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Calls a function of the program's that may not be part of a job and returns nothing; a panic is recorded.
+pub(crate) fn callback(function: impl FnOnce()) {
+    let count = |change: fn(usize) -> usize| {
+        // Gone only when the thread ends; then nothing waits for it.
+        let _ = CALLBACKS.try_with(|callbacks| callbacks.set(change(callbacks.get())));
+    };
+    count(|callbacks| callbacks + 1);
+    call_user(Place::Callback, function);
+    count(|callbacks| callbacks - 1);
+}
+
+/// Whether the caller is inside of [`callback`]: on a thread that may belong to the runtime, outside of all jobs.
+pub(crate) fn is_in_callback() -> bool {
+    CALLBACKS
+        .try_with(Cell::get)
+        .is_ok_and(|callbacks| callbacks > 0)
 }
 
 /// A pointer for a result that the caller must want.
@@ -108,6 +137,32 @@ pub(crate) unsafe fn put_text(
         let start = buffer.as_ptr();
         start.copy_from_nonoverlapping(text.as_ptr().cast(), end);
         start.add(end).write(0);
+    }
+    Ok(())
+}
+
+/// Writes `text` with a 0 at its end, and how many bytes that takes. With NULL and a `length` of 0 only the latter.
+///
+/// # Safety
+/// `buffer` is NULL or has room for `length` bytes, and `needed_out` is NULL or may be written to.
+pub(crate) unsafe fn put_whole_text(
+    buffer: *mut c_char,
+    length: usize,
+    text: &str,
+    needed_out: *mut usize,
+) -> Result<(), CallError> {
+    // To C, a 0 inside would be the end.
+    let text = text.replace('\0', "\u{fffd}");
+    let needed = text.len() + 1;
+    // SAFETY: by contract.
+    unsafe { put(needed_out, needed) };
+    if buffer.is_null() && length == 0 {
+        return Ok(());
+    }
+    // SAFETY: by contract.
+    unsafe { put_text(buffer, length, &text) }?;
+    if length < needed {
+        return Err(JT_ETRUNCATED.because(format!("the text needs {needed} bytes, not {length}")));
     }
     Ok(())
 }

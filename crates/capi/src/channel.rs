@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jobtree_runtime::channel::{
-    self as channels, RecvTimeoutError, SendTimeoutError, TryRecvError, TrySendError,
+    self as channels, Kind, RecvTimeoutError, SendTimeoutError, TryRecvError, TrySendError,
 };
 
 use crate::border::{required, running};
@@ -64,6 +64,8 @@ const EMPTY: &str = "the channel is empty now";
 /// Makes a channel of one of the kinds of jt_channel_kind. `capacity` is at least 1 for those kinds that have one, and
 /// does not count for the others.
 ///
+/// Returns JT_EREFUSED if the current job may not have such a channel.
+///
 /// Values are numbers. Pointers go through it, too (jt_channel_send_ptr), but what they point to is never freed here.
 ///
 /// # Safety
@@ -87,15 +89,17 @@ pub unsafe extern "C" fn jt_channel_create(
         if has_capacity && capacity == 0 {
             return Err(JT_EINVAL.because("a channel of this kind needs a capacity of 1 at least"));
         }
-        let (sender, receiver) = match kind {
-            RENDEZVOUS => channels::rendezvous(),
-            BOUNDED => channels::bounded(capacity),
-            UNBOUNDED => channels::unbounded(),
-            CONFLATED => channels::conflated(),
-            DROPPING_OLDEST => channels::dropping_oldest(capacity),
-            DROPPING_NEWEST => channels::dropping_newest(capacity),
+        let kind = match kind {
+            RENDEZVOUS => Kind::Rendezvous,
+            BOUNDED => Kind::Bounded(capacity),
+            UNBOUNDED => Kind::Unbounded,
+            CONFLATED => Kind::Conflated,
+            DROPPING_OLDEST => Kind::DroppingOldest(capacity),
+            DROPPING_NEWEST => Kind::DroppingNewest(capacity),
             _ => return Err(JT_EINVAL.because(format!("there is no kind {kind} of channels"))),
         };
+        let (sender, receiver) =
+            channels::try_new(kind).map_err(|refused| JT_EREFUSED.because(refused.to_string()))?;
         let channel = ChannelObject { sender, receiver };
         let channel = objects::insert(Object::Channel(Arc::new(channel)))?;
         // SAFETY: as this function's contract.

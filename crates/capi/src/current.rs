@@ -10,7 +10,7 @@ use crate::runtime::{Waiter, waiting};
 use crate::status::CallError;
 use crate::status::jt_status;
 
-fn look() -> Result<(), CallError> {
+pub(crate) fn look() -> Result<(), CallError> {
     checkpoint().map_err(|cancelled| Waiter::Job.is_cancelled(&cancelled))
 }
 

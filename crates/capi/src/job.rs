@@ -3,10 +3,11 @@
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::Ordering;
 
-use jobtree_runtime::{CancelReason, Job, JobState, block_on};
+use jobtree_runtime::{CancelReason, Cause, Job, JobState, block_on};
 
 use crate::border::{put, required, running, text};
 use crate::objects::{self, OBJECTS, Object, jt_deferred_t, jt_job_t};
+use crate::openers::opener_of;
 use crate::runtime::waiting;
 use crate::status::CallError;
 use crate::status::jt_status::{self, *};
@@ -35,17 +36,66 @@ pub enum jt_job_state_t {
     JT_JOB_TIMEDOUT = 7,
 }
 
+/// Why a job was asked to end.
+#[allow(non_camel_case_types, reason = "the names are those of the header")]
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum jt_cause_t {
+    /// A caller asked for it, by jt_cancel for instance.
+    JT_CAUSE_EXPLICIT = 0,
+    /// Its time was over.
+    JT_CAUSE_TIMEOUT = 1,
+    /// A job above it was asked to end.
+    JT_CAUSE_PARENT = 2,
+    /// It, or a job beside or below it, failed.
+    JT_CAUSE_FAILURE = 3,
+    /// The runtime is shut down.
+    JT_CAUSE_SHUTDOWN = 4,
+    /// What would have used its result is gone: the nursery was destroyed, for instance.
+    JT_CAUSE_ABANDONED = 5,
+}
+
+pub(crate) fn number_of_cause(cause: Cause) -> jt_cause_t {
+    use jt_cause_t::*;
+    match cause {
+        Cause::Timeout => JT_CAUSE_TIMEOUT,
+        Cause::Parent => JT_CAUSE_PARENT,
+        Cause::Failure => JT_CAUSE_FAILURE,
+        Cause::Shutdown => JT_CAUSE_SHUTDOWN,
+        Cause::Abandoned => JT_CAUSE_ABANDONED,
+        // Explicit; what a later version tells apart was asked for by something, too.
+        _ => JT_CAUSE_EXPLICIT,
+    }
+}
+
+pub(crate) fn number_of_state(state: JobState) -> jt_job_state_t {
+    use jt_job_state_t::*;
+    match state {
+        JobState::Pending => JT_JOB_PENDING,
+        JobState::Completing => JT_JOB_COMPLETING,
+        JobState::Cancelling => JT_JOB_CANCELLING,
+        JobState::Completed => JT_JOB_COMPLETED,
+        JobState::Failed => JT_JOB_FAILED,
+        JobState::Cancelled => JT_JOB_CANCELED,
+        JobState::TimedOut => JT_JOB_TIMEDOUT,
+        // Active; what a later version tells apart in it is still that.
+        _ => JT_JOB_ACTIVE,
+    }
+}
+
 /// Refuses to wait for a job that cannot end before the caller has.
 pub(crate) fn check_does_not_wait_for_itself(awaited: &Job) -> Result<(), CallError> {
     if awaited.is_ended() {
         return Ok(());
     }
-    let mut job = Job::current();
-    while let Some(above) = job {
-        if above == *awaited {
+    let mut next = Job::current();
+    let mut openers = Vec::new();
+    while let Some(job) = next.or_else(|| openers.pop()) {
+        if job == *awaited {
             return Err(JT_EBUSY.because("the calling job is part of what it would wait for"));
         }
-        job = above.parent();
+        openers.extend(opener_of(&job));
+        next = job.parent();
     }
     Ok(())
 }
@@ -185,20 +235,9 @@ pub unsafe extern "C" fn jt_job_result(job: jt_job_t, code_out: *mut i32) -> jt_
 /// `state_out` is NULL or may be written to.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn jt_job_state(job: jt_job_t, state_out: *mut jt_job_state_t) -> jt_status {
-    use jt_job_state_t::*;
     running(|| {
         let state_out = required(state_out, "state_out")?;
-        let state = match objects::job(job)?.state() {
-            JobState::Pending => JT_JOB_PENDING,
-            JobState::Completing => JT_JOB_COMPLETING,
-            JobState::Cancelling => JT_JOB_CANCELLING,
-            JobState::Completed => JT_JOB_COMPLETED,
-            JobState::Failed => JT_JOB_FAILED,
-            JobState::Cancelled => JT_JOB_CANCELED,
-            JobState::TimedOut => JT_JOB_TIMEDOUT,
-            // Active; what a later version tells apart in it is still that.
-            _ => JT_JOB_ACTIVE,
-        };
+        let state = number_of_state(objects::job(job)?.state());
         // SAFETY: as this function's contract.
         unsafe { state_out.write(state) };
         Ok(())

@@ -5,8 +5,11 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use jobtree_runtime::binding::{current_nursery, nursery_of, root_nursery, spawn};
-use jobtree_runtime::{Job, future};
+use jobtree_runtime::binding::{
+    current_nursery, nursery_of, root_nursery, try_spawn, within_limits,
+};
+use jobtree_runtime::budget::Refusal;
+use jobtree_runtime::{BoxError, Job, JobHandle, future};
 
 use crate::border::{is_null, put, required, running};
 use crate::objects::{
@@ -20,7 +23,7 @@ use crate::status::jt_status::{self, *};
 use crate::task::{Argument, call_for_result, jt_async_fn, jt_task_fn, run_body};
 
 /// Where a job is started.
-enum Target {
+pub(crate) enum Target {
     Nursery(Arc<NurseryObject>),
     Scope(Arc<ScopeObject>),
     /// Under a job, or under the root.
@@ -28,10 +31,10 @@ enum Target {
 }
 
 impl Target {
-    fn of(scope: jt_scope_t) -> Result<Target, CallError> {
+    pub(crate) fn of(scope: jt_scope_t) -> Result<Target, CallError> {
         if scope == 0 {
             return match current_nursery() {
-                Some(nursery) => Ok(Target::Here(nursery)),
+                Some(nursery) => Ok(Target::Here(within_limits(nursery))),
                 None => Ok(Target::Here(root_nursery(&runtime::handle()?))),
             };
         }
@@ -46,12 +49,12 @@ impl Target {
 
     fn under(job: &Job) -> Result<Target, CallError> {
         match nursery_of(job) {
-            Some(nursery) => Ok(Target::Here(nursery)),
+            Some(nursery) => Ok(Target::Here(within_limits(nursery))),
             None => Err(JT_ECLOSED.because("the job has ended; nothing can be started under it")),
         }
     }
 
-    fn nursery(&self) -> &future::Nursery {
+    pub(crate) fn nursery(&self) -> &future::Nursery {
         match self {
             Target::Nursery(nursery) => nursery.scope.nursery(),
             Target::Scope(scope) => &scope.nursery,
@@ -89,6 +92,24 @@ impl Target {
     }
 }
 
+/// Starts a job whose body `make` returns.
+fn start<F>(
+    target: &Target,
+    options: Options,
+    make: impl FnOnce() -> F,
+) -> Result<JobHandle<()>, CallError>
+where
+    F: FnOnce() -> Result<(), BoxError> + Send + 'static,
+{
+    try_spawn(target.nursery(), options.description, make).map_err(|refusal| {
+        let status = match refusal {
+            Refusal::ScopeCancelled(_) => JT_ECANCELED,
+            _ => JT_EREFUSED,
+        };
+        status.because(refusal.to_string())
+    })
+}
+
 /// Starts a job.
 ///
 /// # Safety
@@ -103,13 +124,17 @@ pub(crate) unsafe fn launch(
     let function = function.ok_or_else(|| is_null("function"))?;
     let target = Target::of(scope)?;
     target.check_is_open()?;
-    let argument = Argument::new(arg, options.release);
-    let handle = spawn(target.nursery(), options.description, move || {
-        // The whole of it, so that it is dropped with this closure if that never runs.
-        let argument = argument;
-        // SAFETY: by contract.
-        run_body(|| unsafe { function(argument.pointer()) })
-    });
+    let release = options.release;
+    let handle = start(&target, options, || {
+        // Made when nothing can be refused any more: it is released when it is dropped.
+        let argument = Argument::new(arg, release);
+        move || {
+            // The whole of it, so that it is dropped with this closure if that never runs.
+            let argument = argument;
+            // SAFETY: by contract.
+            run_body(|| unsafe { function(argument.pointer()) })
+        }
+    })?;
     if !job_out.is_null() {
         let job = target.handle(Object::Job(handle.job().clone()))?;
         // SAFETY: by contract.
@@ -124,7 +149,8 @@ pub(crate) unsafe fn launch(
 /// `opts` may be NULL. `job_out` may be NULL, if nobody needs the job's handle. Else release the handle with
 /// jt_job_release; that of a job in a scope or nursery is released with that, at the latest.
 ///
-/// Returns JT_ECANCELED if the scope is cancelled, JT_ECLOSED if it has ended; the function will not be called then.
+/// Returns JT_ECANCELED if the scope is cancelled, JT_ECLOSED if it has ended, JT_EREFUSED if the budget or the capabilities
+/// of the scope do not allow another job (jt_last_error says what is missing); the function will not be called then.
 /// Nor is it if the job is cancelled before it began: see `release` in jt_launch_opts.
 ///
 /// # Safety
@@ -164,17 +190,21 @@ pub unsafe extern "C" fn jt_async(
         let options = unsafe { options::read(opts) }?;
         let target = Target::of(scope)?;
         target.check_is_open()?;
-        let argument = Argument::new(arg, options.release);
         let result = Arc::new(AtomicPtr::new(null_mut()));
         let writer = Arc::clone(&result);
-        let handle = spawn(target.nursery(), options.description, move || {
-            // The whole of it, so that it is dropped with this closure if that never runs.
-            let argument = argument;
-            // Read after the job's end, which comes after this and is seen by whoever awaits it.
-            let put = |pointer| writer.store(pointer, Ordering::Relaxed);
-            // SAFETY: as this function's contract.
-            run_body(|| unsafe { call_for_result(function, &argument, put) })
-        });
+        let release = options.release;
+        let handle = start(&target, options, || {
+            // Made when nothing can be refused any more: it is released when it is dropped.
+            let argument = Argument::new(arg, release);
+            move || {
+                // The whole of it, so that it is dropped with this closure if that never runs.
+                let argument = argument;
+                // Read after the job's end, which comes after this and is seen by whoever awaits it.
+                let put = |pointer| writer.store(pointer, Ordering::Relaxed);
+                // SAFETY: as this function's contract.
+                run_body(|| unsafe { call_for_result(function, &argument, put) })
+            }
+        })?;
         let job = handle.job().clone();
         let deferred = DeferredObject { job, result };
         let deferred = target.handle(Object::Deferred(Arc::new(deferred)))?;

@@ -24,37 +24,52 @@
 //! * Nothing unwinds into C or out of it (`border`).
 //! * Without a runtime every function returns JT_ESHUTDOWN; threads that wait in one are woken by its end (`runtime`).
 //! * A task is a function and a pointer. What it leaves open is closed when it returns (`task`, `leftovers`).
+//! * Structs with a `size` grow at their end (`growing`).
 
 mod border;
+mod budget;
 mod channel;
 mod current;
 mod dispatcher;
+mod growing;
 mod handles;
 mod job;
 mod last_error;
 mod launch;
 mod leftovers;
+mod limits;
+mod monitor;
 mod nursery;
 mod objects;
+mod openers;
 mod options;
+mod parent;
 mod placement;
+mod report;
 mod runtime;
+mod runtime_options;
 mod scope;
 mod select;
 mod status;
 mod task;
 
+pub use budget::*;
 pub use channel::*;
 pub use current::*;
 pub use dispatcher::*;
 pub use job::*;
 pub use last_error::jt_last_error;
 pub use launch::*;
+pub use limits::*;
+pub use monitor::*;
 pub use nursery::*;
 pub use objects::*;
 pub use options::*;
+pub use parent::*;
 pub use placement::*;
+pub use report::*;
 pub use runtime::{jt_runtime_init, jt_runtime_shutdown};
+pub use runtime_options::*;
 pub use scope::*;
 pub use select::*;
 pub use status::{jt_status, jt_status_message};

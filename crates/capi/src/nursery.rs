@@ -7,7 +7,7 @@ use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
 use jobtree_runtime::binding::OwnedNursery;
-use jobtree_runtime::{Job, NurseryState, block_on, checkpoint};
+use jobtree_runtime::{Job, JobId, NurseryState, Runtime, block_on, checkpoint};
 
 use crate::border::{put, required, running, text};
 use crate::job::{cancel, check_does_not_wait_for_itself};
@@ -62,18 +62,36 @@ pub unsafe extern "C" fn jt_nursery_create_supervisor(nursery_out: *mut jt_nurse
 
 /// # Safety
 /// `nursery_out` is NULL or may be written to.
-unsafe fn create(nursery_out: *mut jt_nursery_t, supervisor: bool) -> Result<(), CallError> {
+pub(crate) unsafe fn create(
+    nursery_out: *mut jt_nursery_t,
+    supervisor: bool,
+) -> Result<(), CallError> {
     let nursery_out = required(nursery_out, "nursery_out")?;
     checkpoint().map_err(|cancelled| Waiter::Job.is_cancelled(&cancelled))?;
     let owner = Job::current().map(|job| job.id());
-    let handle = while_up(|runtime| {
+    let handle = keep(owner, true, |runtime| {
         let scope = match owner {
             Some(_) => OwnedNursery::open(supervisor),
             None => runtime.owned_nursery(supervisor),
         };
+        scope.map_err(|error| JT_ECANCELED.because(error.to_string()))
+    })?;
+    // SAFETY: by contract.
+    unsafe { nursery_out.write(handle) };
+    Ok(())
+}
+
+/// Opens a nursery and makes a handle to it, which is released when the function of `owner` has returned.
+pub(crate) fn keep(
+    owner: Option<JobId>,
+    is_below_owner: bool,
+    open: impl FnOnce(&Runtime) -> Result<OwnedNursery, CallError>,
+) -> Result<jt_nursery_t, CallError> {
+    let handle = while_up(|runtime| {
         let nursery = NurseryObject {
-            scope: scope.map_err(|error| JT_ECANCELED.because(error.to_string()))?,
+            scope: open(runtime)?,
             owner,
+            is_below_owner,
             started: Started::default(),
         };
         objects::insert(Object::Nursery(Arc::new(nursery)))
@@ -81,9 +99,7 @@ unsafe fn create(nursery_out: *mut jt_nursery_t, supervisor: bool) -> Result<(),
     if let Some(owner) = owner {
         leftovers::note(owner, handle);
     }
-    // SAFETY: by contract.
-    unsafe { nursery_out.write(handle) };
-    Ok(())
+    Ok(handle)
 }
 
 /// Starts a job in a nursery: jt_launch with the default options.
@@ -110,8 +126,8 @@ pub unsafe extern "C" fn jt_nursery_spawn(
 ///
 /// If `code_out` is not NULL, it gets 0, what the first task that failed has returned, or the same as is returned.
 ///
-/// If the *calling* job is cancelled, and is not the one that made the nursery, it returns JT_ECANCELED at once. A job
-/// that is in the nursery cannot wait for its end: JT_EBUSY.
+/// If the *calling* job is cancelled, and is not the one that made the nursery under itself, it returns JT_ECANCELED at
+/// once. A job that is in the nursery cannot wait for its end: JT_EBUSY.
 ///
 /// # Safety
 /// `code_out` is NULL or may be written to.
@@ -121,7 +137,8 @@ pub unsafe extern "C" fn jt_nursery_await(nursery: jt_nursery_t, code_out: *mut 
         let nursery = objects::nursery(nursery)?;
         check_does_not_wait_for_itself(nursery.scope.job())?;
         let caller = Job::current().map(|job| job.id());
-        if caller.is_none() || caller == nursery.owner {
+        let is_own = caller == nursery.owner && nursery.is_below_owner;
+        if caller.is_none() || is_own {
             // Cancelled together with the caller, so it ends.
             let _ = nursery.scope.wait();
         } else {

@@ -56,6 +56,8 @@ pub(crate) struct NurseryObject {
     pub(crate) scope: OwnedNursery,
     /// The job that made it; none if that was a thread outside of jobs.
     pub(crate) owner: Option<JobId>,
+    /// Whether it is directly under the job that made it, and so is cancelled with that one.
+    pub(crate) is_below_owner: bool,
     pub(crate) started: Started,
 }
 
@@ -168,6 +170,23 @@ pub(crate) fn job(handle: jt_job_t) -> Result<Job, CallError> {
         Object::Job(job) => Ok(job),
         Object::Deferred(deferred) => Ok(deferred.job.clone()),
         other => Err(other.is_not("a job")),
+    }
+}
+
+/// The job that a job, a deferred, a nursery or a scope is.
+pub(crate) fn any_job(handle: u64) -> Result<Job, CallError> {
+    let object = get(handle)?;
+    match object.as_job() {
+        Some(job) => Ok(job.clone()),
+        None => Err(object.is_not("a job, a nursery or a scope")),
+    }
+}
+
+/// As [`any_job`]; with 0, the current job.
+pub(crate) fn job_or_current(handle: u64) -> Result<Job, CallError> {
+    match handle {
+        0 => Job::current().ok_or_else(|| JT_EEMPTY.because("the caller is not in a job")),
+        handle => any_job(handle),
     }
 }
 

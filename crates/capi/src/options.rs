@@ -1,14 +1,13 @@
 //! What can be said about a job before it starts.
-//!
-//! The struct grows at its end from version to version. A program says in `size` how large it knows it; one that knows
-//! more than this library may use it as long as it asks for nothing new.
 
 use std::ffi::c_char;
-use std::mem::size_of;
+use std::mem::offset_of;
 
 use jobtree_runtime::binding::JobDescription;
 
 use crate::border::text;
+use crate::growing::{self, Growing};
+use crate::limits::{jt_budget_t, jt_capabilities_t, read_budget, read_capabilities};
 use crate::objects::jt_dispatcher_t;
 use crate::placement::placement;
 use crate::runtime::limit;
@@ -35,6 +34,17 @@ pub struct jt_launch_opts {
     /// Called with `arg` when nobody needs it any more; NULL if nothing has to be done then. If the call that starts
     /// the job does not return JT_OK, it is not called.
     pub release: jt_release_fn,
+    /// How much the job may use, at most as much as the scope has left; NULL for what the profile gives. It is copied.
+    pub budget: *const jt_budget_t,
+    /// What the job may ask for, as far as the scope may, too; NULL for all that the scope may. It is copied.
+    pub capabilities: *const jt_capabilities_t,
+}
+
+// SAFETY: `repr(C)`, begins with its size, and consists of numbers, pointers and functions, of which 0 is a value. The first
+// version ended before `budget`.
+unsafe impl Growing for jt_launch_opts {
+    const NAME: &'static str = "struct jt_launch_opts";
+    const EARLIER: &'static [usize] = &[offset_of!(jt_launch_opts, budget)];
 }
 
 #[derive(Debug, Default)]
@@ -46,24 +56,14 @@ pub(crate) struct Options {
 /// Reads the options that a program gave; NULL for the defaults.
 ///
 /// # Safety
-/// `opts` is NULL, or points to as many bytes as its `size` says, and its `label` is NULL or ends with 0.
+/// `opts` is NULL, or points to as many bytes as its `size` says, its `label` is NULL or ends with 0, and its `budget` and
+/// `capabilities` are NULL or point to such.
 pub(crate) unsafe fn read(opts: *const jt_launch_opts) -> Result<Options, CallError> {
     if opts.is_null() {
         return Ok(Options::default());
     }
-    // SAFETY: whatever the version, it begins with its size.
-    let size = unsafe { (*opts).size };
-    if size < size_of::<jt_launch_opts>() {
-        return Err(JT_EINVAL.because("set `size` to sizeof(struct jt_launch_opts)"));
-    }
-    // SAFETY: at least as large as the struct that we know.
-    let known = unsafe { opts.read() };
-    let added = size - size_of::<jt_launch_opts>();
-    // SAFETY: these bytes are there, as `size` says.
-    let mut beyond = (0..added).map(|at| unsafe { opts.add(1).cast::<u8>().add(at).read() });
-    if beyond.any(|byte| byte != 0) {
-        return Err(JT_EINVAL.because("options are set that this version does not know"));
-    }
+    // SAFETY: by contract.
+    let known = unsafe { growing::read(opts) }?;
     let placement = placement(known.dispatcher, known.stack_size)?;
     if known.timeout_ms < 0 {
         return Err(JT_EINVAL.because("`timeout_ms` is negative; 0 is no limit"));
@@ -75,6 +75,10 @@ pub(crate) unsafe fn read(opts: *const jt_launch_opts) -> Result<Options, CallEr
             limit: limit(known.timeout_ms).filter(|limit| !limit.is_zero()),
             small_stack: placement.small_stack,
             dispatcher: placement.dispatcher,
+            // SAFETY: by contract.
+            budget: unsafe { read_budget(known.budget) },
+            // SAFETY: by contract.
+            capabilities: unsafe { read_capabilities(known.capabilities) }?,
         },
         release: known.release,
     })
@@ -85,31 +89,6 @@ mod tests {
     use std::ptr::null;
 
     use super::*;
-    use crate::status::jt_status;
-
-    #[repr(C)]
-    struct Longer {
-        known: jt_launch_opts,
-        added: u64,
-    }
-
-    fn longer(size: usize, added: u64) -> Longer {
-        let known = jt_launch_opts {
-            size,
-            dispatcher: 0,
-            stack_size: 0,
-            label: c"name".as_ptr(),
-            timeout_ms: 5,
-            release: None,
-        };
-        Longer { known, added }
-    }
-
-    fn status(opts: &Longer) -> jt_status {
-        // SAFETY: no size of these tests is larger than the struct.
-        unsafe { read(&raw const *opts as *const jt_launch_opts) }
-            .map_or_else(|error| error.status, |_| JT_OK)
-    }
 
     #[test]
     fn nothing_is_the_default() {
@@ -119,12 +98,21 @@ mod tests {
     }
 
     #[test]
-    fn a_later_version_is_read_unless_it_asks_for_something_new() {
-        let size = size_of::<jt_launch_opts>();
-        assert_eq!(status(&longer(size, 1)), JT_OK);
-        assert_eq!(status(&longer(size_of::<Longer>(), 0)), JT_OK);
-        assert_eq!(status(&longer(size_of::<Longer>(), 1)), JT_EINVAL);
-        assert_eq!(status(&longer(size - 1, 0)), JT_EINVAL);
-        assert_eq!(status(&longer(0, 0)), JT_EINVAL);
+    fn the_first_version_of_the_struct_is_understood() {
+        let opts = jt_launch_opts {
+            size: offset_of!(jt_launch_opts, budget),
+            dispatcher: 0,
+            stack_size: 0,
+            label: c"name".as_ptr(),
+            timeout_ms: 5,
+            release: None,
+            // Not there, for a program that knows the first version.
+            budget: std::ptr::dangling(),
+            capabilities: std::ptr::dangling(),
+        };
+        // SAFETY: as many bytes as it says.
+        let options = unsafe { read(&raw const opts) }.unwrap();
+        assert_eq!(options.description.label.as_deref(), Some("name"));
+        assert!(options.description.budget.is_none());
     }
 }

@@ -17,10 +17,11 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use jobtree_runtime::binding::{BuildError, end_threads};
-use jobtree_runtime::{Cancelled, Cause, Job, Runtime};
+use jobtree_runtime::{Cancelled, Cause, Job, Runtime, RuntimeBuilder};
 
-use crate::border::call;
+use crate::border::{call, is_in_callback};
 use crate::leftovers;
+use crate::monitor::forget_events;
 use crate::objects::{OBJECTS, Object};
 use crate::status::CallError;
 use crate::status::jt_status::{self, *};
@@ -130,18 +131,31 @@ pub(crate) fn limit(milliseconds: i64) -> Option<Duration> {
 /// Starts the runtime with so many worker threads; with 0, as many as the variable JOBTREE_WORKERS says, or else as there
 /// are CPUs.
 ///
-/// Returns JT_EBUSY if there is one already, JT_EINVAL if the number is too large, JT_ENOMEM if the system gives no
+/// Returns JT_EBUSY if there is one already, and in a callback, JT_EINVAL if the number is too large, JT_ENOMEM if the system gives no
 /// threads. After jt_runtime_shutdown it may be started again.
 #[unsafe(no_mangle)]
 pub extern "C" fn jt_runtime_init(workers: u32) -> jt_status {
     call(|| {
-        let mut state = write();
-        if !matches!(*state, State::Down) {
-            return Err(JT_EBUSY.because("there is a runtime already; shut it down first"));
-        }
         let mut builder = Runtime::builder();
         if workers > 0 {
             builder = builder.workers(workers as usize);
+        }
+        start(builder, 0)
+    })
+}
+
+/// Starts the runtime that `builder` describes, which keeps so many events.
+pub(crate) fn start(builder: RuntimeBuilder, events: usize) -> Result<(), CallError> {
+    if is_in_callback() {
+        return Err(
+            JT_EBUSY.because("a callback cannot start a runtime: the last one may be ending")
+        );
+    }
+    // Objects that were put in by calls that the last shutdown overtook.
+    let left = {
+        let mut state = write();
+        if !matches!(*state, State::Down) {
+            return Err(JT_EBUSY.because("there is a runtime already; shut it down first"));
         }
         let runtime = builder.build().map_err(|error| {
             let status = match error {
@@ -150,11 +164,17 @@ pub extern "C" fn jt_runtime_init(workers: u32) -> jt_status {
             };
             status.because(error.to_string())
         })?;
-        // What was put in by calls that the last shutdown overtook.
-        abandon_all(OBJECTS.clear(), Duration::ZERO);
+        if events > 0 {
+            runtime.record_events(events);
+        }
+        let left = OBJECTS.clear();
+        forget_events();
         enter(&mut state, State::Up(runtime));
-        Ok(())
-    })
+        left
+    };
+    // Without the lock: what goes with them may be the program's.
+    abandon_all(left, Duration::ZERO);
+    Ok(())
 }
 
 /// Cancels all jobs, waits for them up to `timeout_ms` milliseconds (for ever if that is negative), and ends the
@@ -162,12 +182,12 @@ pub extern "C" fn jt_runtime_init(workers: u32) -> jt_status {
 ///
 /// Returns JT_ETIMEDOUT if jobs were still running; jt_last_error names them. They go on, and what they
 /// use must stay there; every function they call returns JT_ESHUTDOWN or JT_ECANCELED. Returns JT_EBUSY
-/// inside of a job, or if another thread is at it, and JT_ESHUTDOWN if there is no runtime.
+/// inside of a job or callback, or if another thread is at it, and JT_ESHUTDOWN if there is no runtime.
 #[unsafe(no_mangle)]
 pub extern "C" fn jt_runtime_shutdown(timeout_ms: i64) -> jt_status {
     call(|| {
-        if Job::current().is_some() {
-            return Err(JT_EBUSY.because("a job cannot wait for the end of all jobs"));
+        if Job::current().is_some() || is_in_callback() {
+            return Err(JT_EBUSY.because("a job or callback cannot wait for the end of all jobs"));
         }
         let runtime = begin_to_close()?;
         abandon_those_of_threads();
@@ -176,6 +196,7 @@ pub extern "C" fn jt_runtime_shutdown(timeout_ms: i64) -> jt_status {
         enter(&mut write(), State::Down);
         abandon_all(OBJECTS.clear(), limit.saturating_sub(began.elapsed()));
         leftovers::clear();
+        forget_events();
         result.map_err(|stragglers| JT_ETIMEDOUT.because(stragglers.to_string()))
     })
 }

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use jobtree_runtime::binding::current_nursery;
+use jobtree_runtime::binding::{current_nursery, within_limits};
 use jobtree_runtime::{BoxError, Outcome, nursery, shield, supervisor, with_timeout};
 
 use crate::border::{is_null, put, running};
@@ -17,8 +17,25 @@ use crate::task::{ending, jt_scope_fn, jt_task_fn, run_body};
 ///
 /// # Safety
 /// `code_out` is NULL or may be written to.
-unsafe fn run(code_out: *mut i32, job: impl FnOnce() -> Outcome<()>) -> Result<(), CallError> {
+pub(crate) unsafe fn run(
+    code_out: *mut i32,
+    job: impl FnOnce() -> Outcome<()>,
+) -> Result<(), CallError> {
     let (code, result) = waiting(|_| Ok(ending(job().err())))?;
+    // SAFETY: by contract.
+    unsafe { put(code_out, code) };
+    result
+}
+
+/// Tells what came of a job as jt_job_join does.
+///
+/// # Safety
+/// `code_out` is NULL or may be written to.
+pub(crate) unsafe fn run_outcome(
+    code_out: *mut i32,
+    outcome: Outcome<()>,
+) -> Result<(), CallError> {
+    let (code, result) = ending(outcome.err());
     // SAFETY: by contract.
     unsafe { put(code_out, code) };
     result
@@ -29,8 +46,8 @@ unsafe fn run(code_out: *mut i32, job: impl FnOnce() -> Outcome<()>) -> Result<(
 ///
 /// # Safety
 /// `function` may be called with `arg`.
-unsafe fn call_with_scope(
-    function: unsafe extern "C" fn(u64, *mut c_void) -> i32,
+pub(crate) unsafe fn call_with_scope(
+    function: unsafe extern "C-unwind" fn(u64, *mut c_void) -> i32,
     arg: *mut c_void,
     release: &mut Option<ReleaseScope>,
 ) -> Result<(), BoxError> {
@@ -38,7 +55,7 @@ unsafe fn call_with_scope(
         unreachable!("the body of a scope runs in a job")
     };
     let object = Arc::new(ScopeObject {
-        nursery,
+        nursery: within_limits(nursery),
         started: Started::default(),
     });
     let handle = match objects::insert(Object::Scope(object)) {
@@ -50,7 +67,7 @@ unsafe fn call_with_scope(
     run_body(|| unsafe { function(handle, arg) })
 }
 
-struct ReleaseScope(u64);
+pub(crate) struct ReleaseScope(u64);
 
 impl Drop for ReleaseScope {
     fn drop(&mut self) {

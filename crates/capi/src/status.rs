@@ -39,11 +39,15 @@ pub enum jt_status {
     JT_EFULL = -12,
     /// There is nothing: in the channel, or to tell.
     JT_EEMPTY = -13,
+    /// The budget or the capabilities of the job do not allow it.
+    JT_EREFUSED = -14,
+    /// The buffer is too small; the text was cut off.
+    JT_ETRUNCATED = -15,
 }
 
 use jt_status::*;
 
-const ALL: [jt_status; 14] = [
+const ALL: [jt_status; 16] = [
     JT_OK,
     JT_EINVAL,
     JT_ENULL,
@@ -58,6 +62,8 @@ const ALL: [jt_status; 14] = [
     JT_ECLOSED,
     JT_EFULL,
     JT_EEMPTY,
+    JT_EREFUSED,
+    JT_ETRUNCATED,
 ];
 
 impl jt_status {
@@ -85,6 +91,8 @@ impl jt_status {
             JT_ECLOSED => c"the channel is closed, or the nursery has ended",
             JT_EFULL => c"the channel has no room",
             JT_EEMPTY => c"there is nothing",
+            JT_EREFUSED => c"the budget or the capabilities of the job do not allow it",
+            JT_ETRUNCATED => c"the buffer is too small; the text was cut off",
         }
     }
 }

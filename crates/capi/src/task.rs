@@ -3,10 +3,12 @@
 use std::error::Error;
 use std::ffi::c_void;
 use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
 use std::ptr::null_mut;
 
 use jobtree_runtime::{BoxError, Job, JobError, checkpoint};
 
+use crate::border::callback;
 use crate::last_error;
 use crate::leftovers;
 use crate::nursery;
@@ -17,24 +19,26 @@ use crate::status::jt_status::*;
 /// What a job does. It returns 0, or a code with which it fails; what fails cancels the jobs beside it. A cancelled
 /// job that returns the JT_ECANCELED that it was told has not failed.
 ///
-/// It may be run on any thread, but stays there once it has begun. Nothing may unwind or jump out of it: a Rust panic
-/// that leaves it ends the process.
+/// It may be run on any thread, but stays there once it has begun. It must return: longjmp out of it, or ending its thread, is
+/// forbidden. A Rust panic that leaves it is its failure, JT_EPANIC; a C++ exception that leaves it ends the process.
 #[allow(non_camel_case_types, reason = "the names are those of the header")]
-pub type jt_task_fn = Option<unsafe extern "C" fn(arg: *mut c_void) -> i32>;
+pub type jt_task_fn = Option<unsafe extern "C-unwind" fn(arg: *mut c_void) -> i32>;
 
 /// What a deferred job does: a task that gives a result, which counts if it returns 0.
 #[allow(non_camel_case_types, reason = "the names are those of the header")]
 pub type jt_async_fn =
-    Option<unsafe extern "C" fn(arg: *mut c_void, result: *mut *mut c_void) -> i32>;
+    Option<unsafe extern "C-unwind" fn(arg: *mut c_void, result: *mut *mut c_void) -> i32>;
 
 /// What runs in a scope.
 #[allow(non_camel_case_types, reason = "the names are those of the header")]
-pub type jt_scope_fn = Option<unsafe extern "C" fn(scope: jt_scope_t, arg: *mut c_void) -> i32>;
+pub type jt_scope_fn =
+    Option<unsafe extern "C-unwind" fn(scope: jt_scope_t, arg: *mut c_void) -> i32>;
 
 /// Called with a task's `arg` when nobody needs it any more: after its function has returned, or instead, if the job
-/// was cancelled before it began. It must not wait.
+/// was cancelled before it began. It must not wait, and must return, as a task must. It may call the functions of this
+/// interface; jt_runtime_shutdown returns JT_EBUSY.
 #[allow(non_camel_case_types, reason = "the names are those of the header")]
-pub type jt_release_fn = Option<unsafe extern "C" fn(arg: *mut c_void)>;
+pub type jt_release_fn = Option<unsafe extern "C-unwind" fn(arg: *mut c_void)>;
 
 /// An argument on its way to the thread that runs its function, and what becomes of it then.
 pub(crate) struct Argument {
@@ -44,6 +48,8 @@ pub(crate) struct Argument {
 
 // SAFETY: the pointer is only handed through, to a function that may be run on any thread: so the header says.
 unsafe impl Send for Argument {}
+// SAFETY: as above: through a reference it is only handed through, to functions that several threads may call at once.
+unsafe impl Sync for Argument {}
 
 impl Argument {
     pub(crate) fn new(pointer: *mut c_void, release: jt_release_fn) -> Argument {
@@ -59,7 +65,7 @@ impl Drop for Argument {
     fn drop(&mut self) {
         if let Some(release) = self.release {
             // SAFETY: the caller gave the function for this pointer, and nothing else uses it any more.
-            unsafe { release(self.pointer) };
+            callback(|| unsafe { release(self.pointer) });
         }
     }
 }
@@ -78,13 +84,15 @@ impl Error for TaskFailed {}
 
 /// Runs a function as the body of the current job.
 pub(crate) fn run_body(body: impl FnOnce() -> i32) -> Result<(), BoxError> {
-    let code = body();
+    // A panic goes on when what the body has left open is closed: the job cannot end before.
+    let returned = panic::catch_unwind(AssertUnwindSafe(body));
     if let Some(job) = Job::current() {
         for left in leftovers::take(job.id()).into_iter().rev() {
             nursery::destroy_left(left);
         }
         last_error::forget(job.id());
     }
+    let code = returned.unwrap_or_else(|payload| panic::resume_unwind(payload));
     if code == 0 {
         return Ok(());
     }
@@ -100,7 +108,7 @@ pub(crate) fn run_body(body: impl FnOnce() -> i32) -> Result<(), BoxError> {
 /// # Safety
 /// `function` may be called with `argument`.
 pub(crate) unsafe fn call_for_result(
-    function: unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> i32,
+    function: unsafe extern "C-unwind" fn(*mut c_void, *mut *mut c_void) -> i32,
     argument: &Argument,
     result: impl FnOnce(*mut c_void),
 ) -> i32 {

@@ -8,9 +8,11 @@
 #[path = "../../pool/tests/watchdog/mod.rs"]
 mod watchdog;
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use watchdog::Watchdog;
 
@@ -77,10 +79,17 @@ fn compile_with(source: &str, suffix: &str, library: &Path) -> PathBuf {
     let source = Path::new(MANIFEST).join(source);
     let stem = source.file_stem().unwrap().to_str().unwrap();
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{stem}{suffix}"));
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let is_cpp = source
+        .extension()
+        .is_some_and(|extension| extension == "cpp");
+    let (variable, default, standard) = match is_cpp {
+        true => ("CXX", "c++", "-std=c++17"),
+        false => ("CC", "cc", "-std=c11"),
+    };
+    let compiler = std::env::var_os(variable).unwrap_or_else(|| default.into());
     let mut command = Command::new(compiler);
     command
-        .args(["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-g", "-O1"])
+        .args([standard, "-D_POSIX_C_SOURCE=200809L", "-g", "-O1"])
         .args(["-Wall", "-Wextra", "-Werror", "-I"])
         .arg(Path::new(MANIFEST).join("include"))
         .arg("-o")
@@ -99,6 +108,10 @@ fn compile_with(source: &str, suffix: &str, library: &Path) -> PathBuf {
 }
 
 fn run(program: &Path) -> Output {
+    run_with(program, &[])
+}
+
+fn run_with(program: &Path, arguments: &[&str]) -> Output {
     let mut command = match Under::wanted() {
         Under::Nobody | Under::AddressSanitizer => Command::new(program),
         Under::Valgrind => {
@@ -111,7 +124,46 @@ fn run(program: &Path) -> Output {
             command
         }
     };
-    command.output().expect("the program starts")
+    command.args(arguments);
+    let limit = match Under::wanted() {
+        Under::Nobody => Duration::from_secs(60),
+        Under::Valgrind | Under::AddressSanitizer => Duration::from_secs(240),
+    };
+    output_within(limit, &mut command)
+}
+
+/// Runs a program, and kills it if it has not ended within `limit`: its status then tells of the signal.
+fn output_within(limit: Duration, command: &mut Command) -> Output {
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut program = command.spawn().expect("the program starts");
+    let (stdout, stderr) = (program.stdout.take(), program.stderr.take());
+    let out = std::thread::spawn(move || read_all(stdout));
+    let err = std::thread::spawn(move || read_all(stderr));
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = program.try_wait().unwrap() {
+            break status;
+        }
+        if began.elapsed() > limit {
+            eprintln!("killed after {limit:?}: {command:?}");
+            program.kill().unwrap();
+            break program.wait().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    Output {
+        status,
+        stdout: out.join().unwrap(),
+        stderr: err.join().unwrap(),
+    }
+}
+
+fn read_all(stream: Option<impl Read>) -> Vec<u8> {
+    let mut read = Vec::new();
+    if let Some(mut stream) = stream {
+        stream.read_to_end(&mut read).unwrap();
+    }
+    read
 }
 
 #[track_caller]
@@ -161,8 +213,50 @@ fn select() {
 }
 
 #[test]
+fn profiles_budgets_and_capabilities() {
+    passes("tests/c/limits.c");
+}
+
+#[test]
+fn counters_events_dumps_and_reasons() {
+    passes("tests/c/monitor.c");
+}
+
+#[test]
+fn scopes_under_a_named_parent() {
+    passes("tests/c/parent.c");
+}
+
+#[test]
 fn misuse() {
     passes("tests/c/misuse.c");
+}
+
+#[test]
+fn callbacks_that_do_what_they_like() {
+    passes("tests/c/callbacks.c");
+}
+
+/// Rust cannot catch them; the process ends with a message at the border, before anything is left half-done.
+#[test]
+fn exceptions_of_cpp_end_the_process_at_the_border() {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    const SIGABRT: i32 = 6;
+    let _watch = Watchdog::watching("exceptions_of_cpp_end_the_process_at_the_border");
+    let program = compile("tests/c/throwing.cpp");
+    let caught = run(&program);
+    assert_succeeded(&program, &caught);
+    if Under::wanted() != Under::Nobody {
+        // Those that watch report the abort in words of their own.
+        return;
+    }
+    for place in ["task", "scope", "release", "decision"] {
+        let output = run_with(&program, &[place]);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.signal(), Some(SIGABRT), "{place}: {message}");
+        assert!(message.contains("foreign exception"), "{place}: {message}");
+    }
 }
 
 #[test]

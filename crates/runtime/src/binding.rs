@@ -5,17 +5,20 @@
 
 use std::time::Duration;
 
-use jobtree_tree::{BoxError, Job, JobOptions};
+use jobtree_tree::{BoxError, Job, JobOptions, Outcome};
 
+use crate::budget::{Budget, Capabilities, Decision, Exhausted, RechargeError, Refusal, Request};
 use crate::deadline::limit_of;
 use crate::dispatcher::Dispatcher;
 use crate::future::{JobPlace, Nursery};
 use crate::handle::JobHandle;
+use crate::inline;
 use crate::runtime::{Runtime, current, runtime_of};
 use crate::task::TaskStack;
 
 pub use crate::owned::OwnedNursery;
 pub use jobtree_pool::{BuildError, Stopped, yield_now};
+pub use jobtree_tree::ParentEnded;
 
 /// The current job as a scope: what is started in it is under that job, which ends after it. `None` outside of a job.
 pub fn current_nursery() -> Option<Nursery> {
@@ -30,6 +33,55 @@ pub fn nursery_of(job: &Job) -> Option<Nursery> {
         return None;
     }
     Some(Nursery::new(job.clone(), runtime_of(job)?))
+}
+
+/// The same scope, whose jobs come out of the budget of the scope's job if it has one.
+pub fn within_limits(nursery: Nursery) -> Nursery {
+    nursery.within_limits()
+}
+
+/// Runs `body` on the calling thread as a scope under `parent`, and returns when everything that was started in it has
+/// ended. It is cancelled with `parent`, not with the calling job.
+///
+/// # Errors
+/// If `parent` has ended; `body` was not called.
+pub fn scope_under<T>(
+    parent: &Job,
+    supervisor: bool,
+    body: impl FnOnce() -> Result<T, BoxError>,
+) -> Result<Outcome<T>, ParentEnded> {
+    let mut options = JobOptions::new();
+    if supervisor {
+        options = options.supervisor();
+    }
+    inline::try_run(parent, options, |_| body())
+}
+
+/// Has `handler` decide about jobs started in `nursery` that have used up their budget; `false` if nothing is limited
+/// there.
+pub fn supervise_budgets(
+    nursery: &Nursery,
+    handler: impl Fn(&Exhausted) -> Decision + Send + Sync + 'static,
+) -> bool {
+    match nursery.budgets() {
+        Some(budgets) => {
+            budgets.supervise(handler);
+            true
+        }
+        None => false,
+    }
+}
+
+/// Gives a job that was started in `nursery` and has used up its budget up to `more` out of the scope's; returns how much
+/// it got.
+///
+/// # Errors
+/// As [`Nursery::recharge`](crate::Nursery::recharge).
+pub fn recharge(nursery: &Nursery, job: &Job, more: Budget) -> Result<Budget, RechargeError> {
+    match nursery.budgets() {
+        Some(budgets) => budgets.recharge(job, more),
+        None => Err(RechargeError::NotSupervised),
+    }
 }
 
 /// The root of a runtime as a scope: what is started in it belongs to nobody, and fails alone.
@@ -48,6 +100,10 @@ pub struct JobDescription {
     pub small_stack: bool,
     /// Where it runs.
     pub dispatcher: Dispatcher,
+    /// How much it may do, if something else than usual.
+    pub budget: Option<Budget>,
+    /// What it may ask for, if less than the scope may.
+    pub capabilities: Option<Capabilities>,
 }
 
 /// Ends the threads of a dispatcher that nobody will use any more, as soon as they have nothing left to do; `false` if
@@ -56,9 +112,16 @@ pub fn end_threads(dispatcher: &Dispatcher, limit: Duration) -> bool {
     dispatcher.end_threads(limit)
 }
 
-/// Starts a job in `nursery`. Under one that is cancelled or has ended it is born cancelled: `body` is dropped and never
-/// runs.
-pub fn spawn<F, T>(nursery: &Nursery, description: JobDescription, body: F) -> JobHandle<T>
+/// Starts a job in `nursery` whose body `make` returns. Under one that is cancelled or has ended it is born cancelled: its
+/// body is dropped and never runs.
+///
+/// # Errors
+/// If the budget or the capabilities of the scope do not allow it; then `make` was not called.
+pub fn try_spawn<F, T>(
+    nursery: &Nursery,
+    description: JobDescription,
+    make: impl FnOnce() -> F,
+) -> Result<JobHandle<T>, Refusal>
 where
     F: FnOnce() -> Result<T, BoxError> + Send + 'static,
     T: Send + 'static,
@@ -78,5 +141,10 @@ where
         None if description.small_stack => JobPlace::Worker(TaskStack::Small),
         None => JobPlace::Worker(runtime.task_stack),
     };
-    nursery.spawn_limited(place, options, |job| limit_of(runtime, deadline, job), body)
+    let request = Request {
+        budget: description.budget,
+        capabilities: description.capabilities,
+    };
+    let timer = |job: &Job| limit_of(runtime, deadline, job);
+    nursery.try_spawn_limited(place, options, &request, timer, make)
 }

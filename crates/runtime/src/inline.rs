@@ -9,7 +9,8 @@ use jobtree_base::user_code::{Place, drop_user};
 use jobtree_pool::raw::current_stack_with_bell;
 use jobtree_tree::raw::{StackName, name_stack};
 use jobtree_tree::{
-    BodyResult, BoxError, Cancelled, Job, JobError, JobLocal, JobOptions, Outcome, WaitingFor,
+    BodyResult, BoxError, Cancelled, Job, JobError, JobLocal, JobOptions, Outcome, ParentEnded,
+    WaitingFor,
 };
 
 use crate::block::until_ready;
@@ -22,10 +23,19 @@ pub(crate) fn run<T>(
     options: JobOptions,
     body: impl FnOnce(&Job) -> Result<T, BoxError>,
 ) -> Outcome<T> {
-    let (job, execution) = match parent.attach(options.contained().started()) {
-        Ok(attached) => attached,
-        Err(_) => return Err(JobError::Cancelled(ended_with(parent))),
-    };
+    match try_run(parent, options, body) {
+        Ok(outcome) => outcome,
+        Err(ParentEnded) => Err(JobError::Cancelled(ended_with(parent))),
+    }
+}
+
+/// Runs `body` as a job under `parent`, unless that has ended, and waits for everything below it.
+pub(crate) fn try_run<T>(
+    parent: &Job,
+    options: JobOptions,
+    body: impl FnOnce(&Job) -> Result<T, BoxError>,
+) -> Result<Outcome<T>, ParentEnded> {
+    let (job, execution) = parent.attach(options.contained().started())?;
     if let Some(stack) = StackName::new(current_stack_with_bell()) {
         name_stack(&execution, stack);
     }
@@ -39,7 +49,7 @@ pub(crate) fn run<T>(
     if !job.is_ended() {
         wait_for_children(&job);
     }
-    match (value, job.error()) {
+    Ok(match (value, job.error()) {
         (Some(value), None) => Ok(value),
         (value, Some(error)) => {
             // The caller gets the error, so it cannot get the panic of a destructor.
@@ -47,7 +57,7 @@ pub(crate) fn run<T>(
             Err(error)
         }
         (None, None) => unreachable!("{job:?} has ended without a value or an error"),
-    }
+    })
 }
 
 #[cold]

@@ -7,19 +7,22 @@
 use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 
-use jobtree_tree::{Body, BodyResult, Cause, Job, JobError, JobOptions, Outcome, WaitingFor};
+use jobtree_tree::{
+    Body, BodyResult, Cause, Job, JobError, JobOptions, Outcome, ParentEnded, WaitingFor,
+};
 
 use crate::block::until_ready;
+use crate::budget::Lease;
 use crate::future;
 use crate::inline::ended_with;
-use crate::runtime::{self, Place};
+use crate::runtime::{self, Place, runtime_of};
 
 /// See the module's head.
 #[derive(Debug)]
 pub struct OwnedNursery {
     nursery: future::Nursery,
-    /// There until it is closed.
-    execution: Mutex<Option<Body>>,
+    /// The execution of the scope's job, and its lease on a budget; taken out when the scope is closed.
+    execution: Mutex<Option<(Body, Option<Lease>)>>,
 }
 
 impl OwnedNursery {
@@ -31,25 +34,48 @@ impl OwnedNursery {
         OwnedNursery::open_in(runtime::current(), supervisor)
     }
 
+    /// Opens a scope under `parent`. `None` if that job has ended.
+    pub fn open_under(parent: &Job, supervisor: bool) -> Option<OwnedNursery> {
+        let runtime = runtime_of(parent)?;
+        let parent = parent.clone();
+        OwnedNursery::open_limited(Place { parent, runtime }, supervisor).ok()
+    }
+
     pub(crate) fn open_in(place: Place, supervisor: bool) -> Outcome<OwnedNursery> {
-        let options = JobOptions::new();
-        OwnedNursery::open_with(
-            place,
-            match supervisor {
-                true => options.supervisor(),
-                false => options,
-            },
-        )
+        let parent = place.parent.clone();
+        OwnedNursery::open_limited(place, supervisor)
+            .map_err(|_| JobError::Cancelled(ended_with(&parent)))
+    }
+
+    /// Opens a scope whose jobs come out of the budget of the job it is part of; directly under a root with limits, out
+    /// of a budget of its own.
+    fn open_limited(place: Place, supervisor: bool) -> Result<OwnedNursery, ParentEnded> {
+        let lease = place.runtime.ground.lease_of_scope(&place.parent);
+        let mut options = JobOptions::new();
+        if supervisor {
+            options = options.supervisor();
+        }
+        if let Some(lease) = &lease {
+            options = lease.install(options);
+        }
+        OwnedNursery::attach(place, options, lease)
     }
 
     pub(crate) fn open_with(place: Place, options: JobOptions) -> Outcome<OwnedNursery> {
-        let options = options.contained().started();
-        let Ok((job, execution)) = place.parent.attach(options) else {
-            return Err(JobError::Cancelled(ended_with(&place.parent)));
-        };
+        let parent = place.parent.clone();
+        OwnedNursery::attach(place, options, None)
+            .map_err(|_| JobError::Cancelled(ended_with(&parent)))
+    }
+
+    fn attach(
+        place: Place,
+        options: JobOptions,
+        lease: Option<Lease>,
+    ) -> Result<OwnedNursery, ParentEnded> {
+        let (job, execution) = place.parent.attach(options.contained().started())?;
         Ok(OwnedNursery {
-            nursery: future::Nursery::new(job, place.runtime),
-            execution: Mutex::new(Some(execution)),
+            nursery: future::Nursery::new(job, place.runtime).within_limits(),
+            execution: Mutex::new(Some((execution, lease))),
         })
     }
 
@@ -99,7 +125,9 @@ impl OwnedNursery {
         // Ending a job wakes others; nobody should find the lock taken.
         drop(execution);
         match taken {
-            Some(execution) => {
+            Some((execution, lease)) => {
+                // Before the end, so that the budget is back when somebody sees it.
+                drop(lease);
                 execution.end(result);
                 true
             }

@@ -57,6 +57,75 @@ static int cancel_itself(void *arg) {
   return jt_sleep_ms(FAR_MS);
 }
 
+static int launch_failing_below(void *arg) {
+  kc_job_t *parent = kc_job_parent(NULL);
+  CHECK(parent != NULL);
+  CHECK(kc_job_release(parent) == 0);
+  return launch_failing(arg);
+}
+
+static int sleep_here(void *arg) {
+  CHECK(kc_cancel_job((kc_job_t *)arg, 42) == 0);
+  return jt_sleep_ms(FAR_MS);
+}
+
+/* Scopes under a named job, the reasons of cancellations, counters and events. */
+static void under_a_parent(void) {
+  kc_scope_opts_t supervised = {1, 0};
+  kc_scope_opts_t limited = {0, 5};
+  kc_job_counters_t before, after;
+  kc_job_event_t event;
+  kc_job_state_t state;
+  kc_job_t *parent = NULL;
+  size_t count = 0, needed = 0;
+  uint64_t lost = 0;
+  int reason = 0, finalized = 0;
+  char text[8];
+  CHECK(kc_job_counters(&before) == 0);
+  CHECK(kc_job_events_record(256) == 0);
+  CHECK(kc_launch_job(NULL, NULL, sleep_for_ever, NULL, 0, &parent) == 0);
+  atomic_store(&ran, 0);
+  CHECK(kc_scope(parent, launch_three, NULL, NULL) == 0);
+  CHECK(atomic_load(&ran) == 3);
+  CHECK(kc_scope(parent, launch_failing_below, (void *)6, NULL) == 6);
+  CHECK(kc_scope(parent, launch_failing_below, (void *)6, &supervised) == 0);
+  CHECK(kc_scope(parent, launch_sleeping, NULL, &limited) == KC_ETIMEDOUT);
+  CHECK(kc_scope(parent, NULL, NULL, NULL) == JT_ENULL);
+  CHECK(kc_job_cancel_reason(parent, &reason) == JT_EEMPTY);
+  CHECK(kc_job_state(parent, &state) == 0 && state == KC_JOB_ACTIVE);
+  CHECK(kc_job_dump(parent, NULL, 0, &needed) == 0 && needed > 1);
+  CHECK(kc_job_dump(NULL, text, sizeof text, &needed) == JT_ETRUNCATED);
+  CHECK(kc_scope(parent, sleep_here, parent, NULL) == KC_ECANCELED);
+  CHECK(kc_job_cancel_reason(parent, &reason) == 0 && reason == 42);
+  CHECK(kc_job_cancel_reason(parent, NULL) == JT_ENULL);
+  CHECK(kc_job_cancel_reason(NULL, &reason) == JT_EEMPTY);
+  CHECK(kc_job_join(parent) == KC_ECANCELED);
+  CHECK(kc_job_state(parent, &state) == 0 && state == KC_JOB_CANCELLED);
+  CHECK(kc_job_state(parent, NULL) == JT_ENULL);
+  CHECK(kc_scope(parent, launch_three, NULL, NULL) == JT_ECLOSED);
+  while (kc_job_events_take(&event, 1, &count, &lost) == 0 && count == 1) {
+    finalized += event.kind == KC_JOB_FINALIZE && event.job == kc_job_id(parent);
+  }
+  CHECK(finalized == 1 && lost == 0);
+  CHECK(kc_job_events_record(0) == 0);
+  CHECK(kc_job_parent(NULL) == NULL && kc_job_id(NULL) == 0);
+  CHECK(kc_job_release(parent) == 0);
+  CHECK(kc_scope(parent, launch_three, NULL, NULL) == JT_EHANDLE);
+  CHECK(kc_job_cancel_reason(parent, &reason) == JT_EHANDLE);
+  CHECK(kc_job_state(parent, &state) == JT_EHANDLE);
+
+  CHECK(kc_launch_job(NULL, NULL, sleep_for_ever, NULL, 0, &parent) == 0);
+  CHECK(kc_cancel(parent) == 0);
+  CHECK(kc_job_join(parent) == KC_ECANCELED);
+  CHECK(kc_job_cancel_reason(parent, &reason) == 0 && reason == KC_ECANCELED);
+  CHECK(kc_job_release(parent) == 0);
+  CHECK(kc_job_counters(&after) == 0);
+  CHECK(after.jobs_created > before.jobs_created + 5);
+  CHECK(after.jobs_cancelled >= before.jobs_cancelled + 2);
+  CHECK(after.cancellations_requested >= before.cancellations_requested + 2);
+  CHECK(kc_job_counters(NULL) == JT_ENULL);
+}
+
 int main(void) {
   kc_scope_opts_t supervised = {1, 0};
   kc_scope_opts_t limited = {0, 5};
@@ -93,6 +162,8 @@ int main(void) {
   CHECK(kc_deferred_release(deferred) == 0);
   CHECK(kc_async(answer, NULL, NULL) == JT_ENULL);
 
+  under_a_parent();
   EXPECT(JT_OK, jt_runtime_shutdown(10000));
+  CHECK(kc_job_counters(&(kc_job_counters_t){0}) == JT_ESHUTDOWN);
   return verdict();
 }

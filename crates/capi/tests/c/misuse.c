@@ -22,6 +22,14 @@ static int32_t nothing_deferred(void *arg, void **result) {
   return JT_OK;
 }
 
+static int32_t decide_nothing(jt_job_t job, int32_t lacking, jt_budget_t *more, void *arg) {
+  (void)job;
+  (void)lacking;
+  (void)more;
+  (void)arg;
+  return JT_DECISION_IGNORE;
+}
+
 /* Every function that needs a runtime, without one. */
 static void without_runtime(jt_status expected) {
   uint64_t handle = 0, value = 0;
@@ -73,6 +81,31 @@ static void without_runtime(jt_status expected) {
   EXPECT(expected, jt_dispatcher_drain(1, 0));
   EXPECT(expected, jt_dispatcher_destroy(1));
   EXPECT(expected, jt_runtime_shutdown(0));
+  jt_profile_t profile;
+  jt_budget_t budget = {0, 0, 0, 0, 0};
+  jt_job_budget_t job_budget = {.size = sizeof job_budget};
+  jt_capabilities_t capabilities = {.size = sizeof capabilities};
+  jt_counters_t counters = {.size = sizeof counters};
+  jt_event_t event;
+  jt_cause_t cause;
+  char text[16];
+  EXPECT(expected, jt_runtime_profile(&profile));
+  EXPECT(expected, jt_budget_remaining(&budget));
+  EXPECT(expected, jt_job_budget(1, &job_budget));
+  EXPECT(expected, jt_job_capabilities(1, &capabilities));
+  EXPECT(expected, jt_charge(1));
+  EXPECT(expected, jt_charge_syscall());
+  EXPECT(expected, jt_supervise_budgets(1, decide_nothing, NULL, NULL));
+  EXPECT(expected, jt_recharge(1, 1, &budget, NULL));
+  EXPECT(expected, jt_counters(&counters));
+  EXPECT(expected, jt_events_record(1));
+  EXPECT(expected, jt_events_take(&event, 1, &index, NULL));
+  EXPECT(expected, jt_dump_tree(0, JT_DUMP_TEXT, text, sizeof text, NULL));
+  EXPECT(expected, jt_cancel_reason(1, &cause, text, sizeof text, NULL));
+  EXPECT(expected, jt_scope_in(1, 0, nothing_in_scope, NULL, NULL));
+  EXPECT(expected, jt_nursery_create_in(1, 0, &handle));
+  EXPECT(expected, jt_job_parent(1, &handle));
+  EXPECT(expected, jt_job_id(1, &handle));
 }
 
 /* Every function that takes a nursery, a job, a deferred or a channel, with one that is none. */
@@ -103,6 +136,24 @@ static void with_bad_handle(uint64_t bad) {
   EXPECT(JT_EHANDLE, jt_channel_destroy(bad));
   if (bad != 0) {
     EXPECT(JT_EHANDLE, jt_launch(bad, nothing, NULL, NULL, NULL));
+  }
+  /* To these, 0 is the current job, or all of them. */
+  if (bad != 0) {
+    jt_budget_t budget = {0, 0, 0, 0, 0};
+    jt_job_budget_t job_budget = {.size = sizeof job_budget};
+    jt_capabilities_t capabilities = {.size = sizeof capabilities};
+    jt_cause_t cause;
+    char text[16];
+    EXPECT(JT_EHANDLE, jt_job_budget(bad, &job_budget));
+    EXPECT(JT_EHANDLE, jt_job_capabilities(bad, &capabilities));
+    EXPECT(JT_EHANDLE, jt_supervise_budgets(bad, decide_nothing, NULL, NULL));
+    EXPECT(JT_EHANDLE, jt_recharge(bad, bad, &budget, NULL));
+    EXPECT(JT_EHANDLE, jt_dump_tree(bad, JT_DUMP_TEXT, text, sizeof text, NULL));
+    EXPECT(JT_EHANDLE, jt_cancel_reason(bad, &cause, text, sizeof text, NULL));
+    EXPECT(JT_EHANDLE, jt_scope_in(bad, 0, nothing_in_scope, NULL, NULL));
+    EXPECT(JT_EHANDLE, jt_nursery_create_in(bad, 0, &value));
+    EXPECT(JT_EHANDLE, jt_job_parent(bad, &value));
+    EXPECT(JT_EHANDLE, jt_job_id(bad, &value));
   }
   /* These are the runtime's own dispatchers. */
   if (bad != JT_DISPATCHER_DEFAULT && bad != JT_DISPATCHER_IO) {
@@ -135,6 +186,9 @@ static void null_pointers(jt_nursery_t nursery, jt_job_t job, jt_channel_t chann
   EXPECT(JT_ENULL, jt_channel_recv_timeout(channel, NULL, 0));
   EXPECT(JT_ENULL, jt_channel_stats(channel, NULL));
   EXPECT(JT_ENULL, jt_last_error(NULL, 10));
+  EXPECT(JT_ENULL, jt_budget_remaining(NULL));
+  EXPECT(JT_ENULL, jt_job_budget(job, NULL));
+  EXPECT(JT_ENULL, jt_job_capabilities(job, NULL));
 }
 
 static void wrong_kinds(jt_nursery_t nursery, jt_job_t job, jt_channel_t channel) {
@@ -154,6 +208,9 @@ static void wrong_kinds(jt_nursery_t nursery, jt_job_t job, jt_channel_t channel
   EXPECT(JT_EHANDLE, jt_channel_destroy(job));
   EXPECT(JT_EHANDLE, jt_dispatcher_drain(nursery, 0));
   EXPECT(JT_EHANDLE, jt_dispatcher_destroy(channel));
+  EXPECT(JT_EHANDLE, jt_supervise_budgets(channel, decide_nothing, NULL, NULL));
+  EXPECT(JT_EHANDLE, jt_scope_in(channel, 0, nothing_in_scope, NULL, NULL));
+  EXPECT(JT_EHANDLE, jt_job_parent(channel, &value));
   /* None of that has destroyed anything. */
   EXPECT(JT_OK, jt_channel_try_send(channel, 1));
   EXPECT(JT_OK, jt_job_join(job, NULL));

@@ -20,7 +20,7 @@
 //! waits and nobody is called. Memory is counted without it, since an allocation may come anywhere.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 
 use jobtree_base::user_code::wake_user;
@@ -51,6 +51,8 @@ const DRAWS_A_TURN: u64 = 10;
 pub(crate) struct Account {
     pool: Option<Arc<Account>>,
     pub(super) supervision: Arc<Supervision>,
+    /// The supervision of jobs that are spawned out of this account by a handle to its job; made when it is needed.
+    below: OnceLock<Arc<Supervision>>,
     profile: Profile,
     refill: Refill,
     granted: Budget,
@@ -137,6 +139,7 @@ impl Account {
         Arc::new(Account {
             pool,
             supervision: Arc::clone(supervision),
+            below: OnceLock::new(),
             profile,
             refill: profile.refill(),
             granted,
@@ -170,6 +173,13 @@ impl Account {
     /// The account of a job, its own or inherited.
     pub(super) fn of(job: &Job) -> Option<Arc<Account>> {
         job.local(&ACCOUNT).map(|account| Arc::clone(&*account))
+    }
+
+    /// The supervision of jobs that are spawned by a handle to the account's job, which is one for all such handles.
+    pub(super) fn supervision_below(&self) -> &Arc<Supervision> {
+        let counters = || Arc::clone(&self.supervision.counters);
+        self.below
+            .get_or_init(|| Arc::new(Supervision::new(counters())))
     }
 
     pub(super) fn refill(&self) -> Refill {

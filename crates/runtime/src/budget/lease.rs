@@ -70,6 +70,15 @@ impl Ground {
         &self.supervision.counters
     }
 
+    /// The lease of a scope that is about to be opened under `parent`, if it needs one of its own: directly under a root
+    /// that has limits.
+    pub(crate) fn lease_of_scope(&self, parent: &Job) -> Option<Lease> {
+        if self.is_open() || Account::of(parent).is_some() {
+            return None;
+        }
+        Some(self.lease(&Request::default()))
+    }
+
     /// Whether nothing is limited here.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
@@ -134,6 +143,15 @@ impl Scope {
             }
             Some(account) => Some((Scope::over(account), None)),
         }
+    }
+
+    /// The scope that a handle to `job` is: what is spawned in it comes out of the account of `job`. All such handles to
+    /// the jobs of one account share their supervision. `None` where nothing is limited, and for a root.
+    pub(crate) fn of(job: &Job) -> Option<Scope> {
+        Account::of(job).map(|account| Scope {
+            supervision: Arc::clone(account.supervision_below()),
+            account,
+        })
     }
 
     fn over(account: Arc<Account>) -> Scope {
@@ -228,6 +246,12 @@ impl Lease {
     pub(crate) async fn around_future<F: Future>(self, future: F) -> F::Output {
         let mut future = pin!(future);
         poll_fn(|context| self.run(|| future.as_mut().poll(context))).await
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease").finish_non_exhaustive()
     }
 }
 

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use jobtree_base::user_code::{Place, call_user};
+use jobtree_base::user_code::{Place, call_user, drop_user};
 use jobtree_pool::raw::outermost;
 use jobtree_tree::{Job, WaitingFor};
 
@@ -137,7 +137,9 @@ impl Supervision {
 
     /// Has `handler` decide from now on, and about those that wait already.
     pub(super) fn set_handler(&self, handler: Arc<Handler>) {
-        *lock(&self.handler) = Some(Arc::clone(&handler));
+        let replaced = lock(&self.handler).replace(Arc::clone(&handler));
+        // Without the lock: its destructor may be the program's, and set a handler, too.
+        drop_user(Place::Handler, replaced);
         for exhausted in self.exhausted() {
             decide(&*handler, &exhausted);
         }

@@ -9,7 +9,7 @@ use jobtree_pool::raw::task::RawContext;
 use jobtree_tree::{BoxError, CancelReason, Job, JobOptions, Outcome};
 
 use super::{scope, task};
-use crate::budget::{self, Lease, Refusal, Request, Scope};
+use crate::budget::{self, Executor, Lease, Refusal, Request, Scope};
 use crate::dispatcher::{self, Queue};
 use crate::handle::JobHandle;
 use crate::runtime::{self, Inner, born_cancelled};
@@ -130,6 +130,17 @@ impl Nursery {
         }
     }
 
+    /// The same scope, in which jobs come out of the budget of the scope's job, if it has one.
+    pub(crate) fn within_limits(mut self) -> Nursery {
+        self.budgets = Scope::of(&self.job).map(Arc::new);
+        self
+    }
+
+    /// What it knows of budgets; `None` where nothing is limited.
+    pub(crate) fn budgets(&self) -> Option<&Scope> {
+        self.budgets.as_deref()
+    }
+
     /// Starts a job on a stack of the pool; it may wait.
     pub fn spawn<F, T>(&self, body: F) -> JobHandle<T>
     where
@@ -178,12 +189,41 @@ impl Nursery {
     /// A lease on a budget for a job to be spawned, if it needs one.
     #[inline]
     pub(crate) fn admit(&self) -> Result<Option<Lease>, Refusal> {
+        self.admit_request(&Request::default())
+    }
+
+    #[inline]
+    fn admit_request(&self, request: &Request) -> Result<Option<Lease>, Refusal> {
         budget::charge_op();
-        let request = Request::default();
         match &self.budgets {
-            None => self.runtime.ground.admit(&request),
-            Some(budgets) => budgets.admit(&request).map(Some),
+            None => self.runtime.ground.admit(request),
+            Some(budgets) => budgets.admit(request).map(Some),
         }
+    }
+
+    /// Starts a job as [`Nursery::spawn_limited`] does, or says why it may not be. `make` is called for the body if it may.
+    pub(crate) fn try_spawn_limited<F, T>(
+        &self,
+        place: JobPlace<'_>,
+        options: JobOptions,
+        request: &Request,
+        timer: impl FnOnce(&Job) -> Option<Timer>,
+        make: impl FnOnce() -> F,
+    ) -> Result<JobHandle<T>, Refusal>
+    where
+        F: FnOnce() -> Result<T, BoxError> + Send + 'static,
+        T: Send + 'static,
+    {
+        if let JobPlace::ThreadOf(_) = place {
+            budget::may_use_executor(Executor::Blocking).map_err(|refused| {
+                let executor = refused.executor;
+                Refusal::ExecutorNotAllowed { executor }
+            })?;
+        }
+        Ok(match self.admit_request(request)? {
+            None => self.start(place, options, timer, make()),
+            Some(lease) => self.start(place, lease.install(options), timer, lease.around(make())),
+        })
     }
 
     pub(crate) fn spawn_with<F, T>(&self, options: JobOptions, body: F) -> JobHandle<T>
