@@ -1,24 +1,26 @@
 //! What is called when a job gets further or ends, and where.
 //!
 //! Nothing is lost: a callback that was to run on a lane runs on the thread that drops it, if the lane does not run it
-//! any more. A callback that panics has panicked for itself alone.
+//! any more. A callback that panics has panicked for itself alone, and so has the destructor of one that is never called:
+//! both are recorded (`jobtree_base::user_code`).
 
 use std::fmt;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Mutex};
 
+use jobtree_base::user_code::{Place, call_user, drop_user};
 use jobtree_runtime::JobError;
 
 use crate::lane::Lane;
 use crate::lock::lock;
 use crate::progress::Progress;
 use crate::shared::Shared;
+use crate::user_owned::UserOwned;
 
 /// Something to be called once.
 pub type Call = Box<dyn FnOnce() + Send>;
 
 /// Is told how far a job is.
-type OnProgress = Arc<dyn Fn(&Progress) + Send + Sync>;
+pub(crate) type OnProgress = Arc<UserOwned<Box<dyn Fn(&Progress) + Send + Sync>>>;
 
 /// Is told why a job failed.
 type OnFaulted = Box<dyn FnOnce(&JobError) + Send>;
@@ -64,25 +66,27 @@ pub(crate) struct Ends {
 }
 
 impl CallbackSet {
+    /// Takes the callbacks out, so that each is dropped without the lock.
     fn take_ends(&self) -> Ends {
         std::mem::take(&mut *lock(&self.ends))
     }
 
     pub(crate) fn completed(&self, shared: &Arc<Shared>) {
-        if let Some(completed) = self.take_ends().completed {
+        if let Some(completed) = self.take_ends().completed.take() {
             self.deliver(shared, completed);
         }
     }
 
     pub(crate) fn cancelled(&self, shared: &Arc<Shared>) {
-        if let Some(cancelled) = self.take_ends().cancelled {
+        if let Some(cancelled) = self.take_ends().cancelled.take() {
             self.deliver(shared, cancelled);
         }
     }
 
     pub(crate) fn faulted(&self, shared: &Arc<Shared>, error: JobError) {
-        if let Some(faulted) = self.take_ends().faulted {
-            self.deliver(shared, Box::new(move || faulted(&error)));
+        match self.take_ends().faulted.take() {
+            Some(faulted) => self.deliver(shared, Box::new(move || faulted(&error))),
+            None => drop_user(Place::Error, error),
         }
     }
 
@@ -91,7 +95,10 @@ impl CallbackSet {
             return;
         };
         match self.place {
-            Callbacks::Inline => quietly(|| callback(&progress)),
+            Callbacks::Inline => {
+                call_user(Place::Callback, || callback(&progress));
+                drop_user(Place::Value, progress);
+            }
             _ => {
                 let callback = Arc::clone(callback);
                 self.deliver(shared, Box::new(move || callback(&progress)));
@@ -104,7 +111,25 @@ impl CallbackSet {
         match &self.place {
             Callbacks::Inline => drop(call),
             Callbacks::Lane(lane) => shared.run_aside(lane, move || drop(call)),
-            Callbacks::Executor(executor) => quietly(|| executor(Box::new(move || drop(call)))),
+            Callbacks::Executor(executor) => {
+                call_user(Place::Callback, || executor(Box::new(move || drop(call))));
+            }
+        }
+    }
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        drop_user(Place::Captured, self.completed.take());
+        drop_user(Place::Captured, self.cancelled.take());
+        drop_user(Place::Captured, self.faulted.take());
+    }
+}
+
+impl Drop for CallbackSet {
+    fn drop(&mut self) {
+        if let Callbacks::Executor(_) = self.place {
+            drop_user(Place::Captured, std::mem::take(&mut self.place));
         }
     }
 }
@@ -115,12 +140,8 @@ struct Delivery(Option<Call>);
 impl Drop for Delivery {
     fn drop(&mut self) {
         if let Some(call) = self.0.take() {
-            quietly(call);
+            // It must not end the dispatch of a job.
+            call_user(Place::Callback, call);
         }
     }
-}
-
-/// The code of others must not end the dispatch of a job: the panic was reported by its hook.
-fn quietly(call: impl FnOnce()) {
-    let _ = panic::catch_unwind(AssertUnwindSafe(call));
 }

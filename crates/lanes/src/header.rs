@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use jobtree_base::user_code::{Place, drop_user};
 use jobtree_runtime::scheduled::{Header, Schedule, Turn};
 use jobtree_runtime::{CancelCallback, JobState};
 
@@ -71,6 +72,20 @@ pub(crate) struct Extra {
     pub(crate) is_guest: bool,
     /// What the tokens call that cancel it; gone with its end.
     pub(crate) tokens: Mutex<Vec<CancelCallback>>,
+}
+
+impl Extra {
+    /// Shows `payload` instead of the one before, which is dropped without the lock: its destructor may ask for it.
+    fn show(&self, payload: Payload) {
+        let replaced = lock(&self.payload).replace(payload);
+        drop_user(Place::Value, replaced);
+    }
+}
+
+impl Drop for Extra {
+    fn drop(&mut self) {
+        drop_user(Place::Value, lock(&self.payload).take());
+    }
 }
 
 impl LaneHeader {
@@ -236,7 +251,7 @@ impl LaneHeader {
         let bits = progress.fraction().to_bits();
         self.progress.store(bits, Ordering::Relaxed);
         if let Some(payload) = progress.payload() {
-            *lock(&self.extra().payload) = Some(Arc::clone(payload));
+            self.extra().show(Arc::clone(payload));
         }
         self.touch();
         self.tell_progress(progress);
@@ -244,7 +259,7 @@ impl LaneHeader {
 
     /// The job is as far as it was, and shows something.
     pub(crate) fn show(&self, payload: Payload) {
-        *lock(&self.extra().payload) = Some(Arc::clone(&payload));
+        self.extra().show(Arc::clone(&payload));
         self.touch();
         self.tell_progress(Progress::new(self.progress()).with_shared_payload(payload));
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
+use jobtree_base::user_code::Place;
 use jobtree_runtime::{BoxError, CancelToken, JobError};
 
 use crate::Priority;
@@ -16,6 +17,7 @@ use crate::lane::Lane;
 use crate::lock::lock;
 use crate::progress::Progress;
 use crate::steps::Step;
+use crate::user_owned::UserOwned;
 
 /// A job for a [`JobManager`](crate::JobManager), of any kind. Scheduling takes it, so nobody can schedule it twice.
 ///
@@ -273,24 +275,34 @@ impl<T, B> LaneJob<T, B> {
 
     /// Is called when it has completed.
     pub fn on_completed(mut self, callback: impl FnOnce() + Send + 'static) -> Self {
-        lock(&self.callbacks().ends).completed = Some(Box::new(callback));
+        let replaced = lock(&self.callbacks().ends)
+            .completed
+            .replace(Box::new(callback));
+        drop(replaced);
         self
     }
 
     /// Is called when it was cancelled.
     pub fn on_canceled(mut self, callback: impl FnOnce() + Send + 'static) -> Self {
-        lock(&self.callbacks().ends).cancelled = Some(Box::new(callback));
+        let replaced = lock(&self.callbacks().ends)
+            .cancelled
+            .replace(Box::new(callback));
+        drop(replaced);
         self
     }
 
     /// Is called when it failed, panicked or timed out.
     pub fn on_faulted(mut self, callback: impl FnOnce(&JobError) + Send + 'static) -> Self {
-        lock(&self.callbacks().ends).faulted = Some(Box::new(callback));
+        let replaced = lock(&self.callbacks().ends)
+            .faulted
+            .replace(Box::new(callback));
+        drop(replaced);
         self
     }
 
     /// Is called whenever it gets further or shows something, and with 1 when it has completed.
     pub fn on_progress(mut self, callback: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
+        let callback = UserOwned::new(Place::Captured, Box::new(callback) as Box<_>);
         self.callbacks().progress = Some(std::sync::Arc::new(callback));
         self
     }

@@ -16,13 +16,15 @@
 //! Nothing here reads a clock.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use jobtree_base::user_code::{Place, call_user};
 
 use crate::lane::Lane;
 use crate::moment::Moment;
 use crate::priority::Priority;
+use crate::user_owned::UserOwned;
 
 /// How long nothing more is said of a label whose jobs starve.
 pub(crate) const STARVATION_PAUSE: Duration = Duration::from_secs(10);
@@ -235,7 +237,7 @@ pub(crate) type Listener = Arc<dyn Fn(&Notice) + Send + Sync>;
 
 /// What one manager says: see the module's head.
 pub(crate) struct Notices {
-    listener: Option<Listener>,
+    listener: Option<UserOwned<Listener>>,
     limits: Mutex<Limits>,
 }
 
@@ -249,7 +251,7 @@ struct Limits {
 impl Notices {
     pub(crate) fn new(listener: Option<Listener>) -> Notices {
         Notices {
-            listener,
+            listener: listener.map(|listener| UserOwned::new(Place::Captured, listener)),
             limits: Mutex::new(Limits {
                 starved: ByLabel::new(STARVATION_PAUSE),
                 slow: ByLabel::new(PAUSE),
@@ -341,11 +343,13 @@ impl Notices {
     }
 
     fn say(&self, notice: &Notice) {
+        // The job that was noticed is not at fault, so it goes on, whatever a subscriber or listener does.
         #[cfg(feature = "tracing")]
-        tracing::warn!(target: "jobtree::lanes", "{notice}");
+        call_user(Place::Callback, || {
+            tracing::warn!(target: "jobtree::lanes", "{notice}");
+        });
         if let Some(listener) = &self.listener {
-            // The job that was noticed is not at fault, so it goes on; the panic was reported when it began.
-            _ = catch_unwind(AssertUnwindSafe(|| listener(notice)));
+            call_user(Place::Callback, || listener(notice));
         }
     }
 }

@@ -10,8 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use jobtree_base::user_code::{Place, drop_user};
 use jobtree_runtime::{Cause, Job, TreeDump};
 
+use crate::header::JobTurn;
 use crate::shared::Shared;
 
 impl Shared {
@@ -61,7 +63,7 @@ impl Shared {
 
     /// Drops what waits for threads that do not come any more.
     pub(crate) fn empty_pumped_lanes(&self) {
-        drop(self.main.close());
+        drop_turns(self.main.close());
         // Not while the list is locked: what is dropped may look for a lane.
         let frames = self
             .frames
@@ -69,7 +71,7 @@ impl Shared {
             .unwrap_or_else(|e| e.into_inner())
             .clone();
         for frame in &frames {
-            drop(frame.close());
+            drop_turns(frame.close());
         }
     }
 
@@ -102,6 +104,13 @@ impl Shared {
             }
         }
         stragglers(&scope.dump_tree(), &above, false, guests)
+    }
+}
+
+/// Drops jobs that no thread will run, each for itself: what their destructors do does not concern the others.
+fn drop_turns(turns: Vec<JobTurn>) {
+    for turn in turns {
+        drop_user(Place::Captured, turn);
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use jobtree_base::user_code::Place;
 use jobtree_runtime::future::Nursery;
 use jobtree_runtime::{BoxError, Clock};
 
@@ -30,6 +31,7 @@ use crate::manager::JobManager;
 use crate::moment::Moment;
 use crate::priority::Priority;
 use crate::queue::LaneQueue;
+use crate::user_owned::UserOwned;
 
 /// What a manager is told about its remote lane.
 pub(crate) struct Carrier {
@@ -57,7 +59,7 @@ impl fmt::Debug for Carrier {
 
 /// See the module's head.
 pub(crate) struct RemoteGate {
-    transport: Arc<dyn RemoteTransport>,
+    transport: UserOwned<Arc<dyn RemoteTransport>>,
     lane: RemoteLane<Entrance>,
 }
 
@@ -78,7 +80,7 @@ impl RemoteGate {
             beginning,
         };
         RemoteGate {
-            transport: carrier.transport,
+            transport: UserOwned::new(Place::Captured, carrier.transport),
             lane: RemoteLane::in_nursery(nursery, entrance, carrier.max_under_way, IDLE),
         }
     }

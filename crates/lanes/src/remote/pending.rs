@@ -17,6 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
+use jobtree_base::user_code::wake_user;
+
 use super::{RemoteError, RemoteResponse};
 
 type Answered = Result<RemoteResponse, RemoteError>;
@@ -103,7 +105,7 @@ impl PendingTable {
         };
         drop(state);
         if let Some(waker) = waker {
-            waker.wake();
+            wake_user(waker);
         }
     }
 
@@ -126,7 +128,7 @@ impl PendingTable {
                 wakers.extend(entry.waker.take());
             }
         }
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_iter().for_each(wake_user);
     }
 
     /// How many wait.
@@ -167,6 +169,8 @@ impl Pending {
     /// Waits for the answer.
     pub(super) async fn answer(&self) -> Answered {
         poll_fn(|context| {
+            // Cloned, and the one before dropped, without the lock: a waker may be the program's.
+            let mut waker = Some(context.waker().clone());
             let mut state = self.table.lock();
             let Some(entry) = state.entries.get_mut(&self.id) else {
                 return Poll::Ready(Err(RemoteError::Cancelled));
@@ -174,7 +178,7 @@ impl Pending {
             match entry.answer.take() {
                 Some(answer) => Poll::Ready(answer),
                 None => {
-                    entry.waker = Some(context.waker().clone());
+                    std::mem::swap(&mut entry.waker, &mut waker);
                     Poll::Pending
                 }
             }

@@ -5,6 +5,8 @@ use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
+use jobtree_base::user_code::wake_user;
+
 /// Which of two futures was ready.
 pub(crate) enum First<A, B> {
     One(A),
@@ -62,22 +64,31 @@ impl<T> Watched<T> {
         let result = change(&mut state.value);
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        waiting.into_iter().for_each(Waker::wake);
+        waiting.into_iter().for_each(wake_user);
         result
     }
 
     /// Waits until `look` finds something; it may change the value, of which nobody is told.
     pub(super) async fn until<R>(&self, mut look: impl FnMut(&mut T) -> Option<R>) -> R {
         poll_fn(|context| {
-            let mut state = self.lock();
-            if let Some(found) = look(&mut state.value) {
-                return Poll::Ready(found);
+            // Cloned without the lock: a waker may be the program's.
+            let mut clone = None;
+            loop {
+                let mut state = self.lock();
+                if let Some(found) = look(&mut state.value) {
+                    return Poll::Ready(found);
+                }
+                let waker = context.waker();
+                if state.waiting.iter().any(|known| known.will_wake(waker)) {
+                    return Poll::Pending;
+                }
+                if let Some(clone) = clone.take() {
+                    state.waiting.push(clone);
+                    return Poll::Pending;
+                }
+                drop(state);
+                clone = Some(waker.clone());
             }
-            let waker = context.waker();
-            if !state.waiting.iter().any(|known| known.will_wake(waker)) {
-                state.waiting.push(waker.clone());
-            }
-            Poll::Pending
         })
         .await
     }
