@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::ptr::NonNull;
 
-use crate::context;
+use crate::context::ContextRef;
 use crate::deque::{Deque, Entry, Steal};
 use crate::padded::Padded;
 
@@ -26,7 +26,7 @@ impl BenchDeque {
             deque: Padded(Deque::new(usize::MAX, 1024)),
             entry: Entry {
                 job: NonNull::dangling(),
-                context: context::OUTERMOST,
+                context: ContextRef::OUTERMOST,
             },
         }
     }

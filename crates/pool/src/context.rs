@@ -3,10 +3,11 @@
 //! A strand knows its current context, and so does a thread that is no worker; every entry in a queue
 //! carries the one it was made in, and whoever runs the entry installs it for as long as it runs. A higher
 //! layer hangs its own state on `user` (the job tree: the current job) and can stop what runs in the context
-//! (`stop.rs`); `isolation` is the pool's own use of it.
+//! (`stop.rs`). Which `isolate` it lies in goes with it, by value (`isolation.rs`).
 
 use std::cell::Cell;
 
+use crate::isolation::{self, Isolation};
 use crate::raw::fuel::Meter;
 use crate::stop::StopSignal;
 use crate::sync::step::Step;
@@ -16,11 +17,8 @@ use crate::worker::Worker;
 /// An inherited surrounding. Lives in the frame of the function that installed it, which ends only
 /// after everything that carries it.
 #[derive(Debug)]
+#[cfg_attr(not(target_pointer_width = "64"), repr(align(256)))]
 pub(crate) struct Context {
-    /// The innermost `isolate` this runs in (its context, possibly this one), or null.
-    pub(crate) isolation: *const Context,
-    /// For the context of an `isolate`: the `isolate` around it, or null.
-    pub(crate) outer_isolation: *const Context,
     /// A pointer of the layer above.
     user: *const (),
     /// The word that says when to stop, or null. It outlives the context.
@@ -31,30 +29,126 @@ pub(crate) struct Context {
     pub(crate) meter: Meter,
 }
 
-/// The context of work that is in no other: no isolation, no user pointer, no stop signal.
-pub(crate) const OUTERMOST: *const Context = std::ptr::null();
+/// A context, or none, and the innermost `isolate` around it: what an entry carries, in one word.
+///
+/// The isolation's number lies in the bits that addresses do not use: the highest, or where there are none, the lowest
+/// ([`isolation`]). So it can be read without following the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct ContextRef {
+    tagged: *const Context,
+}
+
+#[cfg(target_pointer_width = "64")]
+const SHIFT: u32 = usize::BITS - isolation::BITS;
+
+impl ContextRef {
+    /// The context of work that is in no other: no isolation, no user pointer, no stop signal.
+    pub(crate) const OUTERMOST: ContextRef = ContextRef {
+        tagged: std::ptr::null(),
+    };
+
+    /// The outermost context, except that it is inside `isolation`.
+    #[inline]
+    pub(crate) fn outermost_inside(isolation: Isolation) -> ContextRef {
+        ContextRef::OUTERMOST.isolated(isolation)
+    }
+
+    /// `context`, in the same isolation as this one.
+    #[inline]
+    pub(crate) fn nesting(self, context: &Context) -> ContextRef {
+        ContextRef {
+            tagged: std::ptr::from_ref(context),
+        }
+        .isolated(self.isolation())
+    }
+
+    /// The same context, which has no isolation or that of `isolation`'s surroundings, inside `isolation`.
+    #[inline]
+    pub(crate) fn isolated(self, isolation: Isolation) -> ContextRef {
+        let (address, number) = (self.address(), isolation.number());
+        #[cfg(target_pointer_width = "64")]
+        let tagged = address
+            .map_addr(|address| (address & (usize::MAX >> isolation::BITS)) | (number << SHIFT));
+        #[cfg(not(target_pointer_width = "64"))]
+        let tagged = address.map_addr(|address| address | number);
+        let isolated = ContextRef { tagged };
+        debug_assert!(
+            isolated.address() == address && isolated.isolation() == isolation,
+            "an address that uses the bits of the isolation"
+        );
+        isolated
+    }
+
+    /// The innermost isolation.
+    #[inline(always)]
+    pub(crate) fn isolation(self) -> Isolation {
+        #[cfg(target_pointer_width = "64")]
+        return Isolation::from_number(self.tagged.addr() >> SHIFT);
+        #[cfg(not(target_pointer_width = "64"))]
+        return Isolation::from_number(self.tagged.addr() & ((1 << isolation::BITS) - 1));
+    }
+
+    /// The context's address, or null.
+    #[inline(always)]
+    pub(crate) fn address(self) -> *const Context {
+        self.tagged.map_addr(|address| {
+            // As the processor wants addresses: the unused bits are copies of the highest used one.
+            #[cfg(target_arch = "x86_64")]
+            return ((address << isolation::BITS) as isize >> isolation::BITS) as usize;
+            #[cfg(all(target_pointer_width = "64", not(target_arch = "x86_64")))]
+            return address & (usize::MAX >> isolation::BITS);
+            #[cfg(not(target_pointer_width = "64"))]
+            return address & !((1 << isolation::BITS) - 1);
+        })
+    }
+
+    /// The context; `None` is the outermost one.
+    ///
+    /// # Safety
+    /// The context is alive for `'a`: the caller runs in it or holds an entry that carries it.
+    #[inline(always)]
+    pub(crate) unsafe fn get<'a>(self) -> Option<&'a Context> {
+        // Most are the outermost one outside of all isolations, which is known at once.
+        if self == ContextRef::OUTERMOST {
+            return None;
+        }
+        // SAFETY: null or alive by contract.
+        unsafe { self.address().as_ref() }
+    }
+
+    /// What a slot of a queue holds.
+    #[inline(always)]
+    pub(crate) fn into_word(self) -> *mut Context {
+        self.tagged.cast_mut()
+    }
+
+    /// Of what [`ContextRef::into_word`] returned.
+    #[inline(always)]
+    pub(crate) fn from_word(word: *mut Context) -> ContextRef {
+        ContextRef { tagged: word }
+    }
+}
 
 thread_local! {
     /// The context of a thread as long as it is no worker.
-    static OUTSIDE: Cell<*const Context> = const { Cell::new(OUTERMOST) };
+    static OUTSIDE: Cell<ContextRef> = const { Cell::new(ContextRef::OUTERMOST) };
 }
 
 impl Context {
-    /// A context that inherits the isolation and the meter of `outer`, and nothing else.
+    /// A context that inherits the meter of `outer`, and nothing else. It is to be installed as one that is
+    /// [nested](ContextRef::nesting) in `outer`.
     ///
     /// # Safety
-    /// `outer` must be null or alive, and stay so as long as this one. So must the word of `stop`.
+    /// `outer` must be alive, and stay so as long as this one. So must the word of `stop`.
     #[inline]
     pub(crate) unsafe fn inside(
-        outer: *const Context,
+        outer: ContextRef,
         user: *const (),
         stop: Option<StopSignal<'_>>,
     ) -> Context {
         let (stop_word, stop_mask) = stop.map_or((std::ptr::null(), 0), StopSignal::into_parts);
         Context {
-            // SAFETY: by contract.
-            isolation: unsafe { isolation_of(outer) },
-            outer_isolation: std::ptr::null(),
             user,
             stop_word,
             stop_mask,
@@ -66,14 +160,11 @@ impl Context {
     /// The context `outer`, but with another meter.
     ///
     /// # Safety
-    /// `outer` must be null or alive, and stay so as long as this one.
-    pub(crate) unsafe fn metered(outer: *const Context, meter: Meter) -> Context {
+    /// `outer` must be alive, and stay so as long as this one.
+    pub(crate) unsafe fn metered(outer: ContextRef, meter: Meter) -> Context {
         // SAFETY: by contract.
-        let outer_context = unsafe { outer.as_ref() };
+        let outer_context = unsafe { outer.get() };
         Context {
-            // SAFETY: by contract.
-            isolation: unsafe { isolation_of(outer) },
-            outer_isolation: std::ptr::null(),
             user: outer_context.map_or(std::ptr::null(), |outer| outer.user),
             stop_word: outer_context.map_or(std::ptr::null(), |outer| outer.stop_word),
             stop_mask: outer_context.map_or(0, |outer| outer.stop_mask),
@@ -81,41 +172,14 @@ impl Context {
         }
     }
 
-    /// The context of an `isolate` that runs in `outer`; `isolation` is still to be set to its own address.
-    ///
-    /// # Safety
-    /// `outer` must be null or alive, and stay so as long as this one.
-    pub(crate) unsafe fn isolating(outer: *const Context) -> Context {
-        // SAFETY: by contract.
-        let outer_context = unsafe { outer.as_ref() };
-        Context {
-            isolation: std::ptr::null(),
-            // SAFETY: by contract.
-            outer_isolation: unsafe { isolation_of(outer) },
-            user: outer_context.map_or(std::ptr::null(), |outer| outer.user),
-            stop_word: outer_context.map_or(std::ptr::null(), |outer| outer.stop_word),
-            stop_mask: outer_context.map_or(0, |outer| outer.stop_mask),
-            // SAFETY: by contract.
-            meter: unsafe { Meter::of(outer) },
-        }
-    }
-
-    /// The outermost context inside `isolation`, which is not null.
-    pub(crate) fn outermost_inside(isolation: *const Context) -> Context {
-        Context {
-            isolation,
-            outer_isolation: std::ptr::null(),
-            user: std::ptr::null(),
-            stop_word: std::ptr::null(),
-            stop_mask: 0,
-            meter: Meter::OPEN,
-        }
-    }
-
     /// This context, except that it cannot be stopped.
     pub(crate) fn shielding(&self) -> Context {
-        // SAFETY: a reference is alive, and whoever shields is inside.
-        unsafe { Context::inside(self, self.user, None) }
+        Context {
+            user: self.user,
+            stop_word: std::ptr::null(),
+            stop_mask: 0,
+            meter: self.meter,
+        }
     }
 
     /// Whether it can be stopped.
@@ -133,40 +197,9 @@ impl Context {
     }
 }
 
-/// The innermost isolation of `context`, or null.
-///
-/// # Safety
-/// `context` must be null or alive: the caller runs in it or holds an entry that carries it.
-#[inline]
-pub(crate) unsafe fn isolation_of(context: *const Context) -> *const Context {
-    if context.is_null() {
-        std::ptr::null()
-    } else {
-        // SAFETY: alive by contract.
-        unsafe { (*context).isolation }
-    }
-}
-
-/// Whether work that carries `context` was made inside `isolation`.
-///
-/// # Safety
-/// `context` must be null or alive, and so its isolations, which are frames below it.
-pub(crate) unsafe fn is_within(context: *const Context, isolation: *const Context) -> bool {
-    // SAFETY: by contract.
-    let mut innermost = unsafe { isolation_of(context) };
-    while !innermost.is_null() {
-        if innermost == isolation {
-            return true;
-        }
-        // SAFETY: an isolation's frame encloses everything made inside it, so it is alive.
-        innermost = unsafe { (*innermost).outer_isolation };
-    }
-    false
-}
-
 /// The context that code runs in on `worker`, or on the calling thread if that is none.
 #[inline]
-pub(crate) fn of(worker: Option<&Worker>) -> *const Context {
+pub(crate) fn of(worker: Option<&Worker>) -> ContextRef {
     match worker {
         Some(worker) => worker.strand().context().get(),
         None => OUTSIDE.get(),
@@ -177,7 +210,7 @@ pub(crate) fn of(worker: Option<&Worker>) -> *const Context {
 #[inline(always)]
 pub(crate) fn with_current<R>(body: impl FnOnce(Option<&Context>) -> R) -> R {
     // SAFETY: the current context is alive while code runs in it, and `body` cannot keep it.
-    Worker::with_current(|worker| body(unsafe { of(worker).as_ref() }))
+    Worker::with_current(|worker| body(unsafe { of(worker).get() }))
 }
 
 /// The pointer that the innermost [`with_user_context`] around this code installed, or null.
@@ -219,9 +252,10 @@ pub struct UserContext<'a> {
 /// uses it: all that `body` forks, installs or spawns in scopes ends before `body` does.
 pub unsafe fn with_user_context<R>(context: UserContext<'_>, body: impl FnOnce() -> R) -> R {
     Worker::with_current(|worker| {
+        let outer = of(worker);
         // SAFETY: the current context is alive as long as we are inside; the word is borrowed for the call.
-        let context = unsafe { Context::inside(of(worker), context.user, context.stop) };
-        let _installed = Installed::new(worker, &context);
+        let context = unsafe { Context::inside(outer, context.user, context.stop) };
+        let _installed = Installed::new(worker, outer.nesting(&context));
         body()
     })
 }
@@ -233,11 +267,12 @@ pub(crate) fn shielded_if_panicking<R>(body: impl FnOnce() -> R) -> R {
         return body();
     }
     Worker::with_current(|worker| {
+        let outer = of(worker);
         // SAFETY: the current context is alive as long as we are inside.
-        match unsafe { of(worker).as_ref() } {
+        match unsafe { outer.get() } {
             Some(context) if context.has_stop() => {
                 let shield = context.shielding();
-                let _installed = Installed::new(worker, &shield);
+                let _installed = Installed::new(worker, outer.nesting(&shield));
                 body()
             }
             _ => body(),
@@ -248,12 +283,12 @@ pub(crate) fn shielded_if_panicking<R>(body: impl FnOnce() -> R) -> R {
 /// A context installed on a strand, or on a thread that is no worker, for as long as this value lives.
 pub(crate) struct Installed<'w> {
     worker: Option<&'w Worker>,
-    outer: *const Context,
+    outer: ContextRef,
 }
 
 impl<'w> Installed<'w> {
     #[inline]
-    pub(crate) fn new(worker: Option<&'w Worker>, context: *const Context) -> Installed<'w> {
+    pub(crate) fn new(worker: Option<&'w Worker>, context: ContextRef) -> Installed<'w> {
         let outer = change(worker, context);
         Installed { worker, outer }
     }
@@ -269,12 +304,12 @@ impl Drop for Installed<'_> {
 /// [`Installed`], except that the context which is installed again at the end is not looked at: it may be gone.
 pub(crate) struct Swapped<'w> {
     worker: Option<&'w Worker>,
-    outer: *const Context,
+    outer: ContextRef,
 }
 
 impl<'w> Swapped<'w> {
     #[inline]
-    pub(crate) fn new(worker: Option<&'w Worker>, context: *const Context) -> Swapped<'w> {
+    pub(crate) fn new(worker: Option<&'w Worker>, context: ContextRef) -> Swapped<'w> {
         let outer = change(worker, context);
         Swapped { worker, outer }
     }
@@ -292,7 +327,7 @@ impl Drop for Swapped<'_> {
 
 /// Changes the context that code runs in, and returns the one before.
 #[inline]
-fn change(worker: Option<&Worker>, context: *const Context) -> *const Context {
+fn change(worker: Option<&Worker>, context: ContextRef) -> ContextRef {
     let Some(worker) = worker else {
         return OUTSIDE.replace(context);
     };

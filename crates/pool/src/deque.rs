@@ -42,7 +42,7 @@
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-use crate::context::Context;
+use crate::context::ContextRef;
 use crate::job::Job;
 #[cfg(not(loom))]
 use crate::raw::prefetch;
@@ -57,7 +57,7 @@ use ring::{Buffer, Ring, Slot};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) job: NonNull<Job>,
-    pub(crate) context: *const Context,
+    pub(crate) context: ContextRef,
 }
 
 // SAFETY: an entry is a right to run a job once; jobs are made from `Send` closures, and contexts
@@ -494,7 +494,7 @@ impl<Between> Deque<Between> {
     }
 
     /// Takes the oldest public entry if `suits` says so of its context. Any thread may call this.
-    pub(crate) fn steal(&self, suits: impl Fn(*const Context) -> bool) -> Steal {
+    pub(crate) fn steal(&self, suits: impl Fn(ContextRef) -> bool) -> Steal {
         let Some(ring) = self.ring().filter(|ring| !ring.looks_empty()) else {
             return Steal::Empty;
         };
@@ -504,7 +504,7 @@ impl<Between> Deque<Between> {
         result
     }
 
-    fn steal_while_counted(ring: &Ring, suits: impl Fn(*const Context) -> bool) -> Steal {
+    fn steal_while_counted(ring: &Ring, suits: impl Fn(ContextRef) -> bool) -> Steal {
         let top = ring.top.load(Ordering::Acquire);
         // Between `top` and `public_end` for the owner's pop; between counting ourselves as a reader
         // and loading the buffer for the owner's reclaim.

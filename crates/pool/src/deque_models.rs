@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::{Deque, Entry, Steal};
-use crate::context;
+use crate::context::ContextRef;
 use crate::job::Job;
 use crate::modelling::{Crew, Failure, Model, Parcel, claim};
 use crate::sync::step::Step;
@@ -51,7 +51,7 @@ impl<const N: usize> Scene<N> {
         unsafe {
             self.deque.push_private(Entry {
                 job: NonNull::from(parcel).cast::<Job>(),
-                context: context::OUTERMOST,
+                context: ContextRef::OUTERMOST,
             })
         };
     }

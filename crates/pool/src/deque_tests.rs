@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use super::*;
-use crate::context::OUTERMOST;
+use crate::context::{Context, ContextRef};
 
 const ALL_PRIVATE: usize = usize::MAX / 2;
 
 /// Entries that are only told apart, never run: each is a number in disguise.
 fn entry(number: usize) -> Entry {
-    in_context(number, std::ptr::null())
+    in_context(number, ContextRef::OUTERMOST)
 }
 
-fn in_context(number: usize, context: *const Context) -> Entry {
+fn in_context(number: usize, context: ContextRef) -> Entry {
     let address = std::num::NonZero::new((number + 1) * align_of::<Job>()).expect("not zero");
     Entry {
         job: NonNull::without_provenance(address),
@@ -190,15 +190,18 @@ fn popping_an_own_entry_says_whether_it_was_stolen() {
 #[test]
 fn a_filter_lets_the_oldest_entry_lie() {
     // SAFETY: there is nothing around them.
-    let context = || unsafe { Context::inside(OUTERMOST, std::ptr::null(), None) };
-    let [wanted, other] = [context(), context()];
+    let context = || unsafe { Context::inside(ContextRef::OUTERMOST, std::ptr::null(), None) };
+    let contexts = [context(), context()];
+    let [wanted, other] = contexts
+        .each_ref()
+        .map(|context| ContextRef::OUTERMOST.nesting(context));
     let deque = Owned::new(ALL_PRIVATE, 4);
-    for (number, context) in [&other, &wanted].into_iter().enumerate() {
+    for (number, context) in [other, wanted].into_iter().enumerate() {
         // SAFETY: the owner's thread; the entries are never run.
         unsafe { deque.0.push_private(in_context(number, context)) };
     }
     deque.publish_all();
-    let suits = |context: *const Context| std::ptr::eq(context, &wanted);
+    let suits = |context: ContextRef| context == wanted;
     assert_eq!(
         deque.0.steal(suits),
         Steal::Empty,
@@ -206,7 +209,7 @@ fn a_filter_lets_the_oldest_entry_lie() {
     );
     assert_eq!(deque.0.public_len(), 2, "and stays where it is");
     assert_eq!(deque.steal(), Some(0));
-    assert_eq!(deque.0.steal(suits), Steal::Taken(in_context(1, &wanted)));
+    assert_eq!(deque.0.steal(suits), Steal::Taken(in_context(1, wanted)));
 }
 
 #[test]

@@ -294,7 +294,8 @@ impl Worker {
         RB: Send,
     {
         let shield = context.shielding();
-        let _installed = Installed::new(Some(self), &shield);
+        let outer = self.strand().context().get();
+        let _installed = Installed::new(Some(self), outer.nesting(&shield));
         self.fork(a, b)
     }
 

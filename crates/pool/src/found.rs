@@ -6,7 +6,7 @@
 
 use std::ptr::NonNull;
 
-use crate::context::Context;
+use crate::context::ContextRef;
 use crate::deque::Entry;
 use crate::job::Job;
 use crate::stack::StackClass;
@@ -18,7 +18,7 @@ pub(crate) struct Found {
     /// The job or the strand, and in the bits that alignment leaves free what it is.
     tagged: NonNull<u8>,
     /// Of a job.
-    context: *const Context,
+    context: ContextRef,
 }
 
 /// What was found.
@@ -55,11 +55,11 @@ impl Found {
     pub(crate) fn ready(strand: *const Strand) -> Found {
         // SAFETY: the address of a strand, which is never null.
         let strand = unsafe { NonNull::new_unchecked(strand.cast_mut()) };
-        Found::tag(strand.cast(), READY, std::ptr::null())
+        Found::tag(strand.cast(), READY, ContextRef::OUTERMOST)
     }
 
     #[inline(always)]
-    fn tag(address: NonNull<u8>, tag: usize, context: *const Context) -> Found {
+    fn tag(address: NonNull<u8>, tag: usize, context: ContextRef) -> Found {
         let tagged = address.map_addr(|address| address | tag);
         Found { tagged, context }
     }
@@ -98,14 +98,13 @@ impl Found {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::context;
 
     #[test]
     fn what_was_put_in_comes_out() {
         let (mut job, strand) = (0u64, std::ptr::dangling::<Strand>());
         let entry = Entry {
             job: NonNull::from(&mut job).cast(),
-            context: context::OUTERMOST,
+            context: ContextRef::OUTERMOST,
         };
         assert!(matches!(Found::fork(entry).work(), Work::Fork(same) if same == entry));
         assert!(matches!(Found::task(entry).work(), Work::Task(same) if same == entry));

@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::context;
+use crate::context::ContextRef;
 use crate::deque::{Entry, Steal};
 use crate::inbox::MailContent;
 use crate::job::Job;
@@ -54,7 +54,7 @@ impl Scene {
         job.fill();
         Entry {
             job: NonNull::from(job).cast::<Job>(),
-            context: context::OUTERMOST,
+            context: ContextRef::OUTERMOST,
         }
     }
 

@@ -1,16 +1,31 @@
 //! `isolate`: code that must not find itself interrupted by strangers while it waits.
 //!
 //! A worker that waits inside does not park its stack and runs only work that was made inside. So a
-//! lock that is held across a wait cannot be wanted by what the same thread runs meanwhile.
+//! lock that is held across a wait cannot be wanted by what the same thread runs meanwhile. What was made inside, every
+//! queue entry says by itself (`isolation.rs`).
 //!
-//! What can still deadlock: waiting inside for something that only this worker could bring about, such
-//! as a latch that is set by one of its parked stacks, or by a task sent to this worker. In debug builds
-//! a wait inside that has slept longer than [`WATCHDOG_PATIENCE`] is reported on stderr, once.
+//! # Which waits inside end
+//!
+//! A wait inside ends, whatever the other workers do and also on a pool's only worker, if what it waits for is brought about by
+//!
+//! * forks and tasks that were made inside, however deep: `join`, scopes, blocking nurseries with jobs and futures, also
+//!   futures that yield, sleep, or are woken by any thread. They lie in the fork deques, where the waiter takes its own and
+//!   those of the others' running stacks, or in the injector's second queue, of which the waiter is told;
+//! * threads that are no workers of the pool: timers, dispatchers, other pools that are not blocked themselves.
+//!
+//! `broadcast` inside ends if every other worker comes back to its loop or to a wait outside of `isolate`: its tasks have to
+//! run on those very workers. Two broadcasts that run inside two isolations at once may wait for each other for ever.
+//!
+//! What does not end: waiting inside for something that only this worker could bring about and that was made outside:
+//! a latch that one of its parked stacks sets, a detached task (`spawn`, `Runtime::spawn`), a child of an `async` nursery
+//! (these belong to no frame, and so to no isolation). In debug builds a wait inside that has slept longer than
+//! [`WATCHDOG_PATIENCE`] is reported on stderr, once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::context::{Context, Installed};
+use crate::context::Installed;
+use crate::isolation::Isolation;
 use crate::worker::{Worker, WorkerThread};
 
 /// How long a wait inside `isolate` may sleep before a debug build reports it. Picked by feel: longer
@@ -42,19 +57,21 @@ static STUCK_WAITS: AtomicU64 = AtomicU64::new(0);
 /// assert_eq!(total.into_inner().unwrap(), 12);
 /// ```
 ///
-/// Inside, wait only for work made inside: anything else may need this very worker.
+/// Inside, wait only for work made inside: forks, and the tasks or jobs of scopes that were opened inside. Such waits end,
+/// also on a pool's only worker. Anything else may need this very worker: detached tasks (`spawn`), jobs of an `async`
+/// nursery, latches that are set by work made outside.
+///
+/// On a stack of 64 KiB, what was made inside runs on top of the waiting frame, too.
+///
+/// # Panics
+/// If 65 535 calls are open at once in the process.
 pub fn isolate<F, R>(body: F) -> R
 where
     F: FnOnce() -> R,
 {
     Worker::with_current(|worker| match worker {
         Some(worker) => {
-            let outer = worker.strand().context().get();
-            // SAFETY: the current context is alive as long as we are inside.
-            let mut context = unsafe { Context::isolating(outer) };
-            context.isolation = &raw const context;
-            let _below = BelowFrames::enter(worker.thread(), &raw const context);
-            let _installed = Installed::new(Some(worker), &raw const context);
+            let _open = Open::enter(worker);
             body()
         }
         // A thread that is no worker runs nobody's work while it waits.
@@ -62,15 +79,45 @@ where
     })
 }
 
+/// An isolation that the calling code is in, until this value is dropped.
+struct Open<'w> {
+    isolation: Isolation,
+    worker: &'w Worker,
+    /// Before the isolation is closed, neither the thread nor the strand is inside any more.
+    inside: Option<(BelowFrames<'w>, Installed<'w>)>,
+}
+
+impl Open<'_> {
+    fn enter(worker: &Worker) -> Open<'_> {
+        let thread = worker.thread();
+        let outer = worker.strand().context().get();
+        let isolation = thread.numbers.open(outer.isolation());
+        let below = BelowFrames::enter(thread, isolation);
+        let installed = Installed::new(Some(worker), outer.isolated(isolation));
+        Open {
+            isolation,
+            worker,
+            inside: Some((below, installed)),
+        }
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.inside = None;
+        self.worker.thread().numbers.close(self.isolation);
+    }
+}
+
 /// Notes which isolation the frames on a thread's running strand are inside of, until this value is dropped. Such a strand is
 /// never parked, so the note is good for whatever runs on the thread meanwhile.
 pub(crate) struct BelowFrames<'t> {
     thread: &'t WorkerThread,
-    outer: *const Context,
+    outer: Isolation,
 }
 
 impl BelowFrames<'_> {
-    pub(crate) fn enter(thread: &WorkerThread, isolation: *const Context) -> BelowFrames<'_> {
+    pub(crate) fn enter(thread: &WorkerThread, isolation: Isolation) -> BelowFrames<'_> {
         let outer = thread.isolation.replace(isolation);
         BelowFrames { thread, outer }
     }

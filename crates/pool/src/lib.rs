@@ -24,6 +24,7 @@ mod handoff_models;
 mod inbox;
 mod injector;
 mod isolate;
+mod isolation;
 mod job;
 mod join_many;
 mod latch;

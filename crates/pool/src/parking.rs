@@ -29,7 +29,6 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::context;
 use crate::found::{Found, Work};
 use crate::pool::shared::Shared;
 use crate::raw::prefetch;
@@ -378,11 +377,9 @@ impl WorkerThread {
             self.quick_yields.set(MOST_QUICK_YIELDS);
             return false;
         }
-        // SAFETY: a strand's context is alive; we are on the strand, so its owner.
-        let is_plain = unsafe {
-            context::isolation_of(strand.context().get()).is_null()
-                && strand.forks.outstanding() == 0
-        };
+        // SAFETY: we are on the strand, so its owner.
+        let has_forks = unsafe { strand.forks.outstanding() > 0 };
+        let is_plain = strand.context().get().isolation().is_none() && !has_forks;
         let may_suspend = self.parking.has_hub.get() && !std::thread::panicking();
         if !is_plain || !may_suspend || self.is_simulated {
             return false;

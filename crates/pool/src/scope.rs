@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::broadcast::BroadcastContext;
-use crate::context::{self, Context, shielded_if_panicking};
+use crate::context::{self, ContextRef, shielded_if_panicking};
 use crate::deque::Entry;
 use crate::job::{Job, boxed_task};
 use crate::latch::{Latch, ThreadLatch};
@@ -44,7 +44,7 @@ struct ScopeBase<'scope> {
     /// The first panic; if some task was stopped, the first other one.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     /// Tasks run in the context of the scope, which outlives them; not in that of whoever spawns.
-    context: *const Context,
+    context: ContextRef,
     // Invariant in 'scope: a task may neither lengthen nor shorten what others may borrow.
     scope: PhantomData<fn(&'scope ()) -> &'scope ()>,
 }

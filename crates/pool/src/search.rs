@@ -16,11 +16,12 @@
 use std::ptr;
 use std::time::{Duration, Instant};
 
-use crate::context::{self, Context};
+use crate::context::ContextRef;
 use crate::deque::{Entry, Steal};
 use crate::exhausted::Moment;
 use crate::found::Found;
 use crate::inbox::MailContent;
+use crate::isolation::Isolation;
 use crate::job::TaskHeader;
 use crate::placement;
 use crate::pool::shared::WorkerShared;
@@ -179,10 +180,11 @@ impl WorkerThread {
         let dispatches = self.dispatches.get().wrapping_add(1);
         if dispatches % DISPATCHES_BETWEEN_TURNS <= 1
             || self.is_simulated
+            || !entry.context.isolation().is_none()
             || !self.ready.borrow().is_empty()
             || !own.tasks.looks_empty_to_thief()
         {
-            own.requeued.push(entry);
+            self.put_behind(entry);
             return None;
         }
         self.dispatches.set(dispatches);
@@ -191,6 +193,15 @@ impl WorkerThread {
             self.pool.sleep.new_work();
         }
         Some(Found::task(next))
+    }
+
+    /// Queues a task that gave way, behind those that did so before.
+    pub(crate) fn put_behind(&self, entry: Entry) {
+        if entry.context.isolation().is_none() {
+            self.shared().requeued.push(entry);
+        } else {
+            self.pool.post_isolated(entry);
+        }
     }
 
     /// This worker's newest task, if it is clear at a glance that nothing comes before it: the usual find of a worker that
@@ -342,7 +353,7 @@ impl WorkerThread {
         self.steal_fork(strand, |_| true)
     }
 
-    fn steal_fork(&self, strand: &Strand, suits: impl Fn(*const Context) -> bool) -> Option<Entry> {
+    fn steal_fork(&self, strand: &Strand, suits: impl Fn(ContextRef) -> bool) -> Option<Entry> {
         let entry = strand.steal(self.index, suits)?;
         // More hands are free: have the victim put out the next one when it can.
         if self.pool.sleep.somebody_is_idle() && strand.forks.looks_empty_to_thief() {
@@ -367,10 +378,7 @@ impl WorkerThread {
         // wait for a lock whose holder, inside `isolate`, waits for the others, and looks for them at the ends of queues.
         let along = (victim.tasks.public_len() / 2).min(MOST_TASKS_TAKEN_ALONG);
         for _ in 0..along {
-            match victim
-                .tasks
-                .steal(|context| ptr::eq(context, first.context))
-            {
+            match victim.tasks.steal(|context| context == first.context) {
                 // SAFETY: this thread owns its task deque, and the entry is ours to pass on.
                 Steal::Taken(entry) => unsafe { self.shared().tasks.push_private(entry) },
                 Steal::Empty | Steal::Retry => break,
@@ -469,38 +477,36 @@ impl WorkerThread {
             || self.pool.workers.iter().any(WorkerShared::has_public_work)
     }
 
-    /// Work made inside `isolation`: the only work that a thread that waits inside it may run.
-    pub(crate) fn find_work_inside(&self, isolation: *const Context) -> Option<Found> {
-        // SAFETY: this thread owns its task deque.
-        if let Some(entry) = unsafe { self.shared().tasks.pop_newest() } {
-            // SAFETY: the entry is ours, so its context is alive.
-            if unsafe { context::is_within(entry.context, isolation) } {
-                return Some(Found::task(entry));
-            }
-            self.put_back(entry);
+    /// Work made inside `isolation`: the only work that a thread that waits inside it may run. `strand` is the one that runs.
+    ///
+    /// Tasks that were made inside an isolation are never in the queues of single workers, except that of their own mail: they
+    /// could lie there behind strangers, on a worker that is blocked. They are all in the injector (`Shared::submit`).
+    pub(crate) fn find_work_inside(&self, strand: &Strand, isolation: Isolation) -> Option<Found> {
+        if !self.shared().inbox.is_empty() {
+            self.read_mail();
         }
-        // Contexts in queues that are not ours may not be followed, only compared.
-        let suits = |context: *const Context| ptr::eq(context, isolation);
-        for (index, victim) in self.pool.workers.iter().enumerate() {
-            if index == self.index {
-                continue;
-            }
-            if let Some(strand) = victim.current()
-                && let Some(entry) = self.steal_fork(strand, suits)
-            {
-                return Some(Found::fork(entry));
-            }
-            if let Steal::Taken(entry) = victim.tasks.steal(suits) {
-                return Some(Found::task(entry));
-            }
-            if let Some(entry) = victim.requeued.steal(|entry| suits(entry.context)) {
-                return Some(Found::task(entry));
-            }
+        let suits = |context: ContextRef| context.isolation().is_within(isolation);
+        let sent = {
+            let mut mail = self.own_mail.borrow_mut();
+            let position = mail.iter().position(|entry| suits(entry.context));
+            position.and_then(|position| mail.remove(position))
+        };
+        let task = sent.or_else(|| self.pool.injector.pop_inside(isolation));
+        if let Some(entry) = task {
+            return Some(Found::task(entry));
         }
-        self.pool
-            .injector
-            .pop_where(|entry| suits(entry.context))
-            .map(Found::task)
+        let others = (0..self.pool.workers.len()).filter(|index| *index != self.index);
+        let stolen = others
+            .filter_map(|index| self.pool.workers[index].current())
+            .find_map(|running| self.steal_fork(running, suits));
+        // Those below the waiting frame last: the frame would take them back itself, unless it waits for one of them.
+        let fork = stolen.or_else(|| strand.steal(self.index, suits));
+        fork.map(Found::fork)
+    }
+
+    /// The last look before a worker that waits inside `isolation` sleeps: whether there are tasks for it.
+    pub(crate) fn sees_work_inside(&self, isolation: Isolation) -> bool {
+        !self.shared().inbox.is_empty() || self.pool.injector.has_work_inside(isolation)
     }
 
     /// The newest task of this worker, if it belongs to `owner`.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::context;
+use crate::context::ContextRef;
 use crate::deque::Entry;
 use crate::found::{Found, Work};
 use crate::job::boxed_task;
@@ -68,7 +68,7 @@ pub(crate) fn detached<Named>(body: impl FnOnce(&Worker) + Send + 'static) -> En
     Entry {
         // SAFETY: borrows nothing, and a queue runs each entry once.
         job: unsafe { boxed_task::<Named, _>(std::ptr::null(), after, body) },
-        context: context::OUTERMOST,
+        context: ContextRef::OUTERMOST,
     }
 }
 
@@ -131,17 +131,16 @@ fn yield_with_care(worker: &Worker) -> Yield {
 }
 
 fn yield_to_anybody(worker: &Worker) -> Yield {
-    // SAFETY: the current context is alive.
-    let isolation = unsafe { context::isolation_of(worker.strand().context().get()) };
+    let isolation = worker.strand().context().get().isolation();
     let thread = worker.thread();
-    if isolation.is_null() {
+    if isolation.is_none() {
         // Looked at before the search: what is found must be run.
         let can_park = thread.can_park();
         thread
             .find_work_for_yield()
             .map_or(Yield::Idle, |found| give_way(worker, found, can_park))
     } else {
-        let found = thread.find_work_inside(isolation);
+        let found = thread.find_work_inside(worker.strand(), isolation);
         found.map_or(Yield::Idle, |found| give_way(worker, found, false))
     }
 }
@@ -149,6 +148,11 @@ fn yield_to_anybody(worker: &Worker) -> Yield {
 pub(crate) fn yield_worker_locally(worker: &Worker) -> Yield {
     sim::point_of_yielding();
     let thread = worker.thread();
+    let isolation = worker.strand().context().get().isolation();
+    if !isolation.is_none() {
+        let found = thread.find_work_inside(worker.strand(), isolation);
+        return found.map_or(Yield::Idle, |found| give_way(worker, found, false));
+    }
     let can_park = thread.can_park();
     thread
         .own_task()
@@ -157,11 +161,10 @@ pub(crate) fn yield_worker_locally(worker: &Worker) -> Yield {
 
 /// Gives way because the turn is over: behind everything else, see `exhausted.rs`.
 pub(crate) fn yield_exhausted(worker: &Worker) -> Yield {
-    // SAFETY: the current context is alive.
-    let isolation = unsafe { context::isolation_of(worker.strand().context().get()) };
+    let isolation = worker.strand().context().get().isolation();
     let thread = worker.thread();
     // Looked at before the search: what is found must be run.
-    if !isolation.is_null() || !thread.can_park() {
+    if !isolation.is_none() || !thread.can_park() {
         return Yield::Idle;
     }
     thread.exhausted.end_turn();

@@ -188,7 +188,7 @@ impl Strand {
     #[inline(always)]
     pub(crate) unsafe fn stoppable_context(&self) -> Option<&Context> {
         // SAFETY: a strand's current context is alive while code runs in it.
-        let context = unsafe { self.context().get().as_ref() };
+        let context = unsafe { self.context().get().get() };
         context.filter(|context| context.has_stop())
     }
 

@@ -9,7 +9,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
 use super::{StopSignal, Stopped};
-use crate::context::{self, Context, Installed};
+use crate::context::{Context, ContextRef, Installed};
 use crate::modelling::{Crew, Failure, Model, claim, pool, strand};
 use crate::pool::shared::Shared;
 use crate::strand::Strand;
@@ -70,7 +70,7 @@ impl Scene {
     fn context(&self) -> Context {
         let stop = StopSignal::new(&self.word, 1);
         // SAFETY: there is no outer one, and the scene outlives it.
-        unsafe { Context::inside(context::OUTERMOST, std::ptr::null(), Some(stop)) }
+        unsafe { Context::inside(ContextRef::OUTERMOST, std::ptr::null(), Some(stop)) }
     }
 
     /// When the one who stops has done so: the next fork on the strand looks, and finds that it shall stop.
@@ -106,7 +106,7 @@ const PUBLISHING: Model = Model {
         let (scene, crew) = Scene::new();
         let context = scene.context();
         let worker = scene.worker(0);
-        let _installed = Installed::new(Some(worker), &context);
+        let _installed = Installed::new(Some(worker), ContextRef::OUTERMOST.nesting(&context));
         worker.strand().forks.ask();
         let mut crew = Some(crew);
         stopped(|| {
@@ -137,7 +137,7 @@ const TAKING_BACK: Model = Model {
         let (scene, crew) = Scene::new();
         let context = scene.context();
         let worker = scene.worker(0);
-        let _installed = Installed::new(Some(worker), &context);
+        let _installed = Installed::new(Some(worker), ContextRef::OUTERMOST.nesting(&context));
         let mut crew = Some(crew);
         let forks = &worker.strand().forks;
         stopped(|| {
@@ -175,9 +175,9 @@ const LEAVING_A_SHIELD: Model = Model {
         let (scene, crew) = Scene::new();
         let context = scene.context();
         let worker = scene.worker(0);
-        let _installed = Installed::new(Some(worker), &context);
+        let _installed = Installed::new(Some(worker), ContextRef::OUTERMOST.nesting(&context));
         let shield = context.shielding();
-        let shielded = Installed::new(Some(worker), &shield);
+        let shielded = Installed::new(Some(worker), ContextRef::OUTERMOST.nesting(&shield));
         let was_stopped = stopped(|| worker.join(|_| (), |_| ()));
         claim(!was_stopped, "nothing is stopped behind a shield");
         drop(shielded);
@@ -198,7 +198,9 @@ const SWITCHING_STRANDS: Model = Model {
         let (scene, crew) = Scene::new();
         let context = scene.context();
         // As it was left when it parked.
-        scene.strands[1].context().set(&context);
+        scene.strands[1]
+            .context()
+            .set(ContextRef::OUTERMOST.nesting(&context));
         scene.show(1);
         let worker = scene.worker(1);
         let mut crew = Some(crew);
@@ -215,7 +217,7 @@ const SWITCHING_STRANDS: Model = Model {
         if let Some(crew) = crew {
             scene.claim_interrupted(1, crew);
         }
-        scene.strands[1].context().set(context::OUTERMOST);
+        scene.strands[1].context().set(ContextRef::OUTERMOST);
     },
 };
 

@@ -13,7 +13,7 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::Arc;
 
-use crate::context::{self, Context};
+use crate::context::ContextRef;
 use crate::deque::{Deque, Entry, Steal};
 use crate::fork::ForkHeader;
 use crate::inbox::{Mail, Trail};
@@ -63,7 +63,7 @@ pub(crate) struct Strand {
 #[repr(C)]
 pub(crate) struct OfSwitch {
     /// What runs on the strand runs in this context.
-    context: Cell<*const Context>,
+    context: Cell<ContextRef>,
     /// What the waker of the future points to that is polled on the strand; see `raw::polled_waker`.
     polled_waker: Cell<*const ()>,
     #[cfg(jobtree_stacks)]
@@ -99,7 +99,7 @@ impl Strand {
 
     fn new(pool: &Arc<Shared>, worker: usize) -> Strand {
         let between = OfSwitch {
-            context: Cell::new(context::OUTERMOST),
+            context: Cell::new(ContextRef::OUTERMOST),
             polled_waker: Cell::new(ptr::null()),
             #[cfg(jobtree_stacks)]
             stack: StackInUse::none(),
@@ -126,7 +126,7 @@ impl Strand {
 
     /// What runs on the strand runs in this context. Owner only.
     #[inline(always)]
-    pub(crate) fn context(&self) -> &Cell<*const Context> {
+    pub(crate) fn context(&self) -> &Cell<ContextRef> {
         &self.forks.between.context
     }
 
@@ -231,11 +231,7 @@ impl Strand {
     }
 
     /// Takes the oldest public fork whose context `suits`, in the name of worker `thief`.
-    pub(crate) fn steal(
-        &self,
-        thief: usize,
-        suits: impl Fn(*const Context) -> bool,
-    ) -> Option<Entry> {
+    pub(crate) fn steal(&self, thief: usize, suits: impl Fn(ContextRef) -> bool) -> Option<Entry> {
         loop {
             match self.forks.steal(&suits) {
                 Steal::Taken(entry) => {

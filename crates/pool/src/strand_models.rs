@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::context;
+use crate::context::ContextRef;
 use crate::deque::Entry;
 use crate::fork::ForkHeader;
 use crate::inbox::MailContent;
@@ -116,7 +116,7 @@ impl Scene {
         unsafe {
             strand.forks.push_private(Entry {
                 job: NonNull::from(fork).cast::<Job>(),
-                context: context::OUTERMOST,
+                context: ContextRef::OUTERMOST,
             });
             strand.share_oldest();
         }

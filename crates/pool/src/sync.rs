@@ -299,6 +299,12 @@ pub(crate) mod step {
         SleeperNotice,
         /// `Sleeper::wake_if_drowsy`: keeping a worker awake that is sleepy, not only waking sleepers.
         SleeperDrowsy,
+        /// `Sleep::sleep_alone`: the fence between being sleepy and the last look.
+        SleepAloneFence,
+        /// `Sleep::wake_alone`: the fence between posting and looking for those who sleep alone.
+        SleepAlonePostFence,
+        /// `Sleeper::wake_if_alone`: keeping a worker awake that is sleepy, not only waking one that sleeps alone.
+        SleeperDrowsyAlone,
         /// `Sleep::work_found`: the last searcher wakes another if there is more work.
         SleepCascade,
         /// `Sleep::work_found`: the fence between leaving the searchers and looking for more work.

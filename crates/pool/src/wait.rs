@@ -12,10 +12,10 @@
 
 use std::ptr::NonNull;
 
-use crate::context::{self, Context};
 use crate::fork::TheftNote;
 use crate::found::{Found, Work};
 use crate::isolate::{self, BelowFrames};
+use crate::isolation::Isolation;
 use crate::job::Job;
 use crate::latch::{Latch, Wake};
 use crate::raw::park_hook::Away;
@@ -55,13 +55,11 @@ impl Worker {
         }
         let strand = self.strand();
         strand.sim_point();
-        // SAFETY: a `&Worker` is only to be had on the strand's own stack; its context is alive.
-        let isolation = unsafe {
-            strand.share_all();
-            context::isolation_of(strand.context().get())
-        };
+        // SAFETY: a `&Worker` is only to be had on the strand's own stack.
+        unsafe { strand.share_all() };
+        let isolation = strand.context().get().isolation();
         let thread = self.thread();
-        if !isolation.is_null() {
+        if !isolation.is_none() {
             let away = Away::leave(strand);
             self.wait_isolated(thread, latch, isolation);
             return away.come_back(strand);
@@ -164,8 +162,7 @@ impl Worker {
         {
             return false;
         }
-        // SAFETY: a `&Worker` is only to be had on the strand's own stack; its context is alive.
-        if !unsafe { context::isolation_of(strand.context().get()) }.is_null() {
+        if !strand.context().get().isolation().is_none() {
             return false;
         }
         // SAFETY: this thread owns its task deque.
@@ -226,7 +223,7 @@ impl Worker {
     /// `isolation`. Not counted as searching: it would not take what others post.
     #[cold]
     #[inline(never)]
-    fn wait_isolated(&self, thread: &WorkerThread, latch: &Latch, isolation: *const Context) {
+    fn wait_isolated(&self, thread: &WorkerThread, latch: &Latch, isolation: Isolation) {
         if !latch.register(self.strand(), Wake::ByNotice) {
             return;
         }
@@ -234,7 +231,7 @@ impl Worker {
         let mut watchdog = isolate::watchdog_limit();
         let mut looks = 0;
         while !latch.is_set() {
-            if let Some(found) = thread.find_work_inside(isolation) {
+            if let Some(found) = thread.find_work_inside(self.strand(), isolation) {
                 thread.execute(self, found);
                 looks = 0;
             } else if thread.is_simulated {
@@ -244,8 +241,8 @@ impl Worker {
                 spin_pause();
             } else {
                 let limit = watchdog.take();
-                let sleep = &thread.pool.sleep;
-                if !sleep.sleep_alone(thread.index, || latch.is_set(), limit) {
+                let is_over = || latch.is_set() || thread.sees_work_inside(isolation);
+                if !thread.pool.sleep.sleep_alone(thread.index, is_over, limit) {
                     isolate::report_stuck(thread);
                 }
                 looks = 0;

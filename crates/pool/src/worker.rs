@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::context::{Context, Installed};
+use crate::context::Installed;
 use crate::deque::Entry;
 use crate::exhausted::Exhausted;
 use crate::found::{Found, Work};
+use crate::isolation::{Isolation, KeptNumbers};
 use crate::job::{AbortOnUnwind, Job, JobName};
 use crate::pool::Pool;
 use crate::pool::shared::{Shared, WorkerShared};
@@ -164,9 +165,11 @@ pub(crate) struct WorkerThread {
     /// By worker: its oldest fork as the last look saw it.
     pub(crate) watches: Box<[Cell<Option<Watched>>]>,
     pub(crate) stolen: StolenTasks,
-    /// The innermost isolation that some frame on this thread's running strand waits or runs inside of, or null. Not that of
-    /// a task which runs at the bottom of a strand and has not waited yet.
-    pub(crate) isolation: Cell<*const Context>,
+    /// The innermost isolation that some frame on this thread's running strand waits or runs inside of. Not that of a task
+    /// which runs at the bottom of a strand and has not waited yet.
+    pub(crate) isolation: Cell<Isolation>,
+    /// For its next calls of `isolate`.
+    pub(crate) numbers: KeptNumbers,
     /// Strands whose wait is over, oldest first.
     pub(crate) ready: RefCell<VecDeque<*const Strand>>,
     /// The task that has just run and gave way, between its end and its place in a queue.
@@ -215,7 +218,8 @@ impl WorkerThread {
             spin_memory: SpinMemory::new(),
             watches: pool.workers.iter().map(|_| Cell::new(None)).collect(),
             stolen: StolenTasks::new(),
-            isolation: Cell::new(std::ptr::null()),
+            isolation: Cell::new(Isolation::NONE),
+            numbers: KeptNumbers::default(),
             ready: RefCell::new(VecDeque::new()),
             gave_way: Cell::new(None),
             strands: RefCell::new(Vec::new()),
@@ -341,7 +345,7 @@ impl WorkerThread {
     pub(crate) fn execute(&self, worker: &Worker, found: Found) {
         self.run(worker, found);
         if let Some(entry) = self.gave_way.take() {
-            self.shared().requeued.push(entry);
+            self.put_behind(entry);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 
 use super::Entry;
-use crate::context::Context;
+use crate::context::{Context, ContextRef};
 use crate::job::Job;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -17,16 +17,16 @@ impl Slot {
     pub(super) fn write(&self, entry: Entry) {
         self.job.store(entry.job.as_ptr(), Ordering::Relaxed);
         self.context
-            .store(entry.context.cast_mut(), Ordering::Relaxed);
+            .store(entry.context.into_word(), Ordering::Relaxed);
     }
 
     /// Reads a slot that may never have been written at this index; only whoever wins the index may
     /// use the result.
     #[inline(always)]
-    pub(super) fn read(&self) -> (*mut Job, *const Context) {
+    pub(super) fn read(&self) -> (*mut Job, ContextRef) {
         (
             self.job.load(Ordering::Relaxed),
-            self.context.load(Ordering::Relaxed),
+            ContextRef::from_word(self.context.load(Ordering::Relaxed)),
         )
     }
 }
@@ -67,7 +67,7 @@ impl Buffer {
 
     /// [`Slot::read`] for a thief.
     #[inline]
-    pub(super) fn read(&self, index: usize) -> (*mut Job, *const Context) {
+    pub(super) fn read(&self, index: usize) -> (*mut Job, ContextRef) {
         #[cfg(loom)]
         // SAFETY: loom itself checks that nobody writes meanwhile.
         self.is_alive

@@ -12,7 +12,7 @@ use std::any::Any;
 use std::sync::{Condvar, Mutex as StdMutex};
 use std::time::{Duration, Instant};
 
-use crate::context::Context;
+use crate::context::ContextRef;
 use crate::deque::{Deque, Entry};
 use crate::inbox::{Inbox, Mail};
 use crate::injector::Injector;
@@ -181,7 +181,7 @@ impl ParkedForks {
     pub(crate) fn steal(
         &self,
         thief: usize,
-        suits: impl Fn(*const Context) -> bool + Copy,
+        suits: impl Fn(ContextRef) -> bool + Copy,
     ) -> Option<Entry> {
         if !self.is_listed() {
             return None;
@@ -282,6 +282,9 @@ impl Shared {
     pub(crate) fn submit_from(&self, worker: &Worker, entry: Entry) {
         let own = &self.workers[worker.index()];
         own.stats.made_tasks.add_release(1);
+        if !entry.context.isolation().is_none() {
+            return self.post_isolated(entry);
+        }
         // SAFETY: a `&Worker` means that this is the worker's own thread.
         unsafe {
             own.tasks.push_private(entry);
@@ -293,7 +296,19 @@ impl Shared {
     /// Queues a task for whoever looks first, behind all that came from outside before.
     pub(crate) fn inject(&self, entry: Entry) {
         self.made_outside.fetch_add(1, Ordering::Release);
+        if !entry.context.isolation().is_none() {
+            return self.post_isolated(entry);
+        }
         self.injector.push(entry);
+        self.sleep.new_work();
+    }
+
+    /// Queues a task that was made inside an isolation, and has been counted, where a worker that waits inside finds it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn post_isolated(&self, entry: Entry) {
+        self.injector.push(entry);
+        self.sleep.wake_alone();
         self.sleep.new_work();
     }
 

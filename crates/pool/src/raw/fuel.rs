@@ -14,7 +14,7 @@
 
 use std::cell::Cell;
 
-use crate::context::{self, Context, Installed};
+use crate::context::{self, Context, ContextRef, Installed};
 use crate::spawn::{Yield, yield_exhausted};
 use crate::strand::Strand;
 use crate::worker::Worker;
@@ -79,11 +79,11 @@ impl Meter {
     };
 
     /// # Safety
-    /// `context` must be null or alive.
+    /// `context` must be alive.
     #[inline(always)]
-    pub(crate) unsafe fn of(context: *const Context) -> Meter {
+    pub(crate) unsafe fn of(context: ContextRef) -> Meter {
         // SAFETY: by contract.
-        unsafe { context.as_ref() }.map_or(Meter::OPEN, |context| context.meter)
+        unsafe { context.get() }.map_or(Meter::OPEN, |context| context.meter)
     }
 }
 
@@ -195,11 +195,12 @@ pub unsafe fn with_meter<R>(meter: Meter, body: impl FnOnce() -> R) -> R {
         }
     }
     Worker::with_current(|worker| {
+        let outer = context::of(worker);
         // SAFETY: the current context is alive as long as we are inside.
-        let context = unsafe { Context::metered(context::of(worker), meter) };
+        let context = unsafe { Context::metered(outer, meter) };
         let before = worker.map(|worker| worker.strand().fuel.replace(meter.turn));
         let _restore = Restore(worker, before.unwrap_or(Turn::EMPTY));
-        let _installed = Installed::new(worker, &context);
+        let _installed = Installed::new(worker, outer.nesting(&context));
         body()
     })
 }

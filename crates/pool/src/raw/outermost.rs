@@ -5,7 +5,8 @@
 //! the fuel of nobody's account. What it keeps is the isolation of the frames below it on the same stack: a task may run on
 //! top of a wait inside [`isolate`](crate::isolate()), and must not let strangers run there either.
 
-use crate::context::{self, Context, Installed, Swapped, isolation_of};
+use crate::context::{self, ContextRef, Installed, Swapped};
+use crate::isolation::Isolation;
 use crate::raw::fuel::{Fuel, Turn};
 use crate::worker::Worker;
 
@@ -16,8 +17,7 @@ use crate::worker::Worker;
 #[inline]
 pub fn outermost<R>(body: impl FnOnce() -> R) -> R {
     Worker::with_current(|worker| {
-        // SAFETY: the current context is alive as long as code runs in it.
-        let isolation = unsafe { isolation_of(context::of(worker)) };
+        let isolation = context::of(worker).isolation();
         run_outermost(worker, isolation, Installed::new, body)
     })
 }
@@ -32,7 +32,7 @@ pub fn outermost<R>(body: impl FnOnce() -> R) -> R {
 #[inline]
 pub fn outermost_at_end<R>(body: impl FnOnce() -> R) -> R {
     Worker::with_current(|worker| {
-        let isolation = worker.map_or(std::ptr::null(), |worker| worker.thread().isolation.get());
+        let isolation = worker.map_or(Isolation::NONE, |worker| worker.thread().isolation.get());
         run_outermost(worker, isolation, Swapped::new, body)
     })
 }
@@ -40,19 +40,12 @@ pub fn outermost_at_end<R>(body: impl FnOnce() -> R) -> R {
 #[inline]
 fn run_outermost<'w, R, Guard>(
     worker: Option<&'w Worker>,
-    isolation: *const Context,
-    install: impl FnOnce(Option<&'w Worker>, *const Context) -> Guard,
+    isolation: Isolation,
+    install: impl FnOnce(Option<&'w Worker>, ContextRef) -> Guard,
     body: impl FnOnce() -> R,
 ) -> R {
-    let context;
-    let address = if isolation.is_null() {
-        context::OUTERMOST
-    } else {
-        context = Context::outermost_inside(isolation);
-        &raw const context
-    };
     let _put_aside = worker.map(|worker| PutAside::new(&worker.strand().fuel));
-    let _installed = install(worker, address);
+    let _installed = install(worker, ContextRef::outermost_inside(isolation));
     body()
 }
 

@@ -8,7 +8,7 @@ use std::fmt;
 use std::ptr::NonNull;
 
 use super::PoolRef;
-use crate::context::{self, Context};
+use crate::context::{self, ContextRef};
 use crate::deque::Entry;
 use crate::job::{Job, JobKind, TaskHeader};
 use crate::latches::OnceLatch;
@@ -125,7 +125,7 @@ impl fmt::Debug for RawTask {
 /// The context that a task runs in; see [`with_user_context`](crate::with_user_context).
 #[derive(Clone, Copy, Debug)]
 pub struct RawContext {
-    context: *const Context,
+    context: ContextRef,
 }
 
 impl RawContext {
@@ -142,7 +142,7 @@ impl RawContext {
     /// its context, and in a pool of one worker nobody else would run them.
     pub const fn outermost() -> RawContext {
         RawContext {
-            context: context::OUTERMOST,
+            context: ContextRef::OUTERMOST,
         }
     }
 }

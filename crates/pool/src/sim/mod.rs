@@ -241,6 +241,24 @@ pub(crate) fn wake_one(sleep: &Sleep) -> bool {
     .unwrap_or(false)
 }
 
+/// In a simulation: tells every worker that waits inside `isolate` to look again; `false` if `sleep` is none of its.
+pub(crate) fn wake_alone(sleep: &Sleep) -> bool {
+    Simulation::with(|simulation| {
+        // SAFETY: the simulation's owner keeps the pool.
+        let own = unsafe { &(*simulation.pool).sleep };
+        if !std::ptr::eq(sleep, own) {
+            return false;
+        }
+        for (worker, activity) in simulation.activities.iter().enumerate() {
+            if activity.get() == Activity::Waits {
+                own.notify(worker);
+            }
+        }
+        true
+    })
+    .unwrap_or(false)
+}
+
 /// A task that nobody waits for has panicked.
 pub(crate) fn keep_panic(payload: Box<dyn Any + Send>) {
     Simulation::with(|simulation| simulation.panics.borrow_mut().push(payload));

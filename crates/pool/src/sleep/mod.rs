@@ -18,12 +18,15 @@ use std::time::{Duration, Instant};
 
 use crate::padded::Padded;
 use crate::sync::step::{Step, fence_at, left_out};
+use crate::sync::{AtomicUsize, Ordering};
 
 /// All sleep state of a pool.
 pub(crate) struct Sleep {
     counters: Padded<AtomicCounters>,
     roster: Padded<Roster>,
     sleepers: Box<[Padded<Sleeper>]>,
+    /// How many workers sleep alone, or are about to.
+    alone: AtomicUsize,
 }
 
 /// Evidence that a worker is counted as inactive. Made when it starts to search, given up when it has
@@ -63,6 +66,7 @@ impl Sleep {
             counters: Padded(AtomicCounters::new()),
             roster: Padded(Roster::new(workers)),
             sleepers: (0..workers).map(|_| Padded(Sleeper::new())).collect(),
+            alone: AtomicUsize::new(0),
         }
     }
 
@@ -234,15 +238,38 @@ impl Sleep {
         self.sleepers[worker].notify(|| self.counters.sub_sleeping());
     }
 
-    /// Sleeps until `worker` is notified, outside of all counts: it would not take posted work.
-    /// `false` if it has slept for `limit` and was not.
+    /// Sleeps until `worker` is notified, outside of all counts: it would not take what others post, except by
+    /// [`Sleep::wake_alone`]. Looks whether `is_over` before. `false` if it has slept for `limit` and was not notified.
     pub(crate) fn sleep_alone(
         &self,
         worker: usize,
         is_over: impl Fn() -> bool,
         limit: Option<Duration>,
     ) -> bool {
-        self.sleepers[worker].sleep_alone(is_over, limit)
+        self.alone.fetch_add(1, Ordering::Relaxed);
+        let is_over = || {
+            // Pairs with the fence in `wake_alone`: of a worker that is sleepy and then looks, and a poster that posts and
+            // then looks for such workers, one sees the other.
+            fence_at(Step::SleepAloneFence);
+            is_over()
+        };
+        let in_time = self.sleepers[worker].sleep_alone(is_over, limit);
+        self.alone.fetch_sub(1, Ordering::Relaxed);
+        in_time
+    }
+
+    /// Work that workers which sleep alone might take has been made visible. Wakes all of them.
+    pub(crate) fn wake_alone(&self) {
+        if crate::sim::wake_alone(self) {
+            return;
+        }
+        fence_at(Step::SleepAlonePostFence);
+        if self.alone.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        for sleeper in &self.sleepers {
+            sleeper.wake_if_alone();
+        }
     }
 
     /// How often `worker` has fallen asleep and been woken.

@@ -19,6 +19,7 @@ pub(crate) const MODELS: &[&Model] = &[
     &PASSED_ON,
     &NOTICE,
     &NOTICE_ALONE,
+    &POST_TO_ALONE,
     &NOTICE_AND_POST,
     &ROSTER,
 ];
@@ -286,6 +287,38 @@ const NOTICE_ALONE: Model = Model {
     },
 };
 
+/// Work that a worker which sleeps alone takes is posted while it falls asleep.
+const POST_TO_ALONE: Model = Model {
+    name: "sleep: a post to a worker that sleeps alone",
+    preemptions: Some(3),
+    needs: &[
+        (Step::SleepAloneFence, Failure::Deadlock),
+        (Step::SleepAlonePostFence, Failure::Deadlock),
+        (Step::SleeperDrowsyAlone, Failure::Deadlock),
+        (Step::SleeperNotice, Failure::Deadlock),
+    ],
+    body: || {
+        let scene = Arc::new((Sleep::new(1), Posted::<2>::new()));
+        let crew = Crew::new();
+        let worker = scene.clone();
+        crew.spawn(move || {
+            let (sleep, posted) = &*worker;
+            for _ in 0..2 {
+                while posted.take().is_none() {
+                    sleep.sleep_alone(0, || posted.is_there(), None);
+                }
+            }
+        });
+        let (sleep, posted) = &*scene;
+        posted.post(0);
+        sleep.wake_alone();
+        posted.post(1);
+        sleep.wake_alone();
+        crew.wait();
+        claim_nobody_is_counted(sleep);
+    },
+};
+
 /// A notice and a post meet at one worker: both are seen, and it is counted out once.
 const NOTICE_AND_POST: Model = Model {
     name: "sleep: notice and post",
@@ -376,6 +409,11 @@ fn loom_a_notice_finds_its_worker() {
 #[test]
 fn loom_a_notice_finds_a_worker_that_sleeps_alone() {
     NOTICE_ALONE.check();
+}
+
+#[test]
+fn loom_a_post_finds_a_worker_that_sleeps_alone() {
+    POST_TO_ALONE.check();
 }
 
 #[test]

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! A worker that must not take just any work (it waits inside `isolate`) sleeps ALONE instead of ASLEEP:
-//! it is on no roster and in no count, and only a notice of its own wakes it.
+//! it is on no roster and not among the sleepers that are counted, and only a notice of its own wakes it, or a post of work
+//! that was made inside some `isolate`.
 //!
 //! A worker may set itself a limit; when that is over it goes from ASLEEP to AWAKE by itself.
 //!
@@ -162,6 +163,19 @@ impl Sleeper {
             _ => return,
         }
         Futex::wake_one(&self.state);
+    }
+
+    /// Wakes the worker if it sleeps alone, or keeps it from falling asleep if it is sleepy.
+    pub(crate) fn wake_if_alone(&self) {
+        let word = self.state.word();
+        let mut seen = word.load(Ordering::Relaxed);
+        while seen == ALONE || (seen == SLEEPY && !left_out(Step::SleeperDrowsyAlone)) {
+            match word.compare_exchange(seen, NOTIFIED, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) if seen == ALONE => return Futex::wake_one(&self.state),
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
     }
 
     /// Wakes the worker if it is asleep (`before_wake` then runs first) or keeps it from falling
