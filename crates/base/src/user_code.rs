@@ -19,6 +19,7 @@
 //! no use for it: dropping a payload runs user code again.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -92,6 +93,22 @@ pub fn recent_panics() -> Vec<CaughtPanic> {
     recent.iter().cloned().collect()
 }
 
+thread_local! {
+    /// The panics of user code on this thread, if it collects them.
+    static COLLECTED: RefCell<Option<Vec<CaughtPanic>>> = const { RefCell::new(None) };
+}
+
+/// Collects the panics of user code that are caught on the calling thread from now on, up to a bound. For a thread that
+/// reports them, such as that of a simulation.
+pub fn collect_panics_of_thread() {
+    COLLECTED.set(Some(Vec::new()));
+}
+
+/// Returns the panics that the calling thread has collected, oldest first, and collects no more.
+pub fn take_collected_panics() -> Vec<CaughtPanic> {
+    COLLECTED.take().unwrap_or_default()
+}
+
 /// Calls `code`; returns `None` if it panicked, which is recorded.
 pub fn call_user<R>(place: Place, code: impl FnOnce() -> R) -> Option<R> {
     match catch_unwind(AssertUnwindSafe(code)) {
@@ -147,11 +164,20 @@ pub fn record(place: Place, payload: Box<dyn Any + Send>) {
 fn note(place: Place, payload: &(dyn Any + Send)) {
     let message = message_of(payload).map(str::to_owned);
     CAUGHT.fetch_add(1, Ordering::Relaxed);
+    let panic = CaughtPanic { place, message };
+    // Not if the thread's locals are gone.
+    let _ = COLLECTED.try_with(|collected| {
+        if let Some(collected) = &mut *collected.borrow_mut()
+            && collected.len() < MOST_RECENT_PANICS
+        {
+            collected.push(panic.clone());
+        }
+    });
     let mut recent = RECENT.lock().unwrap_or_else(PoisonError::into_inner);
     if recent.len() == MOST_RECENT_PANICS {
         recent.pop_front();
     }
-    recent.push_back(CaughtPanic { place, message });
+    recent.push_back(panic);
 }
 
 /// Returns the text of a panic's payload, if it is text.
@@ -189,6 +215,22 @@ mod tests {
             place: Place::Callback,
             message: Some("in a callback".to_owned()),
         }));
+    }
+
+    #[test]
+    fn a_thread_collects_its_own_panics_until_it_takes_them() {
+        call_user(Place::Waker, || panic!("before"));
+        collect_panics_of_thread();
+        call_user(Place::Waker, || panic!("mine"));
+        let other = || call_user(Place::Waker, || panic!("of another thread"));
+        std::thread::spawn(other).join().unwrap();
+        let expected = CaughtPanic {
+            place: Place::Waker,
+            message: Some("mine".to_owned()),
+        };
+        assert_eq!(take_collected_panics(), [expected]);
+        call_user(Place::Waker, || panic!("after"));
+        assert_eq!(take_collected_panics(), []);
     }
 
     #[test]

@@ -205,6 +205,14 @@ impl BlockingThreads {
         true
     }
 
+    /// Returns the pool whose tasks carry the entries; `None` if threads do.
+    pub fn pool(&self) -> Option<&PoolRef> {
+        match &self.shared.carriers {
+            Carriers::Threads(_) => None,
+            Carriers::Workers(pool) => Some(pool),
+        }
+    }
+
     /// How many carriers there are: started, and not gone.
     pub fn carriers(&self) -> usize {
         self.shared.lock().carriers

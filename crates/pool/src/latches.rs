@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::latch::{Latch, ThreadLatch};
 use crate::pool::shared::Shared;
+use crate::sim;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 use crate::wait::WaitFor;
 use crate::worker::Worker;
@@ -34,6 +35,18 @@ pub struct OnceLatch {
 struct Waiters {
     first: Option<Waiter>,
     others: Vec<Waiter>,
+}
+
+impl Waiters {
+    /// Takes out the worker that waits by `latch`.
+    fn take(&mut self, latch: *const Latch) -> Option<Waiter> {
+        let is_it = |waiter: &Waiter| matches!(waiter, Waiter::Worker(by, _) if *by == latch);
+        if let Some(first) = self.first.take_if(|first| is_it(first)) {
+            return Some(first);
+        }
+        let position = self.others.iter().position(is_it)?;
+        Some(self.others.remove(position))
+    }
 }
 
 /// One who waits, with a latch in its own frame, which it leaves only after that is set.
@@ -94,10 +107,17 @@ impl OnceLatch {
             Some(worker) => {
                 let latch = Latch::new();
                 if self.enter(Waiter::Worker(&latch, worker.thread().pool.clone())) {
-                    worker.wait_until(&latch, what);
+                    match what {
+                        WaitFor::Latch if worker.thread().is_simulated => {
+                            let break_off = || self.break_off(&latch);
+                            sim::wait_breakably(&break_off, || worker.wait_until(&latch, what));
+                        }
+                        _ => worker.wait_until(&latch, what),
+                    }
                 }
             }
             None => {
+                sim::refuse_to_sleep();
                 let latch = ThreadLatch::new();
                 if self.enter(Waiter::Thread(&latch)) {
                     latch.wait();
@@ -118,6 +138,13 @@ impl OnceLatch {
             Some(_) => waiters.others.push(waiter),
         }
         true
+    }
+
+    /// Lets the worker that waits by `latch` continue although this is not open; `false` if it is being told just now.
+    fn break_off(&self, latch: *const Latch) -> bool {
+        let waiter = self.lock().take(latch);
+        // Taken out by us, so told by us alone.
+        waiter.map(Waiter::wake).is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiters> {

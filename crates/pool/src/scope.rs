@@ -429,6 +429,7 @@ pub(crate) fn in_place_scope_of<'scope, R>(
     pool: &Arc<Shared>,
     body: impl FnOnce(&Scope<'scope>) -> R,
 ) -> R {
+    sim::refuse_outside_work(pool);
     shielded_if_panicking(|| {
         Worker::with_current(|worker| {
             let scope = Scope {
@@ -443,6 +444,7 @@ pub(crate) fn in_place_scope_fifo_of<'scope, R>(
     pool: &Arc<Shared>,
     body: impl FnOnce(&ScopeFifo<'scope>) -> R,
 ) -> R {
+    sim::refuse_outside_work(pool);
     shielded_if_panicking(|| {
         Worker::with_current(|worker| {
             let scope = ScopeFifo::new(ScopeBase::new(pool, worker));

@@ -5,7 +5,8 @@
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
-use jobtree_pool::raw::{Bell, wait_with_waker, with_bell};
+use jobtree_pool::raw::sim::unwind_if_ending;
+use jobtree_pool::raw::{Bell, wait_with_waker, wait_with_waker_breakably, with_bell};
 use jobtree_tree::raw::{self, CancelWatch, StackName};
 use jobtree_tree::{Cancelled, Job, WaitingFor};
 
@@ -18,6 +19,14 @@ pub(crate) fn until_ready<F: Future>(
     helped: Option<*const ()>,
 ) -> F::Output {
     wait_with_waker(helped, |waker| {
+        ready_value(future.as_mut().poll(&mut Context::from_waker(waker)))
+    })
+}
+
+/// Polls `future` until it is ready. If a simulation ends first, the calling stack is unwound: not for a wait for what
+/// borrows from the caller.
+pub(crate) fn until_ready_or_unwound<F: Future>(mut future: Pin<&mut F>) -> F::Output {
+    wait_with_waker_breakably(|waker| {
         ready_value(future.as_mut().poll(&mut Context::from_waker(waker)))
     })
 }
@@ -68,7 +77,7 @@ pub(crate) fn poll_unless_cancelled<R>(
     raw::with_current(|job| {
         let Some(job) = job else {
             let ready = |waker: &Waker| ready_value(poll(&mut Context::from_waker(waker)));
-            return Ok(wait_with_waker(None, ready));
+            return Ok(wait_with_waker_breakably(ready));
         };
         job.begin_waiting(waiting_for);
         let result = with_bell(|bell| {
@@ -86,10 +95,13 @@ pub(crate) fn poll_unless_cancelled<R>(
         job.end_waiting(waiting_for);
         match result {
             Some(output) => Ok(output),
-            None => match job.cancellation() {
-                Some(cancelled) => Err(cancelled),
-                None => unreachable!("told of a cancellation that is none"),
-            },
+            None => {
+                unwind_if_ending();
+                match job.cancellation() {
+                    Some(cancelled) => Err(cancelled),
+                    None => unreachable!("told of a cancellation that is none"),
+                }
+            }
         }
     })
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jobtree_tree::{Cancelled, WaitingFor};
 
-use crate::block::{Either, FirstOf, unless_cancelled, until_ready};
+use crate::block::{Either, FirstOf, unless_cancelled, until_ready_or_unwound};
 use crate::deadline::Sleep;
 use crate::timers::Timers;
 
@@ -79,7 +79,7 @@ impl Clock {
     /// [`wait_at_most`](Clock::wait_at_most), even if the current job is cancelled: for the end of things.
     pub fn wait_regardless<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
         let patience = Sleep::new(self.timers.clone(), limit);
-        first(until_ready(pin!(FirstOf(future, patience)), None))
+        first(until_ready_or_unwound(pin!(FirstOf(future, patience))))
     }
 }
 

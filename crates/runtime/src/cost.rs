@@ -6,6 +6,6 @@ use crate::{budget, sim};
 /// may act first.
 #[inline(always)]
 pub(crate) fn charge_channel_operation() {
-    sim::point();
+    sim::point_or_unwind();
     budget::charge_channel_op();
 }

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
+use jobtree_pool::raw::sim::unwind_if_ending;
 use jobtree_pool::raw::{current_stack, outermost_at_end, waker_of_stack};
 use jobtree_pool::{StopSignal, Stopped, UserContext, user_context, with_user_context};
 use jobtree_tree::raw::{self, Surroundings};
@@ -117,6 +118,7 @@ pub fn checkpoint() -> Result<(), Cancelled> {
 
 #[cold]
 fn cancellation() -> Cancelled {
+    unwind_if_ending();
     match Job::current().and_then(|job| job.cancellation()) {
         Some(cancelled) => cancelled,
         None => unreachable!("only a job that was cancelled sets its stop word"),

@@ -66,7 +66,7 @@ impl<T> JobHandle<T> {
     /// Asks the job to end; `false` if it was asked before or has ended.
     pub fn cancel(&self, reason: impl Into<CancelReason>) -> bool {
         let asked = self.job.cancel(reason.into());
-        sim::point();
+        sim::point_or_unwind();
         asked
     }
 

@@ -15,7 +15,7 @@ use jobtree_tree::{
 
 use crate::block::until_ready;
 use crate::current::run_body;
-use crate::runtime;
+use crate::{runtime, sim};
 
 /// Runs `body` as a job under `parent`, and waits for everything below it.
 pub(crate) fn run<T>(
@@ -25,7 +25,10 @@ pub(crate) fn run<T>(
 ) -> Outcome<T> {
     match try_run(parent, options, body) {
         Ok(outcome) => outcome,
-        Err(ParentEnded) => Err(JobError::Cancelled(ended_with(parent))),
+        Err(ParentEnded) => {
+            sim::point_or_unwind();
+            Err(JobError::Cancelled(ended_with(parent)))
+        }
     }
 }
 
@@ -39,8 +42,8 @@ pub(crate) fn try_run<T>(
     if let Some(stack) = StackName::new(current_stack_with_bell()) {
         name_stack(&execution, stack);
     }
-    let (value, result) = if job.is_cancelled() {
-        // Born cancelled.
+    let is_born_cancelled = job.is_cancelled();
+    let (value, result) = if is_born_cancelled {
         (None, BodyResult::Cancelled)
     } else {
         run_body(&job, || body(&job))
@@ -48,6 +51,10 @@ pub(crate) fn try_run<T>(
     execution.end(result);
     if !job.is_ended() {
         wait_for_children(&job);
+    }
+    if is_born_cancelled {
+        // In a loop that does not heed its cancellation nothing else may be a point.
+        sim::point_or_unwind();
     }
     Ok(match (value, job.error()) {
         (Some(value), None) => Ok(value),

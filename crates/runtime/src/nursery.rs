@@ -111,6 +111,9 @@ where
     F: for<'scope> FnOnce(&'scope Nursery<'scope, 'env>) -> Result<T, BoxError>,
 {
     let Place { parent, runtime } = place;
+    if let Some(refusal) = sim::refusal(&runtime) {
+        return inline::run(&parent, options, |_| Err(refusal.into()));
+    }
     // Both outlive the call below, and so all jobs in the scope; the body's frame does not.
     let context = RawContext::current();
     let nursery = OnceCell::new();
@@ -392,7 +395,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
     /// Asks everything in the scope to end; `false` if it was asked before.
     pub fn cancel(&self, reason: impl Into<CancelReason>) -> bool {
         let asked = self.job.cancel(reason.into());
-        sim::point();
+        sim::point_or_unwind();
         asked
     }
 

@@ -14,7 +14,7 @@ use jobtree_tree::{
     TreeDump, Watcher, raw,
 };
 
-use crate::block::{FirstOf, until_ready};
+use crate::block::{FirstOf, until_ready, until_ready_or_unwound};
 use crate::budget::{Ground, GroundBuilder, Profile, Statistics};
 use crate::builder::RuntimeBuilder;
 use crate::clock::Clock;
@@ -23,6 +23,7 @@ use crate::deadline::Sleep;
 use crate::dispatcher::{Blocking, Route};
 use crate::future;
 use crate::handle::JobHandle;
+use crate::inline;
 use crate::nursery::{Nursery, open};
 use crate::owned::OwnedNursery;
 use crate::sim;
@@ -315,6 +316,9 @@ impl Runtime {
     /// If the runtime is shut down first; the future is dropped then. If the future panics.
     pub fn block_on<F: Future>(&self, future: F) -> Outcome<F::Output> {
         let place = self.place();
+        if let Some(refusal) = sim::refusal(&place.runtime) {
+            return inline::run(&place.parent, JobOptions::new(), |_| Err(refusal.into()));
+        }
         let scope = future::scope::run(place, JobOptions::new(), |_, _| async { Ok(future.await) });
         until_ready(pin!(scope), None)
     }
@@ -467,7 +471,7 @@ impl Runtime {
 
     fn wait_for(&self, job: &Job, limit: Duration) {
         let patience = Sleep::new(self.owner.inner.timers.clone(), limit);
-        until_ready(pin!(FirstOf(job.ended(), patience)), None);
+        until_ready_or_unwound(pin!(FirstOf(job.ended(), patience)));
     }
 
     /// Waits for all jobs but the one that calls, and those that wait for it.

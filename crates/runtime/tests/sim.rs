@@ -222,7 +222,7 @@ fn a_deadlock_is_found_and_described() {
     ] {
         assert!(text.contains(part), "`{part}` is missing in: {text}");
     }
-    // The next one is not disturbed, and a wait that no cancellation ends is leaked.
+    // The next one is not disturbed, and a wait that no cancellation ends is unwound.
     let report = sim::Runtime::new(2).run(|_| {
         OnceLatch::new().wait();
         Ok(())

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::shared::{Handlers, Shared};
 use super::{GLOBAL, Pool, start};
+use crate::sim;
 use crate::sleep::MAX_WORKERS;
 use crate::stack::{self, StackError};
 use crate::worker::Worker;
@@ -136,7 +137,9 @@ impl Builder {
             return Err(BuildError::TooManyWorkers { requested: workers });
         }
         let stack_size = stack::checked_stack_size(self.stack_size).map_err(BuildError::Stack)?;
-        if self.use_current_thread && Worker::with_current(|worker| worker.is_some()) {
+        // The thread of a simulation is that of all its workers.
+        let is_worker = || sim::is_simulated() || Worker::with_current(|worker| worker.is_some());
+        if self.use_current_thread && is_worker() {
             return Err(BuildError::CurrentThreadIsWorker);
         }
         let shared = Arc::new(Shared::new(

@@ -11,6 +11,7 @@ use crate::context::{self, shielded_if_panicking};
 use crate::deque::Entry;
 use crate::job::{Job, JobKind, TaskHeader};
 use crate::latch::{Latch, ThreadLatch};
+use crate::sim;
 use crate::stack::StackClass;
 use crate::wait::WaitFor;
 use crate::worker::Worker;
@@ -107,8 +108,14 @@ where
 {
     Worker::with_current(|worker| match worker {
         Some(worker) if std::ptr::eq(worker.pool(), &**pool) => body(worker),
-        Some(worker) => shielded_if_panicking(|| run_from_other_pool(worker, pool, body)),
-        None => shielded_if_panicking(|| run_from_outside(pool, body)),
+        Some(worker) => {
+            sim::refuse_outside_work(pool);
+            shielded_if_panicking(|| run_from_other_pool(worker, pool, body))
+        }
+        None => {
+            sim::refuse_outside_work(pool);
+            shielded_if_panicking(|| run_from_outside(pool, body))
+        }
     })
 }
 

@@ -347,6 +347,30 @@ pub fn wait_with_waker<R>(
     with_bell(|bell| bell.wait(helped, || attempt(bell.waker())))
 }
 
+/// [`wait_with_waker`] for a wait that the end of a simulation may break off: the calling stack is unwound then, with
+/// [`Stopped`](crate::Stopped).
+pub fn wait_with_waker_breakably<R>(mut attempt: impl FnMut(&Waker) -> Option<R>) -> R {
+    let is_simulated = crate::sim::is_simulated() && !current_stack().is_null();
+    if !is_simulated {
+        return wait_with_waker(None, attempt);
+    }
+    with_bell(|bell| {
+        let is_broken = Cell::new(false);
+        let break_off = || {
+            is_broken.set(true);
+            bell.waker().wake_by_ref();
+            true
+        };
+        let result = crate::sim::wait_breakably(&break_off, || {
+            bell.wait(None, || match attempt(bell.waker()) {
+                None => is_broken.get().then_some(None),
+                result => Some(result),
+            })
+        });
+        result.expect("a wait that was broken off unwinds")
+    })
+}
+
 /// On every way out.
 struct OnExit<F: Fn()>(F);
 

@@ -35,7 +35,7 @@ pub use crate::blocking::{BlockingJob, BlockingThreads, Carriers, HandedBack, Ti
 pub use crate::stop::{can_be_stopped, unwind_if_stopped};
 pub use bell::{
     Bell, current_stack, current_stack_with_bell, polled_waker, replace_polled_waker,
-    stack_with_bell, wait_with_waker, waker_of_stack, with_bell,
+    stack_with_bell, wait_with_waker, wait_with_waker_breakably, waker_of_stack, with_bell,
 };
 pub use claims::{ClaimError, Claims};
 pub use merge_sort::merge_sort;

@@ -3,8 +3,10 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
+use super::ending::EndingState;
 use super::schedule::Schedule;
 use super::trace::Trace;
 use super::{
@@ -20,14 +22,14 @@ use crate::worker::{Worker, WorkerThread};
 
 /// A pool without threads: its workers take turns on the thread that made it, while that is in [`run`](Self::run).
 ///
-/// Dropped before its end, it leaks what its parked stacks hold; use [`end`](Self::end).
+/// Dropped before its end, it leaks what its parked stacks hold, so nothing there may borrow; use [`end`](Self::end).
 pub struct SimulatedPool {
     /// Its own, in a box that strands know by address. Freed only when no strand is left; else it stays for ever, and with
     /// it the pool and all stacks.
     threads: *mut [WorkerThread],
     /// Its own, in a box that this thread knows by address; as long as `threads`.
     simulation: *mut Simulation,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     /// Who had the last turn: only changes are written down.
     last: Option<usize>,
     runnable: Vec<usize>,
@@ -77,6 +79,8 @@ impl SimulatedPool {
             undisturbed: Cell::new(0),
             ticks: Cell::new(0),
             panics: RefCell::new(Vec::new()),
+            callback_panics: RefCell::new(Vec::new()),
+            ending: EndingState::default(),
         });
         let pool = SimulatedPool {
             threads: Box::into_raw(threads),
@@ -101,12 +105,22 @@ impl SimulatedPool {
     }
 
     /// Gives turns until there is a reason to pause, the latest being `limit` steps in all. It can be called again.
+    ///
+    /// A panic of what the world lets happen is kept for [`take_callback_panics`](Self::take_callback_panics).
     pub fn run(&mut self, world: &mut dyn World, limit: u64) -> Pause {
+        self.give_turns(world, limit, Until::World)
+    }
+
+    pub(super) fn give_turns(&mut self, world: &mut dyn World, limit: u64, until: Until) -> Pause {
         self.simulation().limit.set(limit);
         // What the hub itself calls is on no worker, and must not be taken for a strand's doing.
         let _attached = self.threads()[0].attach();
         loop {
-            if world.is_over() {
+            let is_over = match until {
+                Until::World => world.is_over(),
+                Until::Ended => self.has_ended(),
+            };
+            if is_over {
                 return Pause::Over;
             }
             if self.simulation().is_over_limit() {
@@ -115,7 +129,9 @@ impl SimulatedPool {
             self.find_runnable();
             if self.runnable.is_empty() {
                 self.simulation().count_step();
-                if !world.advance() && !self.rouse_for_stranger() {
+                let happened = self.call_world(|| world.advance());
+                // A panic has happened, too.
+                if happened == Some(false) && !self.rouse_for_stranger() {
                     return Pause::Stuck;
                 }
                 continue;
@@ -124,7 +140,7 @@ impl SimulatedPool {
             if world.is_due(self.steps()) && self.simulation().choose(self.runnable.len() + 1) == 0
             {
                 self.simulation().count_step();
-                world.happen();
+                self.call_world(|| world.happen());
                 continue;
             }
             let worker = {
@@ -135,8 +151,8 @@ impl SimulatedPool {
         }
     }
 
-    fn simulation(&self) -> &Simulation {
-        // SAFETY: made by `Box::into_raw`, and freed only by `end`, which takes `self`.
+    pub(super) fn simulation(&self) -> &Simulation {
+        // SAFETY: made by `Box::into_raw`, and freed only by `free`, which takes `self`.
         unsafe { &*self.simulation }
     }
 
@@ -217,46 +233,58 @@ impl SimulatedPool {
         self.simulation().panics.take()
     }
 
-    /// Lets all tasks finish, with at most `limit` further steps, and frees everything.
-    ///
-    /// # Errors
-    /// If they do not: how many tasks are left. Their stacks, and all that they hold, are never freed, and nothing on
-    /// them ever goes on.
-    pub fn end(mut self, limit: u64) -> Result<(), u64> {
-        struct NothingElse;
-        impl World for NothingElse {
-            fn is_over(&mut self) -> bool {
-                false
-            }
-            fn is_due(&mut self, _: u64) -> bool {
-                false
-            }
-            fn happen(&mut self) {}
-            fn advance(&mut self) -> bool {
-                false
+    /// The panics of what the world let happen, since the last call.
+    pub fn take_callback_panics(&mut self) -> Vec<Box<dyn Any + Send>> {
+        self.simulation().callback_panics.take()
+    }
+
+    /// Lets the world call callbacks of the program; `None` if one panicked, which is kept.
+    fn call_world<R>(&self, call: impl FnOnce() -> R) -> Option<R> {
+        match panic::catch_unwind(AssertUnwindSafe(call)) {
+            Ok(result) => Some(result),
+            Err(payload) => {
+                self.simulation().callback_panics.borrow_mut().push(payload);
+                None
             }
         }
-        self.shared.terminate();
-        let limit = self.steps().saturating_add(limit);
-        self.run(&mut NothingElse, limit);
+    }
+
+    /// Whether the loops of all workers have ended.
+    pub(super) fn has_ended(&self) -> bool {
         let has_ended = |activity: &Cell<Activity>| activity.get() == Activity::Ended;
-        if !self.simulation().activities.iter().all(has_ended) {
-            return Err(self.shared.unfinished_tasks());
-        }
-        SIMULATION.set(std::ptr::null());
+        self.simulation().activities.iter().all(has_ended)
+    }
+
+    /// Whether a worker can continue, or has been left something by another thread.
+    pub(super) fn can_continue(&mut self) -> bool {
+        self.find_runnable();
+        !self.runnable.is_empty() || !self.shared.injector.is_empty()
+    }
+
+    /// Frees a pool that has ended.
+    pub(super) fn free(self) {
+        assert!(self.has_ended() && SIMULATION.get().is_null());
         // SAFETY: made by `Box::into_raw`, and dropped once: `self` ends here, and its own drop leaves them alone. Every
-        // loop has ended, so nothing is left on any stack that knows them, and this thread has just forgotten one.
+        // loop has ended, so nothing is left on any stack that knows them, and this thread has forgotten one.
         unsafe {
             drop(Box::from_raw(self.threads));
             drop(Box::from_raw(self.simulation));
         }
-        Ok(())
     }
+}
+
+/// When the hub stops giving turns, if not earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// The world says that it is over.
+    World,
+    /// All loops have ended.
+    Ended,
 }
 
 impl Drop for SimulatedPool {
     fn drop(&mut self) {
-        // The boxes stay, unless `end` has freed them: what is parked knows them.
+        // The boxes stay, unless `free` has freed them: what is parked knows them.
         SIMULATION.set(std::ptr::null());
     }
 }

@@ -27,14 +27,21 @@
 //!
 //! So ordinary pools pay nothing on their fast paths.
 //!
+//! # The end
+//!
+//! A simulated program may borrow, so no stack is left behind: see `ending.rs`. What simulated code cannot wait for is
+//! refused before anything of it has left its stack: see `refusal.rs`.
+//!
 //! # Panics
 //!
 //! A strand is not interrupted while it unwinds. If a destructor waits during a panic, its strand is suspended all the
 //! same, since nobody else could bring about what it waits for. Until it goes on, `std::thread::panicking()` says yes
 //! to everybody: the count is the thread's. The counts add up, so every panic still ends where it should.
 
+mod ending;
 #[cfg(jobtree_stacks)]
 mod hub;
+mod refusal;
 mod schedule;
 mod simulated;
 mod trace;
@@ -44,7 +51,13 @@ use std::cell::{Cell, RefCell};
 
 use crate::pool::shared::Shared;
 use crate::sleep::Sleep;
+use crate::stop::Stopped;
 use crate::worker::Worker;
+use ending::EndingState;
+pub(crate) use ending::wait_breakably;
+pub use ending::{Ending, unwind_if_ending};
+pub use refusal::{Outside, outside_of_simulation};
+pub(crate) use refusal::{refuse_outside_work, refuse_to_sleep};
 use schedule::Schedule;
 pub use simulated::{Pause, SimulatedPool, SimulationError, SimulationOptions, World};
 use trace::Trace;
@@ -84,6 +97,9 @@ struct Simulation {
     ticks: Cell<u64>,
     /// Of tasks that nobody waits for.
     panics: RefCell<Vec<Box<dyn Any + Send>>>,
+    /// Of callbacks that the hub called.
+    callback_panics: RefCell<Vec<Box<dyn Any + Send>>>,
+    ending: EndingState,
 }
 
 impl Simulation {
@@ -129,10 +145,21 @@ pub fn point() {
     }
 }
 
-/// A [`point`] at which the calling code itself lets others go first.
+/// A [`point`] at the beginning of an operation, before anything of it can be seen; or at its end, when nothing is left to
+/// do. Unwinds if the simulation is being ended.
+#[inline]
+pub fn point_or_unwind() {
+    if is_simulated() {
+        pass_point(false);
+        unwind_if_ending();
+    }
+}
+
+/// A [`point`] at which the calling code itself lets others go first. Unwinds if the simulation is being ended.
 pub(crate) fn point_of_yielding() {
     if is_simulated() {
         pass_point(true);
+        unwind_if_ending();
     }
 }
 
@@ -259,18 +286,12 @@ pub(crate) fn wake_alone(sleep: &Sleep) -> bool {
     .unwrap_or(false)
 }
 
-/// A task that nobody waits for has panicked.
+/// Keeps the panic of a task that no other code waits for. Being unwound is no failure.
 pub(crate) fn keep_panic(payload: Box<dyn Any + Send>) {
+    if Stopped::is_payload(&*payload) {
+        return;
+    }
     Simulation::with(|simulation| simulation.panics.borrow_mut().push(payload));
-}
-
-/// Panics if the calling thread runs a simulation: it would wait for itself.
-pub(crate) fn refuse_to_sleep() {
-    assert!(
-        !is_simulated(),
-        "a simulation's own thread would have to sleep here: in a simulation only jobs and tasks can wait, not \
-         callbacks that the clock calls"
-    );
 }
 
 #[cfg(all(test, jobtree_stacks))]

@@ -50,6 +50,27 @@ pub trait World {
     fn advance(&mut self) -> bool;
 }
 
+/// A world in which no time passes.
+#[cfg(jobtree_stacks)]
+pub(super) struct NoTime;
+
+#[cfg(jobtree_stacks)]
+impl World for NoTime {
+    fn is_over(&mut self) -> bool {
+        false
+    }
+
+    fn is_due(&mut self, _: u64) -> bool {
+        false
+    }
+
+    fn happen(&mut self) {}
+
+    fn advance(&mut self) -> bool {
+        false
+    }
+}
+
 /// Why the hub has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
@@ -120,6 +141,7 @@ pub enum SimulatedPool {}
 mod absent {
     use std::any::Any;
 
+    use super::super::Ending;
     use super::{Pause, SimulatedPool, SimulationError, SimulationOptions, World};
     use crate::raw::PoolRef;
 
@@ -153,7 +175,11 @@ mod absent {
             match *self {}
         }
 
-        pub fn end(self, _: u64) -> Result<(), u64> {
+        pub fn take_callback_panics(&mut self) -> Vec<Box<dyn Any + Send>> {
+            match *self {}
+        }
+
+        pub fn end(self, _: &mut dyn World, _: u64) -> Ending {
             match self {}
         }
     }

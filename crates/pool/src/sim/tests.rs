@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use super::simulated::NoTime;
 use super::*;
 use crate::raw::PoolRef;
 use crate::{CountLatch, OnceLatch, join, scope, spawn, yield_now};
@@ -31,6 +32,12 @@ impl World for Still<'_> {
     }
 }
 
+/// Ends a pool whose tasks end by themselves.
+#[track_caller]
+fn end(pool: SimulatedPool) {
+    assert_eq!(pool.end(&mut NoTime, 100_000), Ending::Complete);
+}
+
 /// Runs `body` as a task of a simulated pool of three.
 fn simulate(seed: u64, body: impl FnOnce() + Send + 'static) -> (Pause, u64, String) {
     let mut options = SimulationOptions::new(seed);
@@ -45,9 +52,13 @@ fn simulate(seed: u64, body: impl FnOnce() + Send + 'static) -> (Pause, u64, Str
     });
     let pause = pool.run(&mut Still { done: &done }, 1_000_000);
     let result = (pause, pool.hash(), pool.take_trace().unwrap());
-    if pause == Pause::Over {
-        pool.end(100_000).unwrap();
-    }
+    let ending = pool.end(&mut NoTime, 100_000);
+    let by_itself = ending == Ending::Complete;
+    assert_eq!(
+        by_itself,
+        pause == Pause::Over,
+        "{ending:?} after {pause:?}"
+    );
     result
 }
 
@@ -133,7 +144,7 @@ fn who_waits_for_another_thread_is_told_of_it_when_that_comes_in_time() {
         .join()
         .unwrap();
     assert_eq!(pool.run(&mut Still { done: &ran }, 1000), Pause::Over);
-    pool.end(1000).unwrap();
+    end(pool);
 }
 
 #[test]
@@ -171,7 +182,7 @@ fn loops_are_asked_for_work_now_and_then() {
 fn a_latch_that_nobody_sets_is_seen_as_stuck() {
     let (pause, ..) = simulate(3, || OnceLatch::new().wait());
     assert_eq!(pause, Pause::Stuck);
-    // What is left of it is leaked, and another simulation is not disturbed.
+    // It is unwound, and another simulation is not disturbed.
     assert_eq!(simulate(3, || ()).0, Pause::Over);
 }
 
@@ -187,7 +198,119 @@ fn a_loop_that_only_yields_reaches_the_limit() {
     let pause = pool.run(&mut Still { done: &never }, 10_000);
     assert_eq!(pause, Pause::Limit);
     assert!((10_000..10_010).contains(&pool.steps()), "{}", pool.steps());
-    assert_eq!(pool.end(1000), Err(1));
+    assert_eq!(pool.end(&mut NoTime, 1000), Ending::Unwound { tasks: 1 });
+}
+
+/// Counts how often it is dropped.
+struct Counts(Arc<AtomicUsize>);
+
+impl Drop for Counts {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn whatever_waits_for_latches_is_unwound_under_every_seed() {
+    for seed in 0..SEEDS {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let counts = || Counts(dropped.clone());
+        let (first, second, third) = (counts(), counts(), counts());
+        let (pause, ..) = simulate(seed, move || {
+            scope(|s| {
+                s.spawn(move |_| {
+                    let _first = first;
+                    join(|| OnceLatch::new().wait(), || CountLatch::new(1).wait());
+                });
+                s.spawn(move |_| {
+                    let _second = second;
+                    crate::isolate(|| OnceLatch::new().wait());
+                });
+                let _third = third;
+                OnceLatch::new().wait();
+            });
+        });
+        assert_eq!(pause, Pause::Stuck);
+        assert_eq!(dropped.load(Ordering::Relaxed), 3, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_latch_that_is_set_after_its_waiter_was_unwound_knows_none() {
+    let latch = Arc::new(OnceLatch::new());
+    let waits = latch.clone();
+    let (pause, ..) = simulate(1, move || waits.wait());
+    assert_eq!(pause, Pause::Stuck);
+    latch.set();
+}
+
+#[test]
+fn what_refuses_to_end_is_told_of() {
+    let mut pool = SimulatedPool::new(SimulationOptions::new(5)).unwrap();
+    spawn_on(&pool.pool_ref(), || {
+        loop {
+            let _ = std::panic::catch_unwind(|| OnceLatch::new().wait());
+        }
+    });
+    let never = AtomicBool::new(false);
+    assert_eq!(pool.run(&mut Still { done: &never }, 10_000), Pause::Stuck);
+    let ending = pool.end(&mut NoTime, 100_000);
+    assert_eq!(ending, Ending::Refused { tasks: 1 });
+    assert_eq!(simulate(3, || ()).0, Pause::Over);
+}
+
+#[test]
+fn another_thread_may_end_the_last_wait() {
+    struct WaitsInDrop(Arc<OnceLatch>);
+    impl Drop for WaitsInDrop {
+        fn drop(&mut self) {
+            self.0.wait();
+        }
+    }
+    let mut pool = SimulatedPool::new(SimulationOptions::new(5)).unwrap();
+    let latch = Arc::new(OnceLatch::new());
+    let waits = WaitsInDrop(latch.clone());
+    spawn_on(&pool.pool_ref(), move || {
+        let _waits = waits;
+        OnceLatch::new().wait();
+    });
+    let never = AtomicBool::new(false);
+    assert_eq!(pool.run(&mut Still { done: &never }, 10_000), Pause::Stuck);
+    let sets = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        latch.set();
+    });
+    let ending = pool.end(&mut NoTime, 100_000);
+    assert_eq!(ending, Ending::Unwound { tasks: 1 });
+    sets.join().unwrap();
+}
+
+#[test]
+fn a_panic_of_the_world_is_kept_and_the_pool_goes_on() {
+    struct Panics {
+        left: usize,
+    }
+    impl World for Panics {
+        fn is_over(&mut self) -> bool {
+            false
+        }
+        fn is_due(&mut self, _: u64) -> bool {
+            false
+        }
+        fn happen(&mut self) {}
+        fn advance(&mut self) -> bool {
+            let Some(left) = self.left.checked_sub(1) else {
+                return false;
+            };
+            self.left = left;
+            std::panic::resume_unwind(Box::new(left));
+        }
+    }
+    let mut pool = SimulatedPool::new(SimulationOptions::new(5)).unwrap();
+    let pause = pool.run(&mut Panics { left: 2 }, 1000);
+    assert_eq!(pause, Pause::Stuck);
+    assert_eq!(pool.take_callback_panics().len(), 2);
+    end(pool);
 }
 
 #[test]
@@ -205,7 +328,7 @@ fn a_panic_of_a_task_that_nobody_waits_for_is_kept() {
     let panics = pool.take_panics();
     assert_eq!(panics.len(), 1);
     assert_eq!(panics[0].downcast_ref(), Some(&7));
-    pool.end(1000).unwrap();
+    end(pool);
 }
 
 #[test]

@@ -87,6 +87,10 @@ impl<'scope, 'env> DispatchedSpawner<'scope, 'env> {
                 if let Err(refused) = may_use_executor(Executor::Blocking) {
                     return nursery.job_with(start, options, move || Err(refused.into()));
                 }
+                // What the job borrows must not leave a simulation, nor wait for one that is over.
+                if let Err(refused) = queue.check_suits(runtime) {
+                    return nursery.job_with(start, options, move || Err(refused.into()));
+                }
                 match nursery.admit(&start.request) {
                     Ok(None) => enqueue(nursery, queue, start.deadline, options, body),
                     Ok(Some(lease)) => {

@@ -29,6 +29,9 @@ const SEED_VARIABLE: &str = "JOBTREE_SIM_SEED";
 /// });
 /// ```
 ///
+/// The program may borrow from the caller: this returns or panics only when everything in the simulation has ended. If
+/// something cannot be ended, the process aborts; see the [module](super#borrowing).
+///
 /// # Panics
 /// If the program fails with one of the seeds, or the variable is not a number, or there are no simulations here
 /// ([`SimError::Unavailable`](super::SimError::Unavailable)).

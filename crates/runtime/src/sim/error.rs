@@ -19,6 +19,8 @@ pub enum SimError {
     Failed(JobError),
     /// A task that nobody waits for has panicked: with this message.
     TaskPanicked(String),
+    /// A callback that the simulator called has panicked, with this message: the callback of a cancellation, or a waker.
+    CallbackPanicked(String),
     /// All wait, and no deadline is left: a deadlock.
     Stuck {
         /// The jobs that have not ended.
@@ -31,7 +33,7 @@ pub enum SimError {
         /// The jobs that had not ended.
         jobs: Vec<WaitingJob>,
     },
-    /// The program has ended, but there are jobs or tasks that do not, although they were cancelled.
+    /// The program has ended, but there were jobs or tasks that did not, although they were cancelled. They were unwound.
     LeftOver {
         /// The jobs that have not ended.
         jobs: Vec<WaitingJob>,
@@ -104,7 +106,7 @@ impl fmt::Display for WaitingJob {
 }
 
 /// Jobs, one a line.
-struct Lines<'a>(&'a [WaitingJob]);
+pub(super) struct Lines<'a>(pub(super) &'a [WaitingJob]);
 
 impl fmt::Display for Lines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -120,6 +122,9 @@ impl fmt::Display for SimError {
             SimError::TaskPanicked(message) => {
                 write!(f, "a task that nobody waits for panicked: {message}")
             }
+            SimError::CallbackPanicked(message) => {
+                write!(f, "a callback or a waker panicked: {message}")
+            }
             SimError::Stuck { jobs } => write!(
                 f,
                 "stuck: everybody waits and no deadline is left. Not ended:{}",
@@ -133,8 +138,8 @@ impl fmt::Display for SimError {
             ),
             SimError::LeftOver { jobs, tasks } => write!(
                 f,
-                "the program has ended, but {tasks} tasks go on although they were cancelled; wait for them, or have \
-                 them call `checkpoint`. Not ended:{}",
+                "the program has ended, but {tasks} tasks did not although they were cancelled, and had to be unwound; \
+                 wait for them, or have them call `checkpoint`. Not ended:{}",
                 Lines(jobs)
             ),
         }

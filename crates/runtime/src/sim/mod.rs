@@ -42,7 +42,7 @@
 //!
 //! * Panics and errors that depend on the order: [`check`](check()) fails if the program panics or returns an error.
 //! * Deadlocks: when all wait and no deadline is left, the program is stuck, and the report names each job and what it
-//!   waits for. The jobs are then cancelled, so that their destructors run; what does not end even so is leaked.
+//!   waits for. The jobs are then cancelled, and what does not end even so is unwound, so that all destructors run.
 //! * Programs that do not end: after [`max_steps`](Builder::max_steps).
 //!
 //! # Where the order can change
@@ -52,6 +52,33 @@
 //! [`checkpoint`](crate::checkpoint), [`yield_now`](jobtree_pool::yield_now), cancelling, and all operations of this
 //! crate that can wait. Plain memory access is none: put a `checkpoint` where a race is suspected.
 //!
+//! # Borrowing
+//!
+//! A program may borrow from the caller of [`check`](check()) or [`Runtime::run`], as with [`std::thread::scope`]:
+//! neither returns before everything that was started in the simulation has ended.
+//!
+//! * When the program is over, stuck or at its limit, its jobs are cancelled. What still has not ended is unwound, by a
+//!   panic with [`Stopped`](jobtree_pool::Stopped) that no panic hook sees: a wait for an
+//!   [`OnceLatch`](jobtree_pool::OnceLatch) or a [`CountLatch`](jobtree_pool::CountLatch), a wait outside of any job, a
+//!   [`yield_now`](jobtree_pool::yield_now), and each operation that a cancelled job tries to begin.
+//! * A thread of a [`std::thread::scope`] is joined when its scope is unwound. If that thread never ends, the simulation
+//!   never returns, and says so on standard error.
+//! * If something does not end even so, the **process aborts**, with the seed and the paths of the jobs on standard error: a
+//!   destructor that waits for ever while it is unwound, code that catches each unwinding and goes on, a loop through
+//!   points at which nothing is unwound, or programs that are built with `panic = "abort"`.
+//! * Work that borrows cannot be handed to threads outside. [`Pool::install`](jobtree_pool::Pool::install), `join`, `scope`
+//!   and `broadcast` of another pool panic; [`nursery`](crate::Runtime::nursery) and
+//!   [`block_on`](crate::Runtime::block_on) of another runtime, and a [`Dispatcher`](crate::Dispatcher) that was made
+//!   outside, return an error. Nothing has left the simulation then. Work that owns everything can be handed over:
+//!   [`Pool::spawn`](jobtree_pool::Pool::spawn), [`Runtime::spawn`](crate::Runtime::spawn).
+//!
+//! # Callbacks of the clock
+//!
+//! When a deadline has come, the simulator itself cancels the job or wakes the waker, between two steps of the workers. A
+//! callback that is called for it ([`Job::on_cancel`](crate::Job::on_cancel), a waker of the program's own) may spawn,
+//! cancel and send without waiting. It can neither fork nor wait nor open a scope, which is refused by a panic or an error
+//! before anything is shared. A panic of such a callback makes the simulation fail: [`SimError::CallbackPanicked`].
+//!
 //! # What escapes it
 //!
 //! A simulation repeats itself only as far as everything in it comes from the seed. These do not:
@@ -59,8 +86,9 @@
 //! * **Real time.** `Instant::now`, `SystemTime::now` and `std::thread::sleep` know nothing of the clock here.
 //! * **Hash seeds.** A `HashMap` with std's `RandomState` is iterated in another order in each process. Addresses differ
 //!   too, and so do the ids of jobs ([`Job::id`](crate::Job::id)), which count up through the whole process.
-//! * **Other threads.** What another thread does (`std::thread::spawn`, an ordinary [`Runtime`](crate::Runtime) or
-//!   [`Pool`](jobtree_pool::Pool), tokio), it does when it likes. If everybody waits for it, the program looks stuck.
+//! * **Other threads.** What another thread does (`std::thread::spawn`, jobs spawned in an ordinary
+//!   [`Runtime`](crate::Runtime) or [`Pool`](jobtree_pool::Pool), tokio), it does in its own time. If all workers wait for
+//!   it, the program looks stuck.
 //! * **Blocking the thread.** A lock of the standard library that is held at a point and wanted by another job blocks the
 //!   only thread there is, for ever; so does waiting for a `std::sync::mpsc` channel, or spinning without a point.
 //!   In an ordinary runtime such code only blocks a worker, until the holder goes on.
@@ -76,6 +104,10 @@
 //
 // * `point()` where another thread could come in between: in every operation that others can see, and outside of all
 //   locks. It is a load and a branch in ordinary runtimes.
+// * `point_or_unwind()` instead, where an operation has not begun or has nothing left to do: a program that does not end is
+//   unwound there when the simulation ends. A wait that no cancellation ends is a `wait_with_waker_breakably`, unless it
+//   is for something that borrows from the waiter.
+// * `refusal(runtime)` before a scope is opened in a runtime that may not be the simulated one.
 // * `jobtree_pool::raw::sim::choose(n)` where a choice is free: `Some` of a number below `n` in a simulation, and the
 //   module's own way of choosing otherwise (a fair `select`).
 // * `jobtree_pool::raw::sim::is_simulated()` where threads would be used: a closure that blocks a thread of its own
@@ -84,19 +116,21 @@
 // * `Timers::now`, never `Instant::now`.
 
 mod check;
+mod course;
 mod error;
 mod events;
 mod report;
 mod run;
 
 use std::cell::RefCell;
+use std::fmt;
 use std::time::Duration;
 
 pub use check::check;
 pub use error::{SimError, WaitingJob};
 pub use jobtree_pool::raw::sim::SimulationError;
-use jobtree_pool::raw::sim::is_simulated;
-pub(crate) use jobtree_pool::raw::sim::point;
+use jobtree_pool::raw::sim::{Outside, is_simulated, outside_of_simulation};
+pub(crate) use jobtree_pool::raw::sim::{point, point_or_unwind};
 pub use report::Report;
 pub use run::{Builder, Runtime};
 
@@ -120,6 +154,30 @@ thread_local! {
 pub fn elapsed() -> Option<Duration> {
     with_runtime(|runtime| runtime?.inner().timers.virtual_time())
 }
+
+/// Returns why the calling code cannot wait for jobs of `runtime`, if it is in a simulation: `runtime` is not the simulated
+/// one, or the code is a callback of the clock.
+pub(crate) fn refusal(runtime: &crate::runtime::Inner) -> Option<Refused> {
+    outside_of_simulation(runtime.pool()).map(Refused)
+}
+
+/// The error of a scope that cannot be opened in a simulation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused(Outside);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Outside::OtherPool => f.write_str(
+                "code in a simulation cannot wait for jobs of another runtime; use the simulated one, which `nursery` and \
+                 the other free functions find by themselves, or `Runtime::spawn` with a body that owns what it uses",
+            ),
+            callback => callback.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
 
 /// Lends the runtime that is simulated on this thread.
 pub(crate) fn with_runtime<R>(body: impl FnOnce(Option<&crate::Runtime>) -> R) -> R {

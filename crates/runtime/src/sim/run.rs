@@ -1,7 +1,9 @@
 //! One run: a program, a seed, and the clock between them.
 
+use std::any::Any;
 use std::time::Duration;
 
+use jobtree_base::user_code::{self, CaughtPanic};
 use jobtree_pool::raw::sim::{
     Pause, SimulatedPool, SimulationError, SimulationOptions, World, is_simulated, note,
 };
@@ -9,7 +11,8 @@ use jobtree_pool::raw::task::RawContext;
 use jobtree_tree::{BoxError, Job, JobOptions};
 
 use super::SIMULATED;
-use super::error::{SimError, WaitingJob};
+use super::course::Course;
+use super::error::SimError;
 use super::events::Numbers;
 use super::report::Report;
 use crate::handle::JobHandle;
@@ -41,8 +44,8 @@ use crate::timers::{Expiry, Timers};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Runtime {
-    options: SimulationOptions,
-    max_steps: u64,
+    pub(super) options: SimulationOptions,
+    pub(super) max_steps: u64,
     time_per_step: Duration,
 }
 
@@ -70,15 +73,82 @@ impl Runtime {
         }
     }
 
-    /// Runs `program` with a new, simulated runtime, and returns when it has ended. What it leaves running is cancelled, and
-    /// waited for.
+    /// Runs `program` with a new, simulated runtime, and returns when everything that it started has ended. What it leaves
+    /// running is cancelled, and unwound if that is not enough.
     ///
     /// The program is a job itself, but none of the runtime that it is given, which it can shut down.
     ///
     /// The program runs on a thread of its own, so that it finds all thread locals as new.
     ///
+    /// The program may borrow from the caller, and return what it has borrowed:
+    ///
+    /// ```
+    /// use jobtree_runtime::{nursery, sim};
+    ///
+    /// let words = vec!["one".to_owned(), "two".to_owned()];
+    /// let report = sim::Runtime::new(1).run(|_| {
+    ///     let longest = nursery(|n| Ok(n.spawn(|| Ok(words.iter().max_by_key(|word| word.len()))).join()?))?;
+    ///     Ok(longest)
+    /// });
+    /// assert_eq!(report.outcome.unwrap(), Some(&words[1]));
+    /// ```
+    ///
+    /// What may live longer than the run cannot borrow, such as a job that belongs to no scope, or a task of another pool:
+    ///
+    /// ```compile_fail,E0373
+    /// use jobtree_runtime::sim;
+    ///
+    /// let words = vec!["one".to_owned()];
+    /// sim::Runtime::new(1).run(|rt| {
+    ///     rt.spawn(|| Ok(words.len()));
+    ///     Ok(())
+    /// });
+    /// ```
+    ///
+    /// ```compile_fail,E0373
+    /// use jobtree_pool::Pool;
+    /// use jobtree_runtime::sim;
+    ///
+    /// let words = vec!["one".to_owned()];
+    /// sim::Runtime::new(1).run(|_| {
+    ///     Pool::global().spawn(|| assert_eq!(words.len(), 1));
+    ///     Ok(())
+    /// });
+    /// ```
+    ///
+    /// Nor can the program return what is only lent to it, or is its own:
+    ///
+    /// ```compile_fail
+    /// use jobtree_runtime::sim;
+    ///
+    /// let runtime = sim::Runtime::new(1).run(|rt| Ok(rt)).outcome.unwrap();
+    /// ```
+    ///
+    /// ```compile_fail,E0515
+    /// use jobtree_runtime::sim;
+    ///
+    /// let report = sim::Runtime::new(1).run(|_| {
+    ///     let words = vec!["one".to_owned()];
+    ///     Ok(&words[0])
+    /// });
+    /// ```
+    ///
+    /// And it runs on another thread, so what it borrows can be shared with one:
+    ///
+    /// ```compile_fail,E0277
+    /// use jobtree_runtime::sim;
+    ///
+    /// let count = std::cell::Cell::new(0);
+    /// sim::Runtime::new(1).run(|_| Ok(count.set(1)));
+    /// ```
+    ///
+    /// # Aborts
+    /// If something in the simulation can neither be cancelled nor unwound, since it may use what it borrows: see the
+    /// [module](super#borrowing).
+    ///
     /// # Panics
-    /// If something panics that is part of no job and no task, such as a callback.
+    /// If the destructor of a value that the program returned panics, when another failure takes its place; or if the
+    /// system has no room for the simulation's thread. Nothing of the simulation is left then.
     pub fn run<F, T>(&self, program: F) -> Report<T>
     where
         F: FnOnce(&crate::Runtime) -> Result<T, BoxError> + Send,
@@ -116,45 +186,52 @@ impl Runtime {
         F: FnOnce(&crate::Runtime) -> Result<T, BoxError> + Send,
         T: Send,
     {
-        let mut pool = match SimulatedPool::new(self.options) {
+        let pool = match SimulatedPool::new(self.options) {
             Ok(pool) => pool,
             Err(error) => return self.failed(SimError::Unavailable(error)),
         };
+        user_code::collect_panics_of_thread();
         let timers = Timers::virtual_ones();
         let numbers = Numbers::default();
         let new_tree =
             || crate::Runtime::simulated(pool.pool_ref(), timers.clone(), numbers.watcher());
         // The program is in a tree of its own, so that it can shut the runtime down that it is given.
         let trees = [new_tree(), new_tree()];
-        let [around, runtime] = &trees;
-        let _known = Known::new(runtime);
+        let _known = Known::new(&trees[1]);
         // Roots have their numbers before what is under them.
-        numbers.of(around.root().id());
-        let main = start(around, runtime.clone(), program);
-        numbers.of(runtime.root().id());
-        let mut clock = Clock {
-            until: vec![main.job().clone()],
-            timers: timers.clone(),
-            time_per_step: self.time_per_step,
-            last_steps: 0,
+        numbers.of(trees[0].root().id());
+        // Before the program starts: whatever happens, it has ended when this is dropped.
+        let mut course = Course {
+            pool: Some(pool),
+            clock: Clock {
+                until: Vec::new(),
+                timers: timers.clone(),
+                time_per_step: self.time_per_step,
+                last_steps: 0,
+            },
+            trees,
+            numbers,
+            simulation: self,
         };
-        let pause = pool.run(&mut clock, self.max_steps);
-        let roots = trees.each_ref().map(|tree| tree.root().clone());
-        let alive = || WaitingJob::all_of(&roots.each_ref().map(Job::dump_tree), &numbers);
+        let [around, runtime] = &course.trees;
+        let main = start(around, runtime.clone(), program);
+        course.numbers.of(runtime.root().id());
+        let pause = course.run_until(vec![main.job().clone()]);
         let outcome = match pause {
             Pause::Over => main.join().map_err(SimError::Failed),
-            Pause::Stuck => Err(SimError::Stuck { jobs: alive() }),
+            Pause::Stuck => Err(SimError::Stuck {
+                jobs: course.alive(),
+            }),
             Pause::Limit => Err(SimError::NoEnd {
-                steps: pool.steps(),
-                jobs: alive(),
+                steps: course.pool().steps(),
+                jobs: course.alive(),
             }),
         };
         // What is left, if only for its destructors, gets as much again.
-        trees.iter().for_each(crate::Runtime::close_tree);
-        clock.until = roots.to_vec();
-        let limit = pool.steps().saturating_add(self.max_steps);
-        pool.run(&mut clock, limit);
-        let report = |outcome, pool: &mut SimulatedPool| Report {
+        course.close_trees();
+        course.run_until(course.roots().to_vec());
+        let pool = course.pool();
+        let mut report = Report {
             outcome,
             seed: self.options.seed,
             trace_hash: pool.hash(),
@@ -162,24 +239,48 @@ impl Runtime {
             elapsed: timers.virtual_time().unwrap_or_default(),
             trace: pool.take_trace().unwrap_or_default(),
         };
-        let panics = pool.take_panics();
-        let mut report = report(outcome, &mut pool);
-        let jobs = alive();
-        let ended = pool.end(self.max_steps);
-        if let (Ok(_), Err(tasks)) = (&report.outcome, ended) {
-            report.outcome = Err(SimError::LeftOver { jobs, tasks });
-        }
-        if let (Ok(_), Some(payload)) = (&report.outcome, panics.first()) {
-            report.outcome = Err(SimError::TaskPanicked(message_of(&**payload)));
+        let task_panic = first_message(pool.take_panics());
+        let callback_panic = first_message(pool.take_callback_panics());
+        let jobs = course.alive();
+        let ended = course.end();
+        let collected = user_code::take_collected_panics().into_iter();
+        let callback_panic = callback_panic.or_else(|| first_of_callbacks(collected));
+        let failure = match (ended, callback_panic, task_panic) {
+            (Err(tasks), ..) => Some(SimError::LeftOver { jobs, tasks }),
+            (Ok(()), Some(message), _) => Some(SimError::CallbackPanicked(message)),
+            (Ok(()), None, message) => message.map(SimError::TaskPanicked),
+        };
+        if let (Ok(_), Some(failure)) = (&report.outcome, failure) {
+            report.outcome = Err(failure);
         }
         report
     }
 }
 
+/// The message of the first of `panics`, which end here.
+fn first_message(panics: Vec<Box<dyn Any + Send>>) -> Option<String> {
+    let message = panics.first().map(|payload| message_of(&**payload));
+    panics.into_iter().for_each(user_code::discard_payload);
+    message
+}
+
+/// The message of the first panic of a callback that was caught where it was called. Destructors of values that the
+/// program did not want are none.
+fn first_of_callbacks(caught: impl Iterator<Item = CaughtPanic>) -> Option<String> {
+    let mut callbacks = caught.filter(|panic| {
+        use user_code::Place::{Callback, CancelCallback, Handler, Waker};
+        matches!(panic.place, Waker | CancelCallback | Callback | Handler)
+    });
+    let first = callbacks.next()?;
+    Some(first.message.unwrap_or_else(|| NO_MESSAGE.to_owned()))
+}
+
+const NO_MESSAGE: &str = "(no message)";
+
 fn message_of(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| text.to_string());
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "(no message)".to_owned())
+    text.unwrap_or_else(|| NO_MESSAGE.to_owned())
 }
 
 /// Starts the program as a job under the root of `around`; it is given `runtime`.
@@ -188,9 +289,9 @@ where
     F: FnOnce(&crate::Runtime) -> Result<T, BoxError> + Send,
     T: Send,
 {
-    // SAFETY: whatever the program borrows is there until `Runtime::run` returns. By then the job has ended and its
-    // value was taken, or everything of it is leaked: its closure, its stack and its job stay where they are and are
-    // never touched again, since nobody resumes that stack. The outermost context is always there.
+    // SAFETY: what the program borrows is there until `Runtime::run` returns or unwinds. `Course` lets neither happen
+    // before all stacks have ended, this job's among them; its value was taken or dropped by then, or is dropped with the
+    // handle, before `simulate` returns. The outermost context is always there.
     let spawned = unsafe {
         task::spawn(
             around.root(),
@@ -225,9 +326,9 @@ impl Drop for Known {
 }
 
 /// The clock of a simulation, which also sees when it is over.
-struct Clock {
+pub(super) struct Clock {
     /// The jobs with whose end it is.
-    until: Vec<Job>,
+    pub(super) until: Vec<Job>,
     timers: Timers,
     time_per_step: Duration,
     last_steps: u64,
