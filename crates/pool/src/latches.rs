@@ -94,6 +94,9 @@ impl OnceLatch {
     }
 
     /// Returns when it is open.
+    ///
+    /// # Panics
+    /// In a simulation that is over ([`Stopped`](crate::Stopped)), and in callbacks of its clock.
     pub fn wait(&self) {
         self.wait_for(WaitFor::Latch);
     }

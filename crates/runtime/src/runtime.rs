@@ -313,7 +313,8 @@ impl Runtime {
     /// ```
     ///
     /// # Errors
-    /// If the runtime is shut down first; the future is dropped then. If the future panics.
+    /// If the runtime is shut down first; the future is dropped then. If the future panics. In a simulation, if this is not
+    /// the simulated runtime.
     pub fn block_on<F: Future>(&self, future: F) -> Outcome<F::Output> {
         let place = self.place();
         if let Some(refusal) = sim::refusal(&place.runtime) {
@@ -336,7 +337,8 @@ impl Runtime {
     /// Opens a scope under this runtime's root; see [`nursery`](crate::nursery()).
     ///
     /// # Errors
-    /// As [`nursery`](crate::nursery()); and always after the shutdown.
+    /// As [`nursery`](crate::nursery()); and always after the shutdown, and in a simulation of which this is not the
+    /// runtime. `body` is not called then.
     pub fn nursery<'env, F, T>(&self, body: F) -> Outcome<T>
     where
         F: for<'scope> FnOnce(&'scope Nursery<'scope, 'env>) -> Result<T, BoxError>,

@@ -12,8 +12,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use jobtree_pool::{CountLatch, OnceLatch, Pool, join, yield_now};
-use jobtree_runtime::channel::bounded;
+use jobtree_runtime::channel::{bounded, rendezvous};
 use jobtree_runtime::sim::{self, Report, SimError};
+use jobtree_runtime::sync::{Mutex, Semaphore};
 use jobtree_runtime::{
     BoxError, Dispatcher, JobError, Runtime, block_on, checkpoint, nursery, sleep,
 };
@@ -22,7 +23,7 @@ use support::child::{Ended, run_in_child};
 const SECOND: Duration = Duration::from_secs(1);
 
 /// What a child gets at most. Only a hang takes that long.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// How long another thread keeps on using what it borrowed.
 const A_WHILE: Duration = Duration::from_millis(200);
@@ -326,6 +327,22 @@ fn tasks_that_are_no_jobs_are_unwound_whatever_they_wait_for() {
             });
             jobtree_pool::spawn(move || {
                 let _counts = Counts(dropped);
+                let (sender, _receiver) = rendezvous::<u8>();
+                let _ = sender.send(1);
+            });
+            jobtree_pool::spawn(move || {
+                let _counts = Counts(dropped);
+                let semaphore = Semaphore::new(0);
+                let _ = semaphore.acquire(1);
+            });
+            jobtree_pool::spawn(move || {
+                let _counts = Counts(dropped);
+                let mutex = Mutex::new(0);
+                let _first = mutex.lock();
+                let _second = mutex.lock();
+            });
+            jobtree_pool::spawn(move || {
+                let _counts = Counts(dropped);
                 loop {
                     yield_now();
                 }
@@ -337,7 +354,7 @@ fn tasks_that_are_no_jobs_are_unwound_whatever_they_wait_for() {
             matches!(error, SimError::NoEnd { .. } | SimError::LeftOver { .. }),
             "{error}"
         );
-        assert_eq!(dropped.load(Ordering::SeqCst), 3);
+        assert_eq!(dropped.load(Ordering::SeqCst), 6);
     });
     ended.assert_success();
 }
@@ -516,6 +533,49 @@ fn a_latch_survives_a_callback_that_tried_to_wait_for_it() {
         LATCH.set();
     });
     ended.assert_success();
+}
+
+#[test]
+fn a_waker_of_the_programs_own_is_a_callback_of_the_clock() {
+    struct Forks;
+    impl std::task::Wake for Forks {
+        fn wake(self: Arc<Self>) {
+            join(|| (), || ());
+        }
+    }
+    let ended = in_child(|| {
+        let report = sim::Runtime::new(3).run(|rt| {
+            let waker = std::task::Waker::from(Arc::new(Forks));
+            let mut context = std::task::Context::from_waker(&waker);
+            let mut asleep = Box::pin(rt.clock().sleep(SECOND));
+            assert!(asleep.as_mut().poll(&mut context).is_pending());
+            Ok(sleep(2 * SECOND)?)
+        });
+        assert_refused(report, "spawn a job");
+    });
+    ended.assert_success();
+}
+
+#[test]
+fn a_stack_that_blocks_the_thread_while_it_is_unwound_is_told_of() {
+    let ended = in_child(|| {
+        let report = sim::Runtime::new(1).run(|_| {
+            std::thread::scope(|scope| {
+                scope.spawn(|| std::thread::sleep(Duration::from_secs(4)));
+                OnceLatch::new().wait();
+            });
+            Ok(())
+        });
+        assert_stuck(report);
+        eprintln!("returned");
+    });
+    ended.assert_success();
+    let told = ended.stderr.contains("The simulation waits for it");
+    assert!(
+        told && ended.stderr.contains("returned"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]

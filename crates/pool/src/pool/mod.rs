@@ -110,7 +110,8 @@ impl Pool {
     /// A worker of another pool does other work while it waits; any other thread sleeps.
     ///
     /// # Panics
-    /// If `body` does.
+    /// If `body` does. In a simulation, if this is not the simulated pool: `body` is not called then, since what it borrows
+    /// must not leave the simulation. The same holds for the other methods that wait.
     pub fn install<F, R>(&self, body: F) -> R
     where
         F: FnOnce() -> R + Send,

@@ -193,10 +193,10 @@ mod pool {
     /// How long the hub waits for other threads to end a wait, when nothing else is left. Picked by feel: threads that
     /// are about to do so need far less.
     pub(super) const PATIENCE_WITH_OTHER_THREADS: Duration =
-        Duration::from_secs(if cfg!(test) { 1 } else { 5 });
+        Duration::from_secs(if cfg!(test) { 1 } else { 3 });
 
     /// How long unwinding may take before a line on standard error says that it does.
-    const PATIENCE_WITH_BLOCKED_THREAD: Duration = Duration::from_secs(10);
+    const PATIENCE_WITH_BLOCKED_THREAD: Duration = Duration::from_secs(3);
 
     /// Writes a line if it lives for long. A stack that is unwound may block the only thread, for instance to join the
     /// threads of a `std::thread::scope`, and nothing else could say so.

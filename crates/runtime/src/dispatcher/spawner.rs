@@ -64,7 +64,7 @@ impl<'scope, 'env> DispatchedSpawner<'scope, 'env> {
         self
     }
 
-    /// Starts the job.
+    /// Starts the job. In a simulation it fails if the dispatcher was made outside, and elsewhere if it was made in one.
     pub fn spawn<F, T>(self, body: F) -> JobHandle<T>
     where
         F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
