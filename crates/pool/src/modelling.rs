@@ -305,6 +305,7 @@ fn loom_every_step_has_a_model() {
         crate::sleep::models::MODELS,
         crate::handoff_models::MODELS,
         crate::stop::models::MODELS,
+        crate::requeued::models::MODELS,
         crate::strand_models::MODELS,
     ];
     for step in Step::ALL {

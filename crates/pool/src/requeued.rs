@@ -2,18 +2,23 @@
 //! whose owner's end is last in, first out.
 //!
 //! The owner puts one in between two others, so a lock that is free nearly always costs it one locked
-//! instruction, half as much as the deque's dance. Thieves only try the lock. A push wakes nobody: its worker is about
+//! instruction, half as much as the deque's dance. A push wakes nobody: its worker is about
 //! to look for work itself. If more is left then, it wakes another (`search.rs`).
 
-use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 
 use crate::deque::Entry;
-use crate::sync::{AtomicBool, AtomicUsize, Ordering, spin_pause};
+use crate::sync::step::{Step, left_out, order_at};
+use crate::sync::{AtomicBool, AtomicUsize, Ordering, Spinners, UnsafeCell};
+
+#[cfg(all(test, loom))]
+#[path = "requeued_models.rs"]
+pub(crate) mod models;
 
 /// See the module's head.
 pub(crate) struct Requeued {
     is_locked: AtomicBool,
+    spinners: Spinners,
     /// Written under the lock; a hint to everybody else.
     len: AtomicUsize,
     entries: UnsafeCell<VecDeque<Entry>>,
@@ -28,6 +33,7 @@ impl Requeued {
     pub(crate) fn new() -> Requeued {
         Requeued {
             is_locked: AtomicBool::new(false),
+            spinners: Spinners::new(),
             len: AtomicUsize::new(0),
             entries: UnsafeCell::new(VecDeque::new()),
         }
@@ -50,7 +56,9 @@ impl Requeued {
         }
         self.lock_and(|entries| match entries.pop_front() {
             Some(oldest) => {
-                entries.push_back(entry);
+                if !left_out(Step::YieldQueueKeeps) {
+                    entries.push_back(entry);
+                }
                 oldest
             }
             None => entry,
@@ -66,24 +74,36 @@ impl Requeued {
         self.lock_and(VecDeque::pop_front)
     }
 
-    /// The oldest entry that `suits`, for others; none if somebody else is at it.
+    /// Takes out the oldest entry that `suits`, for another worker than the owner.
+    ///
+    /// Waits for the lock: a thief about to sleep that took a locked queue for an empty one would leave the second
+    /// entry to a worker that may be busy for long, and the worker that holds the lock counts on the thief, which still
+    /// searches, and wakes no other.
     pub(crate) fn steal(&self, suits: impl Fn(&Entry) -> bool) -> Option<Entry> {
-        if self.looks_empty() || !self.try_lock() {
+        if self.looks_empty() {
             return None;
         }
-        self.locked(|entries| {
+        if left_out(Step::YieldQueueThiefWaits) && self.is_locked.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.lock_and(|entries| {
             let position = entries.iter().position(suits)?;
             entries.remove(position)
         })
     }
 
     fn try_lock(&self) -> bool {
-        !self.is_locked.swap(true, Ordering::Acquire)
+        let acquire = order_at(Step::YieldQueueAcquire, Ordering::Acquire);
+        // Not a swap: loom may order the write of one that fails after the holder's unlock.
+        let taken = self
+            .is_locked
+            .compare_exchange(false, true, acquire, Ordering::Relaxed);
+        taken.is_ok() || left_out(Step::YieldQueueLock)
     }
 
     fn lock_and<R>(&self, change: impl FnOnce(&mut VecDeque<Entry>) -> R) -> R {
         while !self.try_lock() {
-            spin_pause();
+            self.spinners.wait_while(&self.is_locked);
         }
         self.locked(change)
     }
@@ -93,8 +113,12 @@ impl Requeued {
         // SAFETY: under the lock, which is given back below; the closures above do not panic.
         let entries = unsafe { &mut *self.entries.get() };
         let result = change(entries);
-        self.len.store(entries.len(), Ordering::Relaxed);
-        self.is_locked.store(false, Ordering::Release);
+        if !left_out(Step::YieldQueueLength) {
+            self.len.store(entries.len(), Ordering::Relaxed);
+        }
+        let release = order_at(Step::YieldQueueRelease, Ordering::Release);
+        self.is_locked.store(false, release);
+        self.spinners.unlocked();
         result
     }
 }

@@ -7,6 +7,7 @@
 
 #[cfg(not(loom))]
 mod real {
+    pub(crate) use std::cell::UnsafeCell;
     pub(crate) use std::sync::atomic::{
         AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
     };
@@ -49,6 +50,19 @@ mod real {
     pub(crate) fn spin_pause() {
         loom::thread::yield_now();
     }
+
+    /// A cell whose accesses loom checks for races: each call of [`UnsafeCell::get`] counts as a write.
+    pub(crate) struct UnsafeCell<T>(loom::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        pub(crate) fn new(value: T) -> UnsafeCell<T> {
+            UnsafeCell(loom::cell::UnsafeCell::new(value))
+        }
+
+        pub(crate) fn get(&self) -> *mut T {
+            self.0.with_mut(|pointer| pointer)
+        }
+    }
 }
 
 pub(crate) use real::*;
@@ -88,6 +102,53 @@ pub(crate) fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
     match mutex.get_mut() {
         Ok(value) => value,
         Err(poisoned) => poisoned.into_inner(),
+    }
+}
+
+/// The threads that wait for a spin lock: on the machine they spin, and this is nothing. In a model they block, since
+/// loom lets two threads that spin take turns for ever.
+pub(crate) struct Spinners {
+    #[cfg(loom)]
+    waiting: Mutex<Vec<loom::thread::Thread>>,
+}
+
+impl Spinners {
+    pub(crate) fn new() -> Spinners {
+        Spinners {
+            #[cfg(loom)]
+            waiting: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Waits while the lock is taken; on the machine with reads only, so that the holder keeps its cache line.
+    #[cfg(not(loom))]
+    pub(crate) fn wait_while(&self, is_locked: &AtomicBool) {
+        while is_locked.load(Ordering::Relaxed) {
+            spin_pause();
+        }
+    }
+
+    /// Must follow each unlock.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn unlocked(&self) {}
+
+    #[cfg(loom)]
+    pub(crate) fn wait_while(&self, is_locked: &AtomicBool) {
+        let mut waiting = lock(&self.waiting);
+        if is_locked.load(Ordering::Relaxed) {
+            waiting.push(loom::thread::current());
+            drop(waiting);
+            loom::thread::park();
+        }
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn unlocked(&self) {
+        let woken = std::mem::take(&mut *lock(&self.waiting));
+        for thread in woken {
+            thread.unpark();
+        }
     }
 }
 
@@ -311,6 +372,18 @@ pub(crate) mod step {
         SleepCascadeFence,
         /// `steal_task`: telling of tasks that were taken along, which nobody could see for a moment.
         TakenAlongPost,
+        /// `Requeued`: taking the lock before touching the entries.
+        YieldQueueLock,
+        /// `Requeued::try_lock`: the acquire order of taking the lock.
+        YieldQueueAcquire,
+        /// `Requeued::locked`: the release order of giving the lock back.
+        YieldQueueRelease,
+        /// `Requeued::locked`: writing the new length, which decides whether anybody looks inside.
+        YieldQueueLength,
+        /// `Requeued::exchange`: keeping the new entry when the old one is taken out.
+        YieldQueueKeeps,
+        /// `Requeued::steal`: waiting for the lock instead of taking the queue for empty.
+        YieldQueueThiefWaits,
         /// `Injector::push`: raising the length.
         InjectorLength,
         /// `Inbox::push`: the release order of the newest letter.
