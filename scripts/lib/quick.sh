@@ -113,17 +113,16 @@ stage_simulation() {
 # run_loom SECONDS: runs every loom model with the limits in the environment.
 run_loom() {
   # A folder of its own: `--cfg loom` is part of every crate's fingerprint, and sharing would rebuild everything twice.
-  # Release, since a model runs its body some hundred thousand times.
   local crate crates=() listed
   export RUSTFLAGS="${RUSTFLAGS:-} --cfg loom"
-  for crate in jobtree-pool jobtree-tree jobtree-runtime; do
+  for crate in jobtree-base jobtree-pool jobtree-tree jobtree-runtime; do
     # A filter that matches nothing passes; models that were renamed must not vanish in silence.
     # Not in a pipe: grep leaves at the first match, and the lister would fail on the closed pipe.
-    listed=$(cargo test --locked --release --target-dir "$target/loom" -p "$crate" --lib loom_ -- --list)
+    listed=$(cargo test --locked --profile loom --target-dir "$target/loom" -p "$crate" --lib loom_ -- --list)
     grep -q ': test$' <<<"$listed" || fail "no loom model was found in $crate"
     crates+=(-p "$crate")
   done
-  limited "$1" cargo test --locked --release --target-dir "$target/loom" "${crates[@]}" --lib loom_
+  limited "$1" cargo test --locked --profile loom --target-dir "$target/loom" "${crates[@]}" --lib loom_
 }
 
 stage_loom() {

@@ -1,167 +1,19 @@
-//! How the loom models of this crate are run: each must hold, and must fail without any of the steps
-//! that it is there to defend.
-//!
-//! A model that passes may be one that looks at nothing. So a model names the fences, orders and checks
-//! that it needs ([`Step`]); it is run once with all of them and once without each, and the latter run
-//! must end with the kind of failure named beside the step. A test below sees to it that every step has
-//! a model.
-//!
-//! loom bounds the number of times that a running thread is interrupted. Each model names the bound with
-//! which it takes seconds. `LOOM_MAX_PREEMPTIONS` can raise it for a longer run, by one and no more: that
-//! takes ten times as long, and one more a hundred times.
+//! What the loom models of this crate are made of. How a model is run, and how its failures are told apart:
+//! `jobtree_base::modelling`. A test below checks that every step has a model.
 
-use std::cell::Cell;
-use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Once};
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+pub(crate) use jobtree_base::modelling::{Failure, claim};
 
 use crate::pool::shared::{Handlers, Shared};
 use crate::sleep::{Sleep, SpinMemory};
 use crate::strand::Strand;
 use crate::sync::Futex;
-use crate::sync::step::{self, Step};
+use crate::sync::step::Step;
 
-/// What a model must come to when one of its steps is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// Threads sleep that nobody will wake.
-    Deadlock,
-    /// Two threads touch the same memory with nothing that orders them.
-    Race,
-    /// The model's own assertion does not hold.
-    Assertion,
-}
-
-impl Failure {
-    fn of(message: &str) -> Option<Failure> {
-        if message.starts_with("deadlock;") {
-            Some(Failure::Deadlock)
-        } else if message.contains("Causality violation") {
-            Some(Failure::Race)
-        } else if message.starts_with(CLAIM) {
-            Some(Failure::Assertion)
-        } else {
-            None
-        }
-    }
-}
-
-const CLAIM: &str = "the model's claim is wrong: ";
-
-/// Asserts what a model claims; loom's own assertions (of its limits, say) are told apart from these.
-#[track_caller]
-pub(crate) fn claim(holds: bool, what: &str) {
-    assert!(holds, "{CLAIM}{what}");
-}
-
-/// A small program, and what it shows.
-pub(crate) struct Model {
-    pub(crate) name: &'static str,
-    /// Interruptions of a running thread in a quick run; `None` is all of them.
-    pub(crate) preemptions: Option<usize>,
-    /// The steps that it does not hold without, and how it fails then.
-    pub(crate) needs: &'static [(Step, Failure)],
-    pub(crate) body: fn(),
-}
-
-impl Model {
-    /// Checks that the model holds, and that it does not without each of its steps.
-    pub(crate) fn check(&self) {
-        let (runs, seconds) = self.measure(self.bound());
-        eprintln!("{}: holds ({runs} runs, {seconds:.2} s)", self.name);
-        for (step, expected) in self.needs {
-            let (message, runs, seconds) = self.fail_without(*step);
-            let name = self.name;
-            assert!(
-                Failure::of(&message) == Some(*expected),
-                "{name} without {step:?} should end in {expected:?}, but: {message}"
-            );
-            eprintln!("{name} without {step:?}: {expected:?} ({runs} runs, {seconds:.2} s)");
-        }
-    }
-
-    fn bound(&self) -> Option<usize> {
-        let asked = std::env::var("LOOM_MAX_PREEMPTIONS").ok();
-        let asked = asked.map(|asked| {
-            asked
-                .parse::<usize>()
-                .expect("LOOM_MAX_PREEMPTIONS must be a number")
-        });
-        self.preemptions
-            .map(|own| asked.unwrap_or(own).clamp(own, own + 1))
-    }
-
-    fn measure(&self, bound: Option<usize>) -> (usize, f64) {
-        let began = Instant::now();
-        let runs = &*Box::leak(Box::new(AtomicUsize::new(0)));
-        let body = self.body;
-        self.explore(bound, move || {
-            runs.fetch_add(1, Ordering::Relaxed);
-            body();
-        });
-        (runs.load(Ordering::Relaxed), began.elapsed().as_secs_f64())
-    }
-
-    fn explore(&self, bound: Option<usize>, body: impl Fn() + Send + Sync + 'static) {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = bound;
-        builder.check(body);
-    }
-
-    /// Looks for a failure with ever more interruptions, as most are found with few.
-    fn fail_without(&self, step: Step) -> (String, usize, f64) {
-        let began = Instant::now();
-        let runs = &*Box::leak(Box::new(AtomicUsize::new(0)));
-        let last = self.bound();
-        let quick = (0..last.unwrap_or(4)).map(Some);
-        for bound in quick.chain([last]) {
-            let body = self.body;
-            let result = quietly(|| {
-                step::without(step, || {
-                    self.explore(bound, move || {
-                        runs.fetch_add(1, Ordering::Relaxed);
-                        body();
-                    })
-                })
-            });
-            if let Err(message) = result {
-                let runs = runs.load(Ordering::Relaxed);
-                return (message, runs, began.elapsed().as_secs_f64());
-            }
-        }
-        panic!("{} does not notice that {step:?} is missing", self.name);
-    }
-}
-
-/// Runs `model`, and returns the message of its panic instead of printing it.
-fn quietly(model: impl FnOnce()) -> Result<(), String> {
-    thread_local! {
-        static IS_QUIET: Cell<bool> = const { Cell::new(false) };
-    }
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let loud: Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync> = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            // loom runs all threads of a model on the one that checks it.
-            if !IS_QUIET.get() {
-                loud(info);
-            }
-        }));
-    });
-    IS_QUIET.set(true);
-    let result = panic::catch_unwind(AssertUnwindSafe(model));
-    IS_QUIET.set(false);
-    result.map_err(|payload| {
-        if let Some(message) = payload.downcast_ref::<String>() {
-            message.clone()
-        } else if let Some(message) = payload.downcast_ref::<&str>() {
-            (*message).to_owned()
-        } else {
-            "a panic without a message".to_owned()
-        }
-    })
-}
+/// A model of this crate.
+pub(crate) type Model = jobtree_base::modelling::Model<Step>;
 
 /// The threads of a model beside the one that it begins on.
 ///

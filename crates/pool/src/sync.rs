@@ -443,17 +443,10 @@ pub(crate) mod step {
         LEFT_OUT.get() == Some(step)
     }
 
-    /// Runs `model` with `step` left out.
     #[cfg(all(test, loom))]
-    pub(crate) fn without<R>(step: Step, model: impl FnOnce() -> R) -> R {
-        struct Restore;
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                LEFT_OUT.set(None);
-            }
+    impl jobtree_base::modelling::Step for Step {
+        fn leave_out(step: Option<Step>) {
+            LEFT_OUT.set(step);
         }
-        let _restore = Restore;
-        LEFT_OUT.set(Some(step));
-        model()
     }
 }

@@ -1,44 +1,15 @@
-//! How the loom models of this crate are run: each must hold, and must fail without any of the steps that it names. A
-//! model that passes without them looks at nothing.
+//! What the loom models of this crate are made of. How a model is run, and how its failures are told apart:
+//! `jobtree_base::modelling`.
 //!
 //! Models use the parts of channels and `select!` that know nothing of jobs and pools, with wakers made by hand.
 
-use std::panic::{self, AssertUnwindSafe};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
+pub(crate) use jobtree_base::modelling::{Failure, check};
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
-
-use crate::step::{Step, leave_out};
-
-/// Models share what is left out, so they run one after the other.
-static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
-/// Checks that `model` holds, and that it does not without each of `steps`.
-pub(crate) fn check(preemptions: usize, steps: &[Step], model: fn()) {
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
-    let explore = || {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(preemptions);
-        builder.max_branches = 20_000;
-        builder.check(model);
-    };
-    explore();
-    for step in steps {
-        leave_out(Some(*step));
-        let hook = panic::take_hook();
-        panic::set_hook(Box::new(|_| {}));
-        let result = panic::catch_unwind(AssertUnwindSafe(explore));
-        panic::set_hook(hook);
-        leave_out(None);
-        assert!(
-            result.is_err(),
-            "the model does not notice that {step:?} is missing"
-        );
-    }
-}
 
 /// Counts, and wakes the thread that waits.
 pub(crate) struct Parked {

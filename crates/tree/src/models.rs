@@ -1,14 +1,14 @@
 //! Loom models of the tree's protocol: every interleaving of a few threads, within a bound on
 //! interruptions.
 //!
-//! Each model must hold, and must fail when any of the steps that it names is left out: a model that
-//! passes without them looks at nothing.
+//! Each model must hold, and must fail when any of the steps that it names is left out, with the failure named beside
+//! the step (`jobtree_base::modelling`).
 
-use std::panic::{self, AssertUnwindSafe};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
+use jobtree_base::modelling::{Failure, check};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
@@ -17,36 +17,9 @@ use crate::body::{Body, BodyResult};
 use crate::job::Job;
 use crate::options::JobOptions;
 use crate::stack::{StackName, is_woken_on, set_waker_of_stack, start_on};
-use crate::step::{Step, leave_out};
+use crate::step::Step;
 use crate::tree::Tree;
 use crate::word::JobState;
-
-/// Models share what is left out, so they run one after the other.
-static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
-/// Checks that `model` holds, and that it does not without each of `steps`.
-fn check(preemptions: usize, steps: &[Step], model: fn()) {
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
-    let explore = || {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(preemptions);
-        builder.max_branches = 20_000;
-        builder.check(model);
-    };
-    explore();
-    for step in steps {
-        leave_out(Some(*step));
-        let hook = panic::take_hook();
-        panic::set_hook(Box::new(|_| {}));
-        let result = panic::catch_unwind(AssertUnwindSafe(explore));
-        panic::set_hook(hook);
-        leave_out(None);
-        assert!(
-            result.is_err(),
-            "the model does not notice that {step:?} is missing"
-        );
-    }
-}
 
 fn child(parent: &Job) -> (Job, Body) {
     parent
@@ -58,7 +31,11 @@ fn child(parent: &Job) -> (Job, Body) {
 fn loom_complete_against_cancel_against_attach() {
     check(
         2,
-        &[Step::AttachInvolves, Step::BornCancelled, Step::Broadcast],
+        &[
+            (Step::AttachInvolves, Failure::Assertion),
+            (Step::BornCancelled, Failure::Assertion),
+            (Step::Broadcast, Failure::Assertion),
+        ],
         || {
             let tree = Tree::new();
             let (job, body) = child(tree.root());
@@ -106,7 +83,11 @@ fn loom_complete_against_cancel_against_attach() {
 fn loom_last_child_against_body_return() {
     check(
         2,
-        &[Step::Lock, Step::EndAwaitsBody, Step::EndAwaitsChildren],
+        &[
+            (Step::Lock, Failure::Race),
+            (Step::EndAwaitsBody, Failure::Invariant),
+            (Step::EndAwaitsChildren, Failure::Invariant),
+        ],
         || {
             let tree = Tree::new();
             let (job, body) = child(tree.root());
@@ -164,51 +145,74 @@ fn wait(
     }
 }
 
+/// Drops a waiter, but keeps its memory: a list that still has its entry then fails an assertion, and does not make
+/// loom use memory that was freed.
+fn take_back(waiter: Option<Pin<Box<crate::wait::Ended>>>) {
+    if let Some(waiter) = waiter {
+        // SAFETY: the box is given up without being freed, so the waiter stays where it is, and is dropped once.
+        unsafe { std::ptr::drop_in_place(Box::into_raw(Pin::into_inner_unchecked(waiter))) };
+    }
+}
+
 #[test]
 fn loom_waiter_against_completion() {
-    // Without the step the waiter sleeps for ever, which loom reports as a deadlock.
-    check(2, &[Step::WaiterInvolves, Step::Lock], || {
-        let tree = Tree::new();
-        let (job, body) = child(tree.root());
-        let worker = thread::spawn(move || body.end(BodyResult::Value));
-        let (parked, entry) = wait(&job, Some(thread::current()));
-        if entry.is_some() {
-            while parked.rings.load(Ordering::Acquire) == 0 {
-                thread::park();
+    check(
+        2,
+        &[
+            (Step::WaiterInvolves, Failure::Deadlock),
+            (Step::Lock, Failure::Race),
+        ],
+        || {
+            let tree = Tree::new();
+            let (job, body) = child(tree.root());
+            let worker = thread::spawn(move || body.end(BodyResult::Value));
+            let (parked, entry) = wait(&job, Some(thread::current()));
+            if entry.is_some() {
+                while parked.rings.load(Ordering::Acquire) == 0 {
+                    thread::park();
+                }
             }
-        }
-        assert_eq!(job.state(), JobState::Completed);
-        worker.join().expect("no panic");
-        let counters = tree.counters();
-        assert_eq!(counters.waiters_woken, counters.waiters_registered);
-    });
+            assert_eq!(job.state(), JobState::Completed);
+            worker.join().expect("no panic");
+            let counters = tree.counters();
+            assert_eq!(counters.waiters_woken, counters.waiters_registered);
+        },
+    );
 }
 
 #[test]
 fn loom_cancel_against_waiter_removal() {
-    check(2, &[Step::RemovalLooks, Step::Lock], || {
-        let tree = Tree::new();
-        let (job, body) = child(tree.root());
-        let (stays, entry) = wait(&job, None);
-        let (stays_too, entry_too) = wait(&job, None);
-        let (goes, going) = wait(&job, None);
-        let ender = {
-            let job = job.clone();
-            thread::spawn(move || {
-                job.cancel("stop".into());
-                body.end(BodyResult::Cancelled);
-            })
-        };
-        drop(going);
-        // The entry is gone: whoever wakes must not touch it any more, and must not have lost the others.
-        ender.join().expect("no panic");
-        drop((entry, entry_too));
-        for stays in [stays, stays_too] {
-            assert_eq!(stays.rings.load(Ordering::Acquire), 1, "woken once");
-        }
-        assert!(goes.rings.load(Ordering::Acquire) <= 1);
-        assert_eq!(job.state(), JobState::Cancelled);
-    });
+    check(
+        2,
+        &[
+            (Step::RemovalLooks, Failure::Assertion),
+            (Step::Lock, Failure::Race),
+        ],
+        || {
+            let tree = Tree::new();
+            let (job, body) = child(tree.root());
+            let (stays, entry) = wait(&job, None);
+            let (stays_too, entry_too) = wait(&job, None);
+            let (goes, going) = wait(&job, None);
+            let ender = {
+                let job = job.clone();
+                thread::spawn(move || {
+                    job.cancel("stop".into());
+                    body.end(BodyResult::Cancelled);
+                })
+            };
+            take_back(going);
+            // The entry is gone: whoever wakes must not touch it any more, and must not have lost the others.
+            ender.join().expect("no panic");
+            take_back(entry);
+            take_back(entry_too);
+            for stays in [stays, stays_too] {
+                assert_eq!(stays.rings.load(Ordering::Acquire), 1, "woken once");
+            }
+            assert!(goes.rings.load(Ordering::Acquire) <= 1);
+            assert_eq!(job.state(), JobState::Cancelled);
+        },
+    );
 }
 
 /// A stack with a bell, on which a body runs.
@@ -231,13 +235,12 @@ unsafe fn waker_of(name: *const ()) -> Waker {
 fn loom_cancel_against_a_body_that_waits_on_its_stack() {
     // SAFETY: a body that has not returned still uses its stack.
     unsafe { set_waker_of_stack(waker_of) };
-    // Without the first two the body sleeps for ever, which loom reports as a deadlock.
-    let steps = [
-        Step::WaitIsAnnounced,
-        Step::BodyIsWoken,
-        Step::StackIsLocked,
+    const STEPS: &[(Step, Failure)] = &[
+        (Step::WaitIsAnnounced, Failure::Deadlock),
+        (Step::BodyIsWoken, Failure::Deadlock),
+        (Step::StackIsLocked, Failure::Race),
     ];
-    check(2, &steps, || {
+    check(2, STEPS, || {
         let tree = Tree::new();
         let (parent, parent_body) = child(tree.root());
         let (job, body) = parent.attach(JobOptions::new()).expect("it runs");

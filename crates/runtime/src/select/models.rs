@@ -8,7 +8,7 @@ use loom::thread;
 use crate::budget::ChannelPermit;
 use crate::channel::core::Overflow;
 use crate::channel::shared::Shared;
-use crate::modelling::{Parked, block, check, poll_once};
+use crate::modelling::{Failure, Parked, block, check, poll_once};
 use crate::select::channels::{RecvClause, SendClause};
 use crate::select::selecting::Selecting;
 use crate::step::Step;
@@ -21,7 +21,7 @@ fn rendezvous() -> std::sync::Arc<Shared<u32>> {
 /// Two selects that could meet on either of two channels meet on one of them.
 #[test]
 fn loom_two_selects_that_face_each_other_meet_once() {
-    check(5, &[Step::OneHold], || {
+    check(5, &[(Step::OneHold, Failure::Deadlock)], || {
         let (a, b) = (rendezvous(), rendezvous());
         let other = {
             let (a, b) = (a.clone(), b.clone());
@@ -60,7 +60,7 @@ fn loom_two_selects_that_face_each_other_meet_once() {
 /// Two senders find the same select in two channels: one of them has won it, the other has not sent.
 #[test]
 fn loom_one_of_two_counterparts_wins() {
-    check(5, &[Step::ClaimFirst], || {
+    check(5, &[(Step::ClaimFirst, Failure::Assertion)], || {
         let (a, b) = (rendezvous(), rendezvous());
         let mut from_a = pin!(RecvClause::new(&a));
         let mut from_b = pin!(RecvClause::new(&b));
@@ -94,7 +94,7 @@ fn loom_one_of_two_counterparts_wins() {
 /// A select that gives up knows whether it was won.
 #[test]
 fn loom_a_select_that_gives_up_knows_whether_it_was_won() {
-    check(5, &[Step::WithdrawFirst], || {
+    check(5, &[(Step::WithdrawFirst, Failure::Assertion)], || {
         let (a, b) = (rendezvous(), rendezvous());
         let mut from_a = pin!(RecvClause::new(&a));
         let mut from_b = pin!(RecvClause::new(&b));
@@ -120,7 +120,7 @@ fn loom_a_select_that_gives_up_knows_whether_it_was_won() {
 /// A select that is woken for nothing begins anew, while a counterpart comes: it is found in either state.
 #[test]
 fn loom_a_select_that_begins_anew_is_not_missed() {
-    check(5, &[Step::OneHold], || {
+    check(5, &[(Step::OneHold, Failure::Deadlock)], || {
         let (a, b) = (rendezvous(), rendezvous());
         let sender = {
             let b = b.clone();
