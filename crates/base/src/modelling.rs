@@ -187,6 +187,49 @@ pub fn check<S: Step>(preemptions: usize, needs: &'static [(S, Failure)], body: 
     .check();
 }
 
+/// The threads of a model beside the one that it begins on.
+///
+/// Not loom's join handles: those print a line whenever they are used (0.7.2), which fills the memory of a test in a long
+/// run, and fail if the thread that joins is unparked meanwhile.
+pub struct Crew {
+    at_work: Arc<loom::sync::atomic::AtomicUsize>,
+    main: loom::thread::Thread,
+}
+
+impl Crew {
+    /// For the calling thread.
+    #[expect(
+        clippy::new_without_default,
+        reason = "loom's words cannot be made anywhere"
+    )]
+    pub fn new() -> Crew {
+        Crew {
+            at_work: Arc::new(loom::sync::atomic::AtomicUsize::new(0)),
+            main: loom::thread::current(),
+        }
+    }
+
+    /// Has `body` run by another thread.
+    pub fn spawn(&self, body: impl FnOnce() + 'static) {
+        self.at_work.fetch_add(1, Ordering::Relaxed);
+        let (at_work, main) = (self.at_work.clone(), self.main.clone());
+        loom::thread::spawn(move || {
+            body();
+            if at_work.fetch_sub(1, Ordering::AcqRel) == 1 {
+                main.unpark();
+            }
+        });
+    }
+
+    /// Waits until all have ended.
+    pub fn wait(self) {
+        // A read that writes sees the newest value: nothing for loom to try out.
+        while self.at_work.fetch_add(0, Ordering::AcqRel) != 0 {
+            loom::thread::park();
+        }
+    }
+}
+
 thread_local! {
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
     /// The first panic in the current order of events.

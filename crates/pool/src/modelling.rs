@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-pub(crate) use jobtree_base::modelling::{Failure, claim};
+pub(crate) use jobtree_base::modelling::{Crew, Failure, claim};
 
 use crate::pool::shared::{Handlers, Shared};
 use crate::sleep::{Sleep, SpinMemory};
@@ -14,44 +14,6 @@ use crate::sync::step::Step;
 
 /// A model of this crate.
 pub(crate) type Model = jobtree_base::modelling::Model<Step>;
-
-/// The threads of a model beside the one that it begins on.
-///
-/// Not loom's join handles: those print a line whenever they are used (0.7.2), which fills the memory of
-/// a test in a long run.
-pub(crate) struct Crew {
-    at_work: Arc<loom::sync::atomic::AtomicUsize>,
-    main: loom::thread::Thread,
-}
-
-impl Crew {
-    pub(crate) fn new() -> Crew {
-        Crew {
-            at_work: Arc::new(loom::sync::atomic::AtomicUsize::new(0)),
-            main: loom::thread::current(),
-        }
-    }
-
-    /// Has `body` run by another thread.
-    pub(crate) fn spawn(&self, body: impl FnOnce() + 'static) {
-        self.at_work.fetch_add(1, Ordering::Relaxed);
-        let (at_work, main) = (self.at_work.clone(), self.main.clone());
-        loom::thread::spawn(move || {
-            body();
-            if at_work.fetch_sub(1, Ordering::AcqRel) == 1 {
-                main.unpark();
-            }
-        });
-    }
-
-    /// Waits until all have ended.
-    pub(crate) fn wait(self) {
-        // A read that writes sees the newest value: nothing for loom to try out.
-        while self.at_work.fetch_add(0, Ordering::AcqRel) != 0 {
-            loom::thread::park();
-        }
-    }
-}
 
 /// What the threads of a pool with this many workers share, when it has been at work: the event counter
 /// says that nobody is sleepy. (In the state it is made in, a post changes the counter anyway.)

@@ -8,7 +8,8 @@ use jobtree_tree::raw::SpinLock;
 #[cfg(not(loom))]
 mod real {
     pub(crate) use std::cell::UnsafeCell;
-    pub(crate) use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+    pub(crate) use std::sync::{Mutex, MutexGuard};
 
     /// Whether destructors must leave everything as it is.
     #[inline(always)]
@@ -19,7 +20,23 @@ mod real {
 
 #[cfg(loom)]
 mod real {
-    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+    pub(crate) use loom::sync::RwLockWriteGuard as MutexGuard;
+    pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+    use std::sync::LockResult;
+
+    /// loom's own mutex, 0.7.2, prints a line whenever it is locked, millions in a model. Its lock for writers does not,
+    /// and is a mutex if nobody reads.
+    pub(crate) struct Mutex<T>(loom::sync::RwLock<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Mutex<T> {
+            Mutex(loom::sync::RwLock::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+            self.0.write()
+        }
+    }
 
     /// A model that fails unwinds: destructors that went on with it would panic again, and hide what failed.
     pub(crate) fn model_has_failed() -> bool {

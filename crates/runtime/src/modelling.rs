@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-pub(crate) use jobtree_base::modelling::{Failure, check};
+pub(crate) use jobtree_base::modelling::{Crew, Failure, check, claim};
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 

@@ -1,4 +1,6 @@
-//! The steps of the protocols of channels and select that a model leaves out one at a time, to see that it notices.
+//! The steps of the protocols of this crate that a model leaves out one at a time, to see that it notices.
+
+use crate::atomics::Ordering;
 
 /// A step that a model can leave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +25,50 @@ pub(crate) enum Step {
     NextLooks,
     /// A select looks at all of its channels and enters them under one hold of all of their locks.
     OneHold,
+    /// `TaskState::begin_run`: the acquire order, by which the poll sees what was written before a wake.
+    TaskRunAcquires,
+    /// `TaskState::comes_to_rest`: the release order, by which the next worker sees what this one wrote.
+    TaskRestReleases,
+    /// `TaskState::comes_to_rest`: checking whether the task was woken during the poll.
+    TaskRestLooks,
+    /// `TaskState::comes_to_rest`: checking whether the task was woken on its own stack.
+    TaskSelfWakeCounts,
+    /// `TaskState::comes_to_rest`: leaving the word as the waker wrote it when the task is queued again.
+    TaskRequeueKeepsWord,
+    /// `TaskState::wake`: the release order, which hands over what was written before the wake.
+    TaskWakeReleases,
+    /// `TaskState::wake`: the shortcut without a locked instruction is for the polled stack only.
+    TaskOwnStackOnly,
+    /// `TaskState::wake`: leaving it to the worker that runs the task to queue it again.
+    TaskRunnerQueues,
+    /// `TaskState::wake`: not queueing a task that is done.
+    TaskDoneStays,
+    /// `Account::draw`: taking the number of recharges under the same hold of the lock as the refusal.
+    LackIsNumbered,
+    /// `Account::recharge`: counting the recharge, which is what a waiting fiber waits for.
+    RechargeCounts,
+    /// `Account::recharge`: waking the fibers that wait.
+    RechargeWakes,
+    /// `Account::still_lacks`: entering the waker under the same hold of the lock as the check.
+    RechargeEnters,
+    /// `wait_for_recharge`: listing the job before the handler is asked for.
+    ExhaustedListedFirst,
+    /// `Supervision::set_handler`: deciding about the jobs that are listed already.
+    HandlerSeesListed,
+    /// `Supervision::unlist`: keeping a job that has run out again.
+    UnlistLooks,
+    /// `Waiting::drop`: a fiber that waits no more, for whatever reason, says so.
+    WaitingEnds,
+}
+
+/// Returns `order`, or a relaxed one if `step` is left out.
+#[inline(always)]
+pub(crate) fn order_at(step: Step, order: Ordering) -> Ordering {
+    if left_out(step) {
+        Ordering::Relaxed
+    } else {
+        order
+    }
 }
 
 #[cfg(not(all(loom, test)))]

@@ -20,7 +20,7 @@
 //! waits and nobody is called. Memory is counted without it, since an allocation may come anywhere.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::Waker;
 
 use jobtree_base::user_code::wake_user;
@@ -33,6 +33,8 @@ use super::memory::MemoryUse;
 use super::profile::{Profile, Refill};
 use super::refusal::Refusal;
 use super::supervise::{RechargeError, Supervision};
+use crate::atomics::{Mutex, MutexGuard};
+use crate::step::{Step, left_out};
 
 /// How a job is found to have one.
 pub(super) static ACCOUNT: JobLocal<Arc<Account>> = JobLocal::new();
@@ -382,10 +384,22 @@ impl Account {
         std::iter::successors(Some(self), |account| account.pool.as_deref())
     }
 
+    /// The number of recharges to wait for the next of: the one that came with the refusal.
+    pub(super) fn awaited_after(&self, lack: &Lack) -> u64 {
+        if left_out(Step::LackIsNumbered) {
+            return self.lock().generation;
+        }
+        lack.generation
+    }
+
     /// Whether nobody has recharged since `generation`; then `waker` is called when somebody does.
     pub(super) fn still_lacks(&self, generation: u64, waker: &Waker) -> bool {
         let mut purse = self.lock();
         let lacks = purse.generation == generation;
+        if left_out(Step::RechargeEnters) {
+            drop(purse);
+            purse = self.lock();
+        }
         if lacks && !purse.wakers.iter().any(|known| known.will_wake(waker)) {
             purse.wakers.push(waker.clone());
         }
@@ -429,8 +443,13 @@ impl Account {
             self.memory.raise_limit(given.memory);
             purse.left.recharge(Budget { memory: 0, ..given });
             purse.lacking = None;
-            purse.generation += 1;
+            if !left_out(Step::RechargeCounts) {
+                purse.generation += 1;
+            }
             purse.recharges += 1;
+            if left_out(Step::RechargeWakes) {
+                purse.wakers.clear();
+            }
             (given, std::mem::take(&mut purse.wakers))
         };
         for waker in wakers {

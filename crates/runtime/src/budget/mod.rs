@@ -42,6 +42,8 @@ mod amount;
 mod capability;
 mod lease;
 mod memory;
+#[cfg(all(test, loom))]
+mod models;
 mod permit;
 mod profile;
 mod refusal;

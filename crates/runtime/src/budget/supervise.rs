@@ -9,7 +9,7 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 
 use jobtree_base::user_code::{Place, call_user, drop_user};
@@ -19,7 +19,9 @@ use jobtree_tree::{Job, WaitingFor};
 use super::account::{Account, Lack};
 use super::amount::{Budget, Counter};
 use super::statistics::BudgetCounters;
+use crate::atomics::{Mutex, MutexGuard, model_has_failed};
 use crate::block::unless_cancelled;
+use crate::step::{Step, left_out};
 
 /// What becomes of a job whose budget is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +142,9 @@ impl Supervision {
         let replaced = lock(&self.handler).replace(Arc::clone(&handler));
         // Without the lock: its destructor may be the program's, and set a handler, too.
         drop_user(Place::Handler, replaced);
+        if left_out(Step::HandlerSeesListed) {
+            return;
+        }
         for exhausted in self.exhausted() {
             decide(&*handler, &exhausted);
         }
@@ -155,6 +160,12 @@ impl Supervision {
             }
         }
         waiting
+    }
+
+    /// The number of jobs that are listed, whether they wait or not.
+    #[cfg(all(test, loom))]
+    pub(super) fn listed(&self) -> usize {
+        lock(&self.exhausted).len()
     }
 
     fn list(&self, exhausted: Exhausted) {
@@ -174,7 +185,7 @@ impl Supervision {
                 .position(|known| Arc::ptr_eq(&known.account, account));
             // Another strand of the job may have run out meanwhile, and found the job listed.
             if let Some(index) = index
-                && account.lacking().is_none()
+                && (account.lacking().is_none() || left_out(Step::UnlistLooks))
             {
                 gone = Some(list.swap_remove(index));
             }
@@ -183,7 +194,7 @@ impl Supervision {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -191,7 +202,12 @@ fn decide(handler: &Handler, exhausted: &Exhausted) {
     // The handler is not part of the job, whose budget is used up, but runs in its place: outside of the job, so that what
     // the handler spawns and waits for does not lack the same. A handler that panics decides nothing, and the job would wait
     // for ever.
-    let decided = call_user(Place::Handler, || outermost(|| handler(exhausted)));
+    let decided = if cfg!(all(loom, test)) {
+        // All threads of a model share the one context of the thread that runs them, and a failure must not be caught.
+        Some(handler(exhausted))
+    } else {
+        call_user(Place::Handler, || outermost(|| handler(exhausted)))
+    };
     match decided.unwrap_or(Decision::Cancel) {
         Decision::Recharge(more) => {
             // If there is nothing to give, or somebody else was faster, that is that.
@@ -207,40 +223,64 @@ fn decide(handler: &Handler, exhausted: &Exhausted) {
 /// The calling strand waits, as part of the exhausted job of `account`, until somebody recharges it or the current job
 /// is cancelled.
 pub(super) fn wait_for_recharge(account: &Arc<Account>, lack: &Lack) {
-    struct Waiting<'a>(&'a Arc<Account>);
-    impl Drop for Waiting<'_> {
-        fn drop(&mut self) {
-            if self.0.stop_waiting() {
-                self.0.supervision.unlist(self.0);
+    let waiting = Waiting::begin(account, lack);
+    // A cancellation is seen by the caller, too.
+    let _ = unless_cancelled(waiting.recharged(lack), WaitingFor::Budget);
+}
+
+/// A strand that waits for a recharge: known to the supervisor until this is dropped.
+pub(super) struct Waiting<'a>(&'a Arc<Account>);
+
+impl<'a> Waiting<'a> {
+    /// Lists the job for its supervisor, and has the handler decide, if there is one. The account counts the strand as
+    /// waiting since it could not draw.
+    pub(super) fn begin(account: &'a Arc<Account>, lack: &Lack) -> Waiting<'a> {
+        let waiting = Waiting(account);
+        let supervision = &account.supervision;
+        supervision.counters.exhausted();
+        if let Some(job) = account.job() {
+            let exhausted = Exhausted {
+                account: Arc::clone(account),
+                job,
+                lacking: lack.counter,
+            };
+            let mut handler = None;
+            if left_out(Step::ExhaustedListedFirst) {
+                handler = lock(&supervision.handler).clone();
+            }
+            supervision.list(exhausted.clone());
+            if !left_out(Step::ExhaustedListedFirst) {
+                handler = lock(&supervision.handler).clone();
+            }
+            if let Some(handler) = handler {
+                decide(&*handler, &exhausted);
             }
         }
+        waiting
     }
-    let waiting = Waiting(account);
-    let supervision = &account.supervision;
-    supervision.counters.exhausted();
-    if let Some(job) = account.job() {
-        let exhausted = Exhausted {
-            account: Arc::clone(account),
-            job,
-            lacking: lack.counter,
-        };
-        supervision.list(exhausted.clone());
-        let handler = lock(&supervision.handler).clone();
-        if let Some(handler) = handler {
-            decide(&*handler, &exhausted);
+
+    /// Ready when somebody has recharged the account since `lack`.
+    pub(super) fn recharged(&self, lack: &Lack) -> Recharged<'a> {
+        Recharged {
+            account: self.0,
+            generation: self.0.awaited_after(lack),
         }
     }
-    let recharged = Recharged {
-        account,
-        generation: lack.generation,
-    };
-    // A cancellation is seen by the caller, too.
-    let _ = unless_cancelled(recharged, WaitingFor::Budget);
-    drop(waiting);
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if model_has_failed() || left_out(Step::WaitingEnds) {
+            return;
+        }
+        if self.0.stop_waiting() {
+            self.0.supervision.unlist(self.0);
+        }
+    }
 }
 
 /// Ready when somebody has recharged the account.
-struct Recharged<'a> {
+pub(super) struct Recharged<'a> {
     account: &'a Account,
     generation: u64,
 }

@@ -19,8 +19,11 @@
 //! ```
 
 pub(crate) mod body;
+#[cfg(all(test, loom))]
+mod models;
 mod nursery;
 pub(crate) mod scope;
+mod state;
 pub(crate) mod task;
 
 use std::pin::Pin;

@@ -2,7 +2,7 @@
 //!
 //! # Protocol
 //!
-//! One word says where the future is. `QUEUED`: it lies in a queue of the pool, or will as soon as the worker that
+//! One word says where the future is (`state.rs`). `QUEUED`: it lies in a queue of the pool, or will as soon as the worker that
 //! runs it is done. `RUNNING`: a worker polls it, or has put it back into a queue. `DONE`: it is gone, and only the memory is left.
 //!
 //! ```text
@@ -21,7 +21,6 @@ use std::cell::{Cell, UnsafeCell};
 use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 use jobtree_base::user_code::{Place, drop_user};
@@ -32,14 +31,11 @@ use jobtree_tree::raw::{self, Attached, Beside, attach_beside};
 use jobtree_tree::{Body, BodyResult, BoxError, Job, JobOptions, ParentEnded};
 
 use super::body::BodyFuture;
+use super::state::TaskState;
 use crate::current::in_job;
 use crate::runtime::Inner;
 use crate::task::{Slot, Spawned, keep_deadline};
 use crate::timers::Timer;
-
-const QUEUED: u8 = 1;
-const RUNNING: u8 = 2;
-const DONE: u8 = 4;
 
 /// What lies beside the job.
 #[repr(C)]
@@ -47,13 +43,9 @@ struct FutureTask<F, T> {
     /// First, so that the pool's pointer is a pointer to the whole.
     raw: RawTask,
     slot: Slot<T>,
-    state: AtomicU8,
+    state: TaskState,
     /// Whether the pool was told that it waits. Only the worker that runs it looks.
     holds_pool: Cell<bool>,
-    /// The stack that it is polled on, or null.
-    polled_on: AtomicPtr<()>,
-    /// Whether it was woken on that very stack, which needs no locked instruction.
-    woke_itself: Cell<bool>,
     context: RawContext,
     /// The runtime of the job: alive until the job has ended.
     runtime: *const Inner,
@@ -102,9 +94,8 @@ where
         // SAFETY: the pool gives back the pointer that it was given, to the first field of a task of this type. It is
         // alive: the execution in it holds a reference to its job.
         let task = unsafe { this.as_ref() };
-        // Acquire: what was written before each wake is seen by the poll.
-        task.state.swap(RUNNING, Ordering::AcqRel);
-        // SAFETY: only who has set RUNNING looks into the cell.
+        task.state.begin_run();
+        // SAFETY: only the worker that runs the task looks into the cell.
         let place = unsafe { &mut *task.run.get() };
         let Some(run) = place.as_mut() else {
             return;
@@ -113,10 +104,8 @@ where
             if !task.holds_pool.replace(true) {
                 hold_pool(worker);
             }
-            if !task.comes_to_rest() {
-                // Woken meanwhile: ours to queue. Behind the others, or it would keep them from running. RUNNING stays
-                // set, which keeps others from queueing it, too; a store here could hide from the next poll what
-                // somebody wrote who woke it just before.
+            if !task.state.comes_to_rest() {
+                // Woken meanwhile: ours to queue. Behind the others, or it would keep them from running.
                 let context = task.context;
                 // SAFETY: as in `spawn`; it is in no queue.
                 unsafe { worker.requeue_raw(raw, context) };
@@ -132,7 +121,7 @@ where
             ..
         } = place.take().expect("just polled");
         drop(body);
-        task.state.store(DONE, Ordering::Release);
+        task.state.end();
         // SAFETY: the job has not ended, so the value is still the body's.
         unsafe { task.slot.put(value) };
         execution.end(result);
@@ -140,16 +129,6 @@ where
         if holds_pool {
             release_pool(worker);
         }
-    }
-
-    /// After a poll: `false` if it was woken meanwhile.
-    fn comes_to_rest(&self) -> bool {
-        let (relaxed, release) = (Ordering::Relaxed, Ordering::Release);
-        !self.woke_itself.take()
-            && self
-                .state
-                .compare_exchange(RUNNING, 0, release, relaxed)
-                .is_ok()
     }
 
     /// One poll; `None` if it has to wait.
@@ -168,12 +147,12 @@ where
         // execution holds one.
         let waker = ManuallyDrop::new(unsafe { Waker::from_raw(Self::raw_waker(this)) });
         // SAFETY: alive by the execution.
-        let polled_on = unsafe { &this.as_ref().polled_on };
-        polled_on.store(current_stack().cast_mut(), Ordering::Relaxed);
+        let state = unsafe { &this.as_ref().state };
+        state.begin_poll(current_stack());
         let outer = replace_polled_waker(this.as_ptr().cast());
         let result = body.poll(job, &mut Context::from_waker(&waker));
         replace_polled_waker(outer);
-        polled_on.store(std::ptr::null_mut(), Ordering::Relaxed);
+        state.end_poll();
         match result {
             Poll::Ready(result) => Some(result),
             Poll::Pending => None,
@@ -210,13 +189,7 @@ where
     unsafe fn wake(data: *const ()) {
         // SAFETY: alive by contract.
         let task = unsafe { &*data.cast::<Self>() };
-        let polled_on = task.polled_on.load(Ordering::Relaxed);
-        if !polled_on.is_null() && std::ptr::eq(polled_on, current_stack()) {
-            // Nobody else writes the name of this stack, and nobody else uses the cell while it stands there.
-            return task.woke_itself.set(true);
-        }
-        let before = task.state.fetch_or(QUEUED, Ordering::AcqRel);
-        if before & (QUEUED | RUNNING | DONE) != 0 {
+        if !task.state.wake(current_stack) {
             return;
         }
         let raw = NonNull::new(data.cast_mut().cast::<RawTask>()).expect("a task is somewhere");
@@ -267,10 +240,8 @@ where
     let task = FutureTask {
         raw: RawTask::new(&FutureTask::<F, T>::KIND, parent.as_ptr()),
         slot: Slot::empty(),
-        state: AtomicU8::new(QUEUED),
+        state: TaskState::queued(),
         holds_pool: Cell::new(false),
-        polled_on: AtomicPtr::new(std::ptr::null_mut()),
-        woke_itself: Cell::new(false),
         context,
         runtime,
         job: Cell::new(std::ptr::null()),
