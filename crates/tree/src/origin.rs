@@ -98,9 +98,7 @@ pub(crate) fn origin_handle(locked: &Locked<'_>) -> Option<Job> {
             // SAFETY: the lock is held, and the pointer was not replaced: the end is not decided, so the job above is
             // alive. The pointer is the one that its allocation gave.
             let origin = unsafe { Job::of_node(origin) };
-            if cfg!(any(debug_assertions, loom)) {
-                assert!(!origin.is_ended(), "a job ended before one below it");
-            }
+            debug_assert!(!origin.is_ended(), "a job ended before one below it");
             Some(origin)
         }
         Origin::Named(_) => None,
