@@ -254,7 +254,7 @@ impl Runtime {
             let thread = thread::Builder::new().name("jobtree-shutdown".to_owned());
             if thread.spawn(close).is_ok() {
                 let patience = Sleep::new(timers.clone(), limit);
-                until_ready(pin!(FirstOf(closed.cancelled(), patience)), None);
+                until_ready_or_unwound(pin!(FirstOf(closed.cancelled(), patience)));
                 return closed.is_cancelled();
             }
         }

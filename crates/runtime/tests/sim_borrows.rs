@@ -264,7 +264,9 @@ fn waits_that_no_cancellation_ends_are_unwound() {
     let ended = in_child(|| {
         for seed in 0..50 {
             let dropped = AtomicUsize::new(0);
-            let report = sim::Runtime::new(seed).run(|rt| {
+            let workers = 1 + seed as usize % 4;
+            let simulation = sim::Runtime::builder(seed).workers(workers).build();
+            let report = simulation.run(|rt| {
                 rt.nursery(|n| {
                     n.launch(|| {
                         let _counts = Counts(&dropped);
@@ -302,9 +304,10 @@ fn waits_that_no_cancellation_ends_are_unwound() {
                 Ok(())
             });
             assert_stuck(report);
-            // The second closure of the fork may not have begun.
-            let dropped = dropped.into_inner();
-            assert!((5..=6).contains(&dropped), "{dropped} of seed {seed}");
+            // The second closure of the fork may not have begun; and an isolated wait keeps its worker, perhaps the only
+            // one, from beginning anything else.
+            let (dropped, least) = (dropped.into_inner(), if workers == 1 { 1 } else { 5 });
+            assert!((least..=6).contains(&dropped), "{dropped} of seed {seed}");
         }
     });
     ended.assert_success();
@@ -393,6 +396,59 @@ fn a_destructor_may_wait_for_another_one_while_both_are_unwound() {
             });
             assert_stuck(report);
         }
+    });
+    ended.assert_success();
+}
+
+#[test]
+fn a_program_may_catch_the_unwinding_and_wait_or_panic_again() {
+    let ended = in_child(|| {
+        for seed in 0..20 {
+            let dropped = AtomicUsize::new(0);
+            let report = sim::Runtime::new(seed).run(|rt| {
+                rt.supervisor(|n| {
+                    n.launch(|| {
+                        let _counts = Counts(&dropped);
+                        for _ in 0..10 {
+                            let _ = catch_unwind(|| OnceLatch::new().wait());
+                        }
+                        panic!("a panic of its own");
+                    });
+                    n.launch(|| {
+                        let _counts = Counts(&dropped);
+                        let result = catch_unwind(|| OnceLatch::new().wait());
+                        std::panic::resume_unwind(result.unwrap_err());
+                    });
+                    Ok(())
+                })?;
+                Ok(())
+            });
+            assert_stuck(report);
+            assert_eq!(dropped.into_inner(), 2);
+        }
+    });
+    ended.assert_success();
+}
+
+#[test]
+fn thousands_of_stuck_jobs_are_unwound() {
+    let ended = in_child(|| {
+        let dropped = AtomicUsize::new(0);
+        let simulation = sim::Runtime::builder(1).stack_size(1 << 16).build();
+        let report = simulation.run(|rt| {
+            rt.nursery(|n| {
+                for _ in 0..3000 {
+                    n.launch(|| {
+                        let _counts = Counts(&dropped);
+                        Ok(OnceLatch::new().wait())
+                    });
+                }
+                Ok(())
+            })?;
+            Ok(())
+        });
+        assert_stuck(report);
+        assert_eq!(dropped.into_inner(), 3000);
     });
     ended.assert_success();
 }

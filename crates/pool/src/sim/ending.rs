@@ -25,8 +25,8 @@
 //! # What refuses to end
 //!
 //! A destructor that waits for ever while it unwinds, a program that catches each unwinding and continues, or a wait for
-//! another thread that does not end cannot be ended. The bounds are [`unwindings_for`], the limit of steps, and
-//! [`PATIENCE_WITH_OTHER_THREADS`]. Then [`Ending::Refused`] says so, and the caller must not return to what was lent.
+//! another thread that does not end cannot be ended. The bounds are `unwindings_for`, the limit of steps, and
+//! `PATIENCE_WITH_OTHER_THREADS`. Then [`Ending::Refused`] says so, and the caller must not return to what was lent.
 
 use std::cell::{Cell, RefCell};
 
@@ -69,6 +69,8 @@ struct BreakableWait<'a> {
     break_off: &'a dyn Fn() -> bool,
     began_in_panic: bool,
     is_broken: Cell<bool>,
+    /// Where it is in the list.
+    position: Cell<usize>,
 }
 
 /// How many unwindings `tasks` tasks may take. Picked by feel: a task takes one, and one more for each panic of its own
@@ -118,13 +120,15 @@ impl EndingState {
 /// `break_off` is called by the hub, while the calling stack is suspended. It lets `wait` return, or returns `false` if
 /// `wait` is about to return anyway.
 pub(crate) fn wait_breakably<R>(break_off: &dyn Fn() -> bool, wait: impl FnOnce() -> R) -> R {
-    struct Listed<'a>(&'a EndingState, *const BreakableWait<'static>);
+    struct Listed<'a>(&'a EndingState, &'a BreakableWait<'a>);
     impl Drop for Listed<'_> {
         fn drop(&mut self) {
             let mut waits = self.0.waits.borrow_mut();
-            // The newest ones come last, and mostly go first.
-            if let Some(position) = waits.iter().rposition(|wait| *wait == self.1) {
-                waits.remove(position);
+            let position = self.1.position.get();
+            waits.swap_remove(position);
+            if let Some(moved) = waits.get(position) {
+                // SAFETY: waits are in the list only while their frames wait.
+                unsafe { &**moved }.position.set(position);
             }
         }
     }
@@ -132,11 +136,15 @@ pub(crate) fn wait_breakably<R>(break_off: &dyn Fn() -> bool, wait: impl FnOnce(
         break_off,
         began_in_panic: std::thread::panicking(),
         is_broken: Cell::new(false),
+        position: Cell::new(0),
     };
     let result = Simulation::with(|simulation| {
-        let address = std::ptr::from_ref(&entry).cast();
-        simulation.ending.waits.borrow_mut().push(address);
-        let _listed = Listed(&simulation.ending, address);
+        {
+            let mut waits = simulation.ending.waits.borrow_mut();
+            entry.position.set(waits.len());
+            waits.push(std::ptr::from_ref(&entry).cast());
+        }
+        let _listed = Listed(&simulation.ending, &entry);
         wait()
     });
     if entry.is_broken.get() {
@@ -192,7 +200,7 @@ mod pool {
 
     /// How long the hub waits for other threads to end a wait, when nothing else is left. Picked by feel: threads that
     /// are about to do so need far less.
-    pub(super) const PATIENCE_WITH_OTHER_THREADS: Duration =
+    const PATIENCE_WITH_OTHER_THREADS: Duration =
         Duration::from_secs(if cfg!(test) { 1 } else { 3 });
 
     /// How long unwinding may take before a line on standard error says that it does.

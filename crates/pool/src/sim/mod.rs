@@ -150,9 +150,15 @@ pub fn point() {
 #[inline]
 pub fn point_or_unwind() {
     if is_simulated() {
-        pass_point(false);
-        unwind_if_ending();
+        pass_point_or_unwind();
     }
+}
+
+#[cold]
+#[inline(never)]
+fn pass_point_or_unwind() {
+    pass_point(false);
+    unwind_if_ending();
 }
 
 /// A [`point`] at which the calling code itself lets others go first. Unwinds if the simulation is being ended.

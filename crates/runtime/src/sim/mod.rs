@@ -65,7 +65,8 @@
 //!   never returns, and says so on standard error.
 //! * If something does not end even so, the **process aborts**, with the seed and the paths of the jobs on standard error: a
 //!   destructor that waits for ever while it is unwound, code that catches each unwinding and goes on, a loop through
-//!   points at which nothing is unwound, or programs that are built with `panic = "abort"`.
+//!   points at which nothing is unwound, or programs that are built with `panic = "abort"`. A destructor that panics while
+//!   it is unwound aborts, too, as in every Rust program.
 //! * Work that borrows cannot be handed to threads outside. [`Pool::install`](jobtree_pool::Pool::install), `join`, `scope`
 //!   and `broadcast` of another pool panic; [`nursery`](crate::Runtime::nursery) and
 //!   [`block_on`](crate::Runtime::block_on) of another runtime, and a [`Dispatcher`](crate::Dispatcher) that was made
