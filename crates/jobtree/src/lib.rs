@@ -180,7 +180,8 @@
 //!
 //! A job that computes for long gives way to others after a turn: [`tick`] ends one, and [`#[budgeted]`](macro@budgeted)
 //! puts a tick into each loop of a function. In other [profiles](Profile) than the default one, jobs have limits: see
-//! [`budget`].
+//! [`budget`], with a table of what each profile allows. Limits cannot be left: what a job with limits starts, here or in
+//! another runtime or pool, has them, too.
 //!
 //! # Testing
 //!

@@ -102,6 +102,7 @@ impl<'s, 'env, 'scope> orx_parallel::Scope<'s, 'env, 'scope> for ScopeRef<'s, 's
         'env: 'scope + 's,
         W: FnOnce() + Send + 'scope + 'env,
     {
-        self.0.spawn(move |_| work());
+        // Parts of a loop are forks, not tasks of the program.
+        self.0.spawn_part(work);
     }
 }

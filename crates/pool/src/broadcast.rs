@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::pool::shared::Shared;
+use crate::raw::gate;
 use crate::scope::{current_pool, in_place_scope_of};
 use crate::spawn::detached;
 use crate::worker::Worker;
@@ -102,10 +103,17 @@ pub(crate) fn spawn_broadcast_on<F>(pool: &Arc<Shared>, body: F)
 where
     F: Fn(BroadcastContext<'_>) + Send + Sync + 'static,
 {
-    let body = Arc::new(body);
-    for index in 0..pool.workers.len() {
-        let body = body.clone();
-        let entry = detached::<F>(move |worker| body(BroadcastContext::new(worker)));
+    let workers = pool.workers.len();
+    let Some(permit) = gate::admit_detached(workers) else {
+        return;
+    };
+    let shared = Arc::new((body, permit));
+    for index in 0..workers {
+        let shared = shared.clone();
+        let entry = detached::<F>(move |worker| {
+            let (body, permit) = &*shared;
+            gate::run_within(&**permit, || body(BroadcastContext::new(worker)));
+        });
         pool.send(index, entry);
     }
 }

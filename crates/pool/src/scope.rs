@@ -14,6 +14,7 @@ use crate::job::{Job, boxed_task};
 use crate::latch::{Latch, ThreadLatch};
 use crate::pool::Pool;
 use crate::pool::shared::Shared;
+use crate::raw::gate::{self, TaskPermit};
 use crate::sim;
 use crate::stop::{Stopped, unwind_if_stopped};
 use crate::sync::{AtomicUsize, Ordering};
@@ -151,6 +152,37 @@ impl<'scope> ScopeBase<'scope> {
     /// Unwinds instead if the caller's context was told to stop.
     fn task<Named>(&self, body: impl FnOnce(&Worker) + Send + 'scope) -> Entry {
         unwind_if_stopped();
+        // SAFETY: the scope's context outlives it.
+        if unsafe { gate::is_open_in(self.context) } {
+            return self.entry::<Named>(body);
+        }
+        let permit = self.ask_for(1);
+        self.entry_within::<Named>(permit, body)
+    }
+
+    /// Asks for leave to start tasks in the scope.
+    ///
+    /// # Panics
+    /// If the limits of the calling code, or of the scope, do not allow it.
+    #[cold]
+    fn ask_for(&self, tasks: usize) -> Arc<dyn TaskPermit> {
+        // SAFETY: the scope's context outlives it.
+        unsafe { gate::admit_in_scope(self.context, tasks) }
+    }
+
+    /// A task that keeps to the limits of `permit`.
+    #[cold]
+    #[inline(never)]
+    fn entry_within<Named>(
+        &self,
+        permit: Arc<dyn TaskPermit>,
+        body: impl FnOnce(&Worker) + Send + 'scope,
+    ) -> Entry {
+        self.entry::<Named>(move |worker| gate::run_within(&*permit, || body(worker)))
+    }
+
+    /// [`task`](ScopeBase::task), without any question.
+    fn entry<Named>(&self, body: impl FnOnce(&Worker) + Send + 'scope) -> Entry {
         self.pending.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the scope ends, and with it 'scope may, only after the task has run.
         let job: NonNull<Job> =
@@ -203,7 +235,8 @@ impl<'scope> Scope<'scope> {
     ///
     /// # Panics
     /// Not here: a panic of `body` is passed on by the scope after all tasks have ended. But in a context that was
-    /// told to stop ([`with_user_context`](crate::with_user_context)) it unwinds with [`Stopped`].
+    /// told to stop ([`with_user_context`](crate::with_user_context)) it unwinds with [`Stopped`]. And if the calling
+    /// code has limits that do not allow it, as in [`spawn`](crate::spawn()).
     pub fn spawn<F>(&self, body: F)
     where
         F: FnOnce(&Scope<'scope>) + Send + 'scope,
@@ -211,6 +244,18 @@ impl<'scope> Scope<'scope> {
         let this = Alive(self);
         // SAFETY: the scope waits for the task.
         let entry = self.base.task::<F>(move |_| body(unsafe { this.get() }));
+        self.base.pool.submit(entry);
+        sim::point();
+    }
+
+    /// [`spawn`](Scope::spawn) of a part of a computation, which is no more than a fork: limits are not asked.
+    #[doc(hidden)]
+    pub fn spawn_part<F>(&self, body: F)
+    where
+        F: FnOnce() + Send + 'scope,
+    {
+        unwind_if_stopped();
+        let entry = self.base.entry::<F>(move |_| body());
         self.base.pool.submit(entry);
         sim::point();
     }
@@ -321,10 +366,15 @@ fn broadcast_in<'scope, Named>(
     base: &ScopeBase<'scope>,
     body: impl Fn(BroadcastContext<'_>) + Send + Sync + 'scope,
 ) {
-    let body = Arc::new(body);
-    for index in 0..base.pool.workers.len() {
-        let body = body.clone();
-        let entry = base.task::<Named>(move |worker| body(BroadcastContext::new(worker)));
+    unwind_if_stopped();
+    let workers = base.pool.workers.len();
+    let shared = Arc::new((body, base.ask_for(workers)));
+    for index in 0..workers {
+        let shared = shared.clone();
+        let entry = base.entry::<Named>(move |worker| {
+            let (body, permit) = &*shared;
+            gate::run_within(&**permit, || body(BroadcastContext::new(worker)));
+        });
         base.pool.send(index, entry);
     }
 }

@@ -7,6 +7,7 @@ use crate::deque::Entry;
 use crate::found::{Found, Work};
 use crate::job::boxed_task;
 use crate::pool::shared::Shared;
+use crate::raw::gate;
 use crate::scope::{current_pool, submit_through_lane};
 use crate::sim;
 use crate::worker::Worker;
@@ -14,6 +15,10 @@ use crate::worker::Worker;
 /// Runs `body` some time on the current pool, or the global one; nobody waits for it.
 ///
 /// A panic goes to the pool's panic handler; without one the process aborts.
+///
+/// # Panics
+/// If the calling code has limits that do not allow it: in a job of `jobtree-runtime` with a budget or a profile. See the
+/// table in the documentation of its module `budget`.
 ///
 /// ```
 /// use std::sync::mpsc::channel;
@@ -39,12 +44,36 @@ where
 }
 
 pub(crate) fn spawn_on<F: FnOnce() + Send + 'static>(pool: &Arc<Shared>, body: F) {
+    if gate::is_open() {
+        pool.submit(detached::<F>(move |_| body()));
+    } else if let Some(entry) = detached_within_limits(body) {
+        pool.submit(entry);
+    }
+    sim::point();
+}
+
+/// [`spawn_on`] for the layers above, which have asked whether it is allowed.
+pub(crate) fn spawn_unasked<F: FnOnce() + Send + 'static>(pool: &Arc<Shared>, body: F) {
     pool.submit(detached::<F>(move |_| body()));
     sim::point();
 }
 
+/// A task of code that has limits; `None` if it must not be started and this cannot be said.
+#[cold]
+#[inline(never)]
+fn detached_within_limits<F: FnOnce() + Send + 'static>(body: F) -> Option<Entry> {
+    let permit = gate::admit_detached(1)?;
+    Some(detached::<F>(move |_| gate::run_within(&*permit, body)))
+}
+
 pub(crate) fn spawn_fifo_on<F: FnOnce() + Send + 'static>(pool: &Arc<Shared>, body: F) {
-    let entry = detached::<F>(move |_| body());
+    let entry = match gate::is_open() {
+        true => detached::<F>(move |_| body()),
+        false => match detached_within_limits(body) {
+            Some(entry) => entry,
+            None => return,
+        },
+    };
     Worker::with_current(|worker| match worker {
         Some(worker) if std::ptr::eq(worker.pool(), &**pool) => {
             let lane = &pool.workers[worker.index()].fifo;

@@ -35,6 +35,7 @@ fn refilling(turn: Turn) -> Meter {
         turn,
         refills: true,
         account: std::ptr::null(),
+        gate: None,
     }
 }
 

@@ -25,6 +25,7 @@ fn in_a_stopped_job(body: impl FnOnce()) {
         },
         refills: false,
         account: (&raw const user).cast(),
+        gate: None,
     };
     // SAFETY: both outlive the call, which ends after all that it forks.
     unsafe { with_user_context(context, || with_meter(limited, body)) };

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use jobtree_tree::{BoxError, Job, JobOptions, Outcome};
 
-use crate::budget::{Budget, Capabilities, Decision, Exhausted, RechargeError, Refusal, Request};
+use crate::budget::{
+    Budget, Capabilities, Decision, Exhausted, RechargeError, Refusal, Request, Scope,
+};
 use crate::deadline::limit_of;
 use crate::dispatcher::Dispatcher;
 use crate::future::{JobPlace, Nursery};
@@ -24,7 +26,8 @@ pub use jobtree_tree::ParentEnded;
 pub fn current_nursery() -> Option<Nursery> {
     Job::current()?;
     let place = current();
-    Some(Nursery::new(place.parent, place.runtime))
+    let budgets = Scope::of(&place.parent);
+    Some(Nursery::new(place.parent, place.runtime, budgets))
 }
 
 /// A job as a scope. `None` if it has ended.
@@ -32,7 +35,7 @@ pub fn nursery_of(job: &Job) -> Option<Nursery> {
     if job.is_ended() {
         return None;
     }
-    Some(Nursery::new(job.clone(), runtime_of(job)?))
+    Some(Nursery::new(job.clone(), runtime_of(job)?, Scope::of(job)))
 }
 
 /// The same scope, whose jobs come out of the budget of the scope's job if it has one.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jobtree_pool::raw::task::RawContext;
 use jobtree_tree::{BoxError, CancelReason, Job, JobOptions, JobState, Outcome};
 
-use crate::budget::{Budget, Decision, Exhausted, RechargeError, Scope, SpawnRefused};
+use crate::budget::{Budget, Decision, Exhausted, Opened, RechargeError, Scope, SpawnRefused};
 use crate::handle::JobHandle;
 use crate::inline;
 use crate::runtime::{self, Inner, Place};
@@ -117,13 +117,14 @@ where
     // Both outlive the call below, and so all jobs in the scope; the body's frame does not.
     let context = RawContext::current();
     let nursery = OnceCell::new();
-    let (budgets, lease) = match Scope::open(&parent, &runtime.ground) {
-        None => (None, None),
-        Some((scope, lease)) => (Some(scope), lease),
-    };
-    let options = match &lease {
-        None => options,
-        Some(lease) => lease.install(options),
+    let (budgets, lease, options) = match Scope::open(&parent, &runtime.ground) {
+        Ok(None) => (None, None, options),
+        Ok(Some(opened)) => {
+            let options = opened.install(options);
+            let Opened { scope, lease, .. } = opened;
+            (Some(scope), lease, options)
+        }
+        Err(refusal) => return inline::run(&parent, options, |_| Err(refusal.into())),
     };
     inline::run(&parent, options, |job| {
         let nursery = nursery.get_or_init(|| Nursery {

@@ -7,12 +7,10 @@
 use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 
-use jobtree_tree::{
-    Body, BodyResult, Cause, Job, JobError, JobOptions, Outcome, ParentEnded, WaitingFor,
-};
+use jobtree_tree::{Body, BodyResult, Cause, Job, JobError, JobOptions, Outcome, WaitingFor};
 
 use crate::block::until_ready;
-use crate::budget::Lease;
+use crate::budget::{self, Lease, Opened, Refusal, Scope};
 use crate::future;
 use crate::inline::ended_with;
 use crate::runtime::{self, Place, runtime_of};
@@ -34,47 +32,61 @@ impl OwnedNursery {
         OwnedNursery::open_in(runtime::current(), supervisor)
     }
 
-    /// Opens a scope under `parent`. `None` if that job has ended.
+    /// Opens a scope under `parent`. `None` if that job has ended, or may not open one.
     pub fn open_under(parent: &Job, supervisor: bool) -> Option<OwnedNursery> {
         let runtime = runtime_of(parent)?;
         let parent = parent.clone();
-        OwnedNursery::open_limited(Place { parent, runtime }, supervisor).ok()
-    }
-
-    pub(crate) fn open_in(place: Place, supervisor: bool) -> Outcome<OwnedNursery> {
-        let parent = place.parent.clone();
-        OwnedNursery::open_limited(place, supervisor)
-            .map_err(|_| JobError::Cancelled(ended_with(&parent)))
+        OwnedNursery::open_in(Place { parent, runtime }, supervisor).ok()
     }
 
     /// Opens a scope whose jobs come out of the budget of the job it is part of; directly under a root with limits, out
     /// of a budget of its own.
-    fn open_limited(place: Place, supervisor: bool) -> Result<OwnedNursery, ParentEnded> {
-        let lease = place.runtime.ground.lease_of_scope(&place.parent);
+    pub(crate) fn open_in(place: Place, supervisor: bool) -> Outcome<OwnedNursery> {
         let mut options = JobOptions::new();
         if supervisor {
             options = options.supervisor();
         }
-        if let Some(lease) = &lease {
-            options = lease.install(options);
-        }
-        OwnedNursery::attach(place, options, lease)
+        let opened = Scope::open(&place.parent, &place.runtime.ground);
+        OwnedNursery::attach(place, options, opened)
     }
 
+    /// Opens a scope whose jobs come out of the budget around it. Without limits around it, each of its jobs has what the
+    /// profile gives one under the root.
     pub(crate) fn open_with(place: Place, options: JobOptions) -> Outcome<OwnedNursery> {
-        let parent = place.parent.clone();
-        OwnedNursery::attach(place, options, None)
-            .map_err(|_| JobError::Cancelled(ended_with(&parent)))
+        let opened = match budget::is_limited() || budget::of(&place.parent).is_some() {
+            true => Scope::open(&place.parent, &place.runtime.ground),
+            false => Ok(None),
+        };
+        OwnedNursery::attach(place, options, opened)
     }
 
     fn attach(
         place: Place,
         options: JobOptions,
-        lease: Option<Lease>,
-    ) -> Result<OwnedNursery, ParentEnded> {
-        let (job, execution) = place.parent.attach(options.contained().started())?;
+        opened: Result<Option<Opened>, Refusal>,
+    ) -> Outcome<OwnedNursery> {
+        let options = options.contained().started();
+        let options = match &opened {
+            Ok(Some(opened)) => opened.install(options),
+            _ => options,
+        };
+        let Ok((job, execution)) = place.parent.attach(options) else {
+            return Err(JobError::Cancelled(ended_with(&place.parent)));
+        };
+        let lease = match opened {
+            Ok(opened) => opened.and_then(|opened| opened.lease),
+            Err(refusal) => {
+                execution.end(BodyResult::Failed(refusal.into()));
+                return match job.error() {
+                    Some(error) => Err(error),
+                    None => unreachable!("{job:?} has failed without an error"),
+                };
+            }
+        };
+        // Shared with all handles to the scope's job.
+        let budgets = Scope::of(&job);
         Ok(OwnedNursery {
-            nursery: future::Nursery::new(job, place.runtime).within_limits(),
+            nursery: future::Nursery::new(job, place.runtime, budgets),
             execution: Mutex::new(Some((execution, lease))),
         })
     }

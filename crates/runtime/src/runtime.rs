@@ -263,7 +263,8 @@ impl Runtime {
     }
 
     pub(crate) fn root_nursery(&self) -> future::Nursery {
-        future::Nursery::new(self.owner.root.clone(), Arc::clone(&self.owner.inner))
+        let (root, inner) = (&self.owner.root, &self.owner.inner);
+        future::Nursery::new(root.clone(), Arc::clone(inner), None)
     }
 
     /// The job above all others of this runtime.
@@ -275,7 +276,8 @@ impl Runtime {
     /// [`shutdown`](Runtime::shutdown) at the latest. If it fails, it does so alone.
     ///
     /// After the shutdown the job is born cancelled. If the runtime's profile does not allow it, the job fails with the
-    /// [`Refusal`](crate::budget::Refusal).
+    /// [`Refusal`](crate::budget::Refusal). Called by code that has limits, the job comes out of the caller's budget, and
+    /// must be allowed to the caller, too.
     pub fn spawn<F, T>(&self, body: F) -> JobHandle<T>
     where
         F: FnOnce() -> Result<T, BoxError> + Send + 'static,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use jobtree_tree::{BoxError, Job, JobOptions, ParentEnded};
 
-use crate::budget::{self, Budget, Capabilities, Lease, Refusal, Request, SpawnRefused};
+use crate::budget::{self, Budget, Capabilities, Executor, Lease, Refusal, Request, SpawnRefused};
 use crate::deadline::limit_of;
 use crate::future;
 use crate::handle::JobHandle;
@@ -44,7 +44,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         T: Send + 'scope,
     {
         budget::charge_op();
-        if self.budgets.is_none() && start.request.is_plain() {
+        if self.budgets.is_none() && start.request.is_plain() && !budget::is_limited() {
             return JobHandle::new(self.start(&start, options, body));
         }
         JobHandle::new(self.start_within_limits(&start, options, body))
@@ -62,12 +62,22 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         F: FnOnce() -> Result<T, BoxError> + Send + 'scope,
         T: Send + 'scope,
     {
-        match self.admit(&start.request) {
+        match self.admit(&start.request, Executor::Cooperative) {
             Ok(None) => self.start(start, options, body),
             Ok(Some(lease)) => self.start(start, lease.install(options), lease.around(body)),
             // As a job that fails, so that nobody misses it.
             Err(refusal) => self.start(start, options, move || Err(refusal.into())),
         }
+    }
+
+    /// A job that fails because it may not run.
+    pub(crate) fn refused<T: Send + 'scope>(
+        &'scope self,
+        start: Start,
+        options: JobOptions,
+        refusal: Refusal,
+    ) -> JobHandle<T> {
+        JobHandle::new(self.start(&start, options, move || Err(refusal.into())))
     }
 
     pub(crate) fn try_job_with<F, T>(
@@ -86,7 +96,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         {
             return Err(SpawnRefused::new(Refusal::ScopeCancelled(cancelled), body));
         }
-        match self.admit(&start.request) {
+        match self.admit(&start.request, Executor::Cooperative) {
             Ok(None) => Ok(JobHandle::new(self.start(&start, options, body))),
             Ok(Some(lease)) => {
                 let spawned = self.start(&start, lease.install(options), lease.around(body));
@@ -107,7 +117,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         T: Send + 'scope,
     {
         budget::charge_op();
-        match self.admit(&start.request) {
+        match self.admit(&start.request, Executor::Evented) {
             Ok(None) => self.start_future(&start, options, future),
             Ok(Some(lease)) => {
                 let options = lease.install(options);
@@ -117,12 +127,15 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         }
     }
 
-    /// A lease on a budget for a job to be spawned, if it needs one.
-    pub(crate) fn admit(&self, request: &Request) -> Result<Option<Lease>, Refusal> {
+    /// A lease on a budget for a job to be spawned, if it needs one, which will run on `executor`.
+    pub(crate) fn admit(
+        &self,
+        request: &Request,
+        executor: Executor,
+    ) -> Result<Option<Lease>, Refusal> {
         match &self.budgets {
-            None if request.is_plain() => Ok(None),
-            None => self.runtime.ground.admit(request),
-            Some(budgets) => budgets.admit(request).map(Some),
+            None => self.runtime.ground.admit(request, executor),
+            Some(budgets) => budgets.admit(request, executor).map(Some),
         }
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::shared::{Handlers, Shared};
 use super::{GLOBAL, Pool, start};
+use crate::raw::gate;
 use crate::sim;
 use crate::sleep::MAX_WORKERS;
 use crate::stack::{self, StackError};
@@ -128,6 +129,12 @@ impl Builder {
     /// assert!(matches!(Pool::builder().stack_size(1).build(), Err(BuildError::Stack(_))));
     /// ```
     pub fn build(self) -> Result<Pool, BuildError> {
+        gate::may_start_threads().map_err(BuildError::Refused)?;
+        self.build_unasked()
+    }
+
+    /// [`build`](Builder::build), whatever the limits of the calling code are.
+    fn build_unasked(self) -> Result<Pool, BuildError> {
         let workers = match self.workers {
             Some(0) => return Err(BuildError::ZeroWorkers),
             Some(workers) => workers,
@@ -160,11 +167,17 @@ impl Builder {
 
     /// Makes the pool the global one, which must not exist yet.
     pub fn build_global(self) -> Result<(), BuildError> {
+        gate::may_start_threads().map_err(BuildError::Refused)?;
+        self.build_global_unasked()
+    }
+
+    /// [`build_global`](Builder::build_global) for code that needs the global pool, which is not the code's own.
+    pub(super) fn build_global_unasked(self) -> Result<(), BuildError> {
         // The second of two must not start threads for nothing.
         if GLOBAL.get().is_some() {
             return Err(BuildError::GlobalPoolExists);
         }
-        let pool = self.build()?;
+        let pool = self.build_unasked()?;
         GLOBAL.set(pool).map_err(|_| BuildError::GlobalPoolExists)
     }
 }
@@ -252,6 +265,8 @@ pub enum BuildError {
     CurrentThreadIsWorker,
     /// A thread could not be started.
     Thread(io::Error),
+    /// The limits of the calling code do not allow threads of its own.
+    Refused(gate::Refused),
 }
 
 impl fmt::Display for BuildError {
@@ -285,6 +300,7 @@ impl fmt::Display for BuildError {
                 "a worker thread could not be started ({error}); ask for fewer workers or raise the \
                  limit of threads"
             ),
+            BuildError::Refused(refused) => write!(f, "the pool was not made: {refused}"),
         }
     }
 }
@@ -294,6 +310,7 @@ impl std::error::Error for BuildError {
         match self {
             BuildError::Stack(error) => Some(error),
             BuildError::Thread(error) => Some(error),
+            BuildError::Refused(refused) => Some(&**refused),
             _ => None,
         }
     }

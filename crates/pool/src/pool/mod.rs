@@ -84,7 +84,7 @@ impl Pool {
         if let Some(pool) = GLOBAL.get() {
             return Ok(pool);
         }
-        match Pool::builder().build_global() {
+        match Pool::builder().build_global_unasked() {
             Ok(()) | Err(BuildError::GlobalPoolExists) => {
                 Ok(GLOBAL.get().expect("just set, by us or by another"))
             }

@@ -15,6 +15,7 @@
 use std::cell::Cell;
 
 use crate::context::{self, Context, ContextRef, Installed};
+use crate::raw::gate::Gate;
 use crate::spawn::{Yield, yield_exhausted};
 use crate::strand::Strand;
 use crate::worker::Worker;
@@ -68,6 +69,8 @@ pub struct Meter {
     pub refills: bool,
     /// A pointer of the layer above.
     pub account: *const (),
+    /// Decides what the code of the account may start; without one, it may start what it likes.
+    pub gate: Option<&'static Gate>,
 }
 
 impl Meter {
@@ -76,6 +79,7 @@ impl Meter {
         turn: Turn::OPEN,
         refills: true,
         account: std::ptr::null(),
+        gate: None,
     };
 
     /// # Safety
@@ -183,8 +187,8 @@ pub fn meter() -> Meter {
 /// own. Afterwards the strand has what it had before.
 ///
 /// # Safety
-/// Whatever `meter.account` points to must outlive everything that reads it by [`meter`] as the layer above uses it: all
-/// that `body` forks, installs or spawns in scopes ends before `body` does.
+/// Whatever `meter.account` points to must outlive everything that reads it by [`meter`], or is asked by `meter.gate`, as
+/// the layer above uses it: all that `body` forks, installs or spawns in scopes ends before `body` does.
 pub unsafe fn with_meter<R>(meter: Meter, body: impl FnOnce() -> R) -> R {
     struct Restore<'w>(Option<&'w Worker>, Turn);
     impl Drop for Restore<'_> {

@@ -9,13 +9,14 @@
 //!
 //! The job tree keeps tasks in allocations of its own ([`task`]), and finds its pool again ([`PoolRef`]). What is
 //! unsafe there says so. Whoever gives away a share of the workers is told when what has it waits ([`ParkHook`]). What tasks
-//! may use up before they give way is in [`fuel`]. Jobs that block their thread run on [`BlockingThreads`].
+//! may use up before they give way is in [`fuel`], and whether they may start others in [`gate`]. Jobs that block their thread run on [`BlockingThreads`].
 //!
 //! This is no public interface; it changes with what the layers above need.
 
 pub(crate) mod bell;
 mod claims;
 pub mod fuel;
+pub mod gate;
 mod merge;
 mod merge_sort;
 mod nanos;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::pool::Pool;
 use crate::pool::shared::Shared;
 use crate::scope::current_pool;
-use crate::spawn::spawn_on;
+use crate::spawn::spawn_unasked;
 use crate::stats::PoolStats;
 use crate::worker::Worker;
 
@@ -92,9 +92,10 @@ impl PoolRef {
         &self.shared
     }
 
-    /// Runs `body` on this pool some time: [`Pool::spawn`]. As with a task, somebody must keep the pool.
+    /// Runs `body` on this pool some time: [`Pool::spawn`], but the limits of the calling code are not asked: that is the
+    /// caller's duty. As with a task, the caller sees to it that the pool is kept.
     pub fn spawn<F: FnOnce() + Send + 'static>(&self, body: F) {
-        spawn_on(&self.shared, body);
+        spawn_unasked(&self.shared, body);
     }
 
     pub(super) fn shared(&self) -> &Shared {

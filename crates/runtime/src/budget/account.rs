@@ -28,10 +28,10 @@ use jobtree_pool::raw::fuel::{Meter, Turn};
 use jobtree_tree::{Job, JobLocal};
 
 use super::amount::{Budget, Counter};
-use super::capability::{Capabilities, Executor};
+use super::capability::Capabilities;
+use super::gate::GATE;
 use super::memory::MemoryUse;
 use super::profile::{Profile, Refill};
-use super::refusal::Refusal;
 use super::supervise::{RechargeError, Supervision};
 use crate::atomics::{Mutex, MutexGuard};
 use crate::step::{Step, left_out};
@@ -55,9 +55,11 @@ pub(crate) struct Account {
     pub(super) supervision: Arc<Supervision>,
     /// The supervision of jobs that are spawned out of this account by a handle to its job; made when it is needed.
     below: OnceLock<Arc<Supervision>>,
-    profile: Profile,
-    refill: Refill,
-    granted: Budget,
+    pub(super) profile: Profile,
+    pub(super) refill: Refill,
+    pub(super) granted: Budget,
+    /// How many of the pool's tasks it stands for: one, if it is that of a job.
+    stands_for: u64,
     pub(super) capabilities: Capabilities,
     pub(super) memory: MemoryUse,
     /// Operations that an allocation took from a strand to have it look here.
@@ -66,14 +68,14 @@ pub(crate) struct Account {
     purse: Mutex<Purse>,
 }
 
-struct Purse {
+pub(super) struct Purse {
     /// What nobody has drawn or set aside; its memory is counted elsewhere.
-    left: Budget,
+    pub(super) left: Budget,
     /// The job, while its body runs.
     job: Option<Job>,
-    body_is_open: bool,
+    pub(super) body_is_open: bool,
     /// Jobs whose accounts came out of this one and are not settled.
-    tasks: u64,
+    pub(super) tasks: u64,
     channels: u64,
     draws: u64,
     recharges: u64,
@@ -84,19 +86,6 @@ struct Purse {
     /// How often somebody has; who waits, waits for the next time.
     generation: u64,
     wakers: Vec<Waker>,
-}
-
-/// What a spawner asks for a job.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Request {
-    pub(crate) budget: Option<Budget>,
-    pub(crate) capabilities: Option<Capabilities>,
-}
-
-impl Request {
-    pub(crate) fn is_plain(&self) -> bool {
-        self.budget.is_none() && self.capabilities.is_none()
-    }
 }
 
 /// What a strand that could not draw has to wait for.
@@ -128,15 +117,17 @@ impl Account {
             terms.profile,
             terms.budget,
             terms.capabilities,
+            1,
         )
     }
 
-    fn new(
+    pub(super) fn new(
         pool: Option<Arc<Account>>,
         supervision: &Arc<Supervision>,
         profile: Profile,
         granted: Budget,
         capabilities: Capabilities,
+        stands_for: u64,
     ) -> Arc<Account> {
         Arc::new(Account {
             pool,
@@ -145,6 +136,7 @@ impl Account {
             profile,
             refill: profile.refill(),
             granted,
+            stands_for,
             capabilities,
             memory: MemoryUse::new(granted.memory),
             stray_ops: AtomicU64::new(0),
@@ -168,7 +160,7 @@ impl Account {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Purse> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Purse> {
         self.purse.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -198,74 +190,21 @@ impl Account {
             },
             refills: self.refill == Refill::WhenRescheduled,
             account: Arc::as_ptr(self).cast(),
+            gate: Some(&GATE),
         }
     }
 
-    /// Makes an account for a job to be spawned, out of this one.
-    pub(super) fn admit(
-        self: &Arc<Account>,
-        supervision: &Arc<Supervision>,
-        request: &Request,
-    ) -> Result<Arc<Account>, Refusal> {
-        let spawn = may_spawn(self.profile, &self.capabilities)?;
-        let most = match self.capabilities.budget {
-            Some(most) => most.most(),
-            None => spawn.task_budget,
-        };
-        let asked = request.budget.map(|budget| budget.clamped_to(most));
-        let mut purse = self.lock();
-        if purse.tasks >= spawn.max_tasks {
-            let limit = spawn.max_tasks;
-            return Err(Refusal::TaskLimitExceeded { limit });
+    /// The account that a meter points to.
+    ///
+    /// # Safety
+    /// The meter was made by [`Account::meter`], and its account is alive.
+    pub(super) unsafe fn from_meter(account: *const ()) -> Arc<Account> {
+        let account = account.cast::<Account>();
+        // SAFETY: by contract; meters are made of accounts in `Arc`s.
+        unsafe {
+            Arc::increment_strong_count(account);
+            Arc::from_raw(account)
         }
-        let one = Budget {
-            spawns: 1,
-            ..Budget::NONE
-        };
-        if purse.left.try_take(one).is_err() {
-            return Err(Refusal::SpawnQuotaExceeded);
-        }
-        let mut granted = asked.unwrap_or(spawn.task_budget);
-        let is_vague = asked.is_none() && granted.spawns == u64::MAX;
-        if is_vague && purse.left.spawns != u64::MAX {
-            // Nobody asked for it, so it does not get all there is.
-            granted.spawns = 0;
-        }
-        let rates = match self.refill {
-            Refill::WhenRescheduled => self.granted,
-            Refill::BySupervisor => purse.left,
-        };
-        granted = granted.clamped_to(Budget {
-            memory: self.memory.limit(),
-            spawns: purse.left.spawns,
-            ..rates
-        });
-        let set_aside = match self.refill {
-            Refill::WhenRescheduled => Budget {
-                spawns: granted.spawns,
-                ..Budget::NONE
-            },
-            Refill::BySupervisor => Budget {
-                memory: 0,
-                ..granted
-            },
-        };
-        let taken = purse.left.try_take(set_aside);
-        debug_assert!(taken.is_ok(), "clamped to what is there");
-        purse.tasks += 1;
-        drop(purse);
-        let inherited = self.capabilities;
-        let capabilities = match request.capabilities {
-            Some(wanted) => inherited.restricted_to(wanted),
-            None => inherited,
-        };
-        Ok(Account::new(
-            Some(Arc::clone(self)),
-            supervision,
-            self.profile,
-            granted,
-            capabilities,
-        ))
     }
 
     /// The body begins, or goes on.
@@ -278,24 +217,27 @@ impl Account {
 
     /// The body has returned, or will never run. What is left goes back when all jobs below have done so, too.
     pub(super) fn close_body(self: &Arc<Account>) {
-        let (job, mut is_settled) = {
+        let (job, is_settled) = {
             let mut purse = self.lock();
             purse.body_is_open = false;
             (purse.job.take(), purse.tasks == 0)
         };
         // It may be the last handle, and the job have this account.
         drop(job);
-        let mut account = Arc::clone(self);
-        while is_settled && let Some(pool) = account.pool.clone() {
+        if is_settled {
+            Account::settle(Arc::clone(self));
+        }
+    }
+
+    /// Nothing uses the account any more: what is left goes back to its pool, which may be done for by that, too.
+    pub(super) fn settle(mut account: Arc<Account>) {
+        while let Some(pool) = account.pool.clone() {
             let mut back = account.take_rest();
-            back.spawns = back.spawns.saturating_add(1);
+            back.spawns = back.spawns.saturating_add(account.stands_for);
             account.memory.give_back(&pool);
-            is_settled = {
-                let mut purse = pool.lock();
-                purse.left.recharge(back);
-                purse.tasks -= 1;
-                purse.tasks == 0 && !purse.body_is_open
-            };
+            if !pool.take_back(back, account.stands_for) {
+                return;
+            }
             account = pool;
         }
     }
@@ -518,22 +460,4 @@ impl Account {
             memory_used: self.memory.used(),
         }
     }
-}
-
-/// The right to spawn jobs on the pool.
-pub(super) fn may_spawn(
-    profile: Profile,
-    capabilities: &Capabilities,
-) -> Result<super::CapSpawn, Refusal> {
-    if profile == Profile::Core {
-        return Err(Refusal::CoreProfile);
-    }
-    let Some(spawn) = capabilities.spawn else {
-        return Err(Refusal::NoSpawnCapability);
-    };
-    let executor = Executor::Cooperative;
-    if !capabilities.executors.allows(executor) {
-        return Err(Refusal::ExecutorNotAllowed { executor });
-    }
-    Ok(spawn)
 }

@@ -63,17 +63,17 @@ pub struct CapChannel {
     pub max_channels: u64,
 }
 
-/// A way to run something.
+/// A way to run something. Each is asked for by what runs so; see the table of [`budget`](super).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Executor {
-    /// Threads on which calls may block.
+    /// Jobs on threads that may block: [`Dispatcher::run`](crate::Dispatcher::run), [`Spawner::on`](crate::Spawner::on).
     Blocking,
-    /// Threads of its own.
+    /// Threads of one's own: making a [`Runtime`](crate::Runtime), a pool or a [`Dispatcher`](crate::Dispatcher::new).
     Threaded,
-    /// Jobs on the pool.
+    /// Jobs with a stack, and tasks, on the workers: [`Nursery::spawn`](crate::Nursery::spawn), actors, scopes of the pool.
     Cooperative,
-    /// Being woken by events of the system.
+    /// Jobs that are futures, and run when an event wakes them: [`Nursery::spawn_future`](crate::Nursery::spawn_future).
     Evented,
 }
 

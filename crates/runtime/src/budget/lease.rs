@@ -8,9 +8,10 @@ use std::sync::Arc;
 use jobtree_pool::raw::fuel::{self, Turn};
 use jobtree_tree::{Job, JobOptions};
 
-use super::account::{ACCOUNT, Account, Request, Terms, may_spawn};
+use super::account::{ACCOUNT, Account, Terms};
+use super::admission::{Admission, Request, may_spawn};
 use super::amount::Budget;
-use super::capability::Capabilities;
+use super::capability::{Capabilities, Executor};
 use super::profile::Profile;
 use super::refusal::Refusal;
 use super::statistics::BudgetCounters;
@@ -70,32 +71,78 @@ impl Ground {
         &self.supervision.counters
     }
 
-    /// The lease of a scope that is about to be opened under `parent`, if it needs one of its own: directly under a root
-    /// that has limits.
-    pub(crate) fn lease_of_scope(&self, parent: &Job) -> Option<Lease> {
-        if self.is_open() || Account::of(parent).is_some() {
-            return None;
-        }
-        Some(self.lease(&Request::default()))
-    }
-
     /// Whether nothing is limited here.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.terms.profile == Profile::Open
     }
 
-    /// A lease for a job directly under the root; `None` if it needs none.
+    /// A lease for a job directly under the root, or in a scope without limits; `None` if it needs none.
     #[inline]
-    pub(crate) fn admit(&self, request: &Request) -> Result<Option<Lease>, Refusal> {
-        if self.is_open() && request.is_plain() {
+    pub(crate) fn admit(
+        &self,
+        request: &Request,
+        executor: Executor,
+    ) -> Result<Option<Lease>, Refusal> {
+        if self.is_open() && request.is_plain() && !tick::is_limited() {
             return Ok(None);
         }
-        if let Err(refusal) = may_spawn(self.terms.profile, &self.terms.capabilities) {
-            self.supervision.counters.refused();
-            return Err(refusal);
+        self.admit_within_limits(request, executor).map(Some)
+    }
+
+    /// If the calling code has limits, the job comes out of its budget, and has no more than the caller and this runtime
+    /// allow: a handle to a runtime, and everybody has that of the global one, is no way out of a budget.
+    #[cold]
+    #[inline(never)]
+    fn admit_within_limits(&self, request: &Request, executor: Executor) -> Result<Lease, Refusal> {
+        let caller = tick::current_account();
+        let counters = match &caller {
+            Some(caller) => &caller.supervision.counters,
+            None => &self.supervision.counters,
+        };
+        let terms = &self.terms;
+        let admitted = match (
+            may_spawn(terms.profile, &terms.capabilities, executor),
+            &caller,
+        ) {
+            (Err(refusal), _) => Err(refusal),
+            (Ok(_), None) => Ok(self.lease(request)),
+            (Ok(_), Some(caller)) => self.lease_out_of(caller, request, executor),
+        };
+        if admitted.is_err() {
+            counters.refused();
         }
-        Ok(Some(self.lease(request)))
+        admitted
+    }
+
+    /// A lease out of the budget of `caller`, on no more than is allowed here.
+    fn lease_out_of(
+        &self,
+        caller: &Arc<Account>,
+        request: &Request,
+        executor: Executor,
+    ) -> Result<Lease, Refusal> {
+        let here = self.terms.capabilities;
+        let capabilities = match request.capabilities {
+            Some(wanted) => here.restricted_to(wanted),
+            None => here,
+        };
+        let most = match (self.is_open(), request.budget, here.budget) {
+            (true, ..) => Budget::UNLIMITED,
+            (false, Some(_), Some(most)) => most.most(),
+            (false, ..) => self.terms.budget,
+        };
+        let admission = Admission {
+            request: Request {
+                budget: request.budget,
+                capabilities: Some(capabilities),
+            },
+            most,
+            ..Admission::of(executor)
+        };
+        // Whoever supervises the caller supervises what it starts without a scope.
+        let account = caller.admit(&caller.supervision, &admission)?;
+        Ok(Lease { account })
     }
 
     /// A lease on what the profile gives, or, where that is without limits, on what is asked for.
@@ -131,18 +178,42 @@ pub(crate) struct Scope {
 
 impl Scope {
     /// For a scope that is about to be opened under `parent`: the account of the job it is part of. Directly under a root
-    /// it has one of its own, with a lease. `None` where nothing is limited.
+    /// it is part of the calling code; if that has no limits, the scope has an account of its own, with a lease. `None`
+    /// where nothing is limited.
+    ///
+    /// # Errors
+    /// If the calling code has limits, and the runtime has others: then the scope costs a spawn, which is not there.
     #[inline]
-    pub(crate) fn open(parent: &Job, ground: &Ground) -> Option<(Scope, Option<Lease>)> {
+    pub(crate) fn open(parent: &Job, ground: &Ground) -> Result<Option<Opened>, Refusal> {
         match Account::of(parent) {
-            None if ground.is_open() => None,
-            None => {
-                let lease = ground.lease(&Request::default());
-                let account = Arc::clone(&lease.account);
-                Some((Scope::over(account), Some(lease)))
-            }
-            Some(account) => Some((Scope::over(account), None)),
+            None if ground.is_open() && !tick::is_limited() => Ok(None),
+            None => Scope::open_under_root(ground).map(Some),
+            Some(account) => Ok(Some(Opened {
+                scope: Scope::over(account),
+                lease: None,
+                is_inherited: true,
+            })),
         }
+    }
+
+    #[cold]
+    fn open_under_root(ground: &Ground) -> Result<Opened, Refusal> {
+        let lease = match tick::current_account() {
+            Some(caller) if ground.is_open() || caller.is_under(&ground.supervision) => {
+                return Ok(Opened {
+                    scope: Scope::over(caller),
+                    lease: None,
+                    is_inherited: false,
+                });
+            }
+            Some(_) => ground.admit_within_limits(&Request::default(), Executor::Cooperative)?,
+            None => ground.lease(&Request::default()),
+        };
+        Ok(Opened {
+            scope: Scope::over(Arc::clone(&lease.account)),
+            lease: Some(lease),
+            is_inherited: false,
+        })
     }
 
     /// The scope that a handle to `job` is: what is spawned in it comes out of the account of `job`. All such handles to
@@ -162,9 +233,10 @@ impl Scope {
         }
     }
 
-    /// A lease for a job that is about to be spawned in the scope.
-    pub(crate) fn admit(&self, request: &Request) -> Result<Lease, Refusal> {
-        match self.account.admit(&self.supervision, request) {
+    /// A lease for a job that is about to be spawned in the scope. It comes out of the scope's budget, whoever spawns; but
+    /// code that has less capabilities than the scope cannot start a job that has more than itself.
+    pub(crate) fn admit(&self, request: &Request, executor: Executor) -> Result<Lease, Refusal> {
+        match self.try_admit(request, executor) {
             Ok(account) => Ok(Lease { account }),
             Err(refusal) => {
                 self.supervision.counters.refused();
@@ -175,6 +247,23 @@ impl Scope {
                 Err(refusal)
             }
         }
+    }
+
+    fn try_admit(&self, request: &Request, executor: Executor) -> Result<Arc<Account>, Refusal> {
+        let mut admission = Admission {
+            request: request.clone(),
+            ..Admission::of(executor)
+        };
+        if let Some(caller) = tick::current_account()
+            && !Arc::ptr_eq(&caller, &self.account)
+        {
+            may_spawn(caller.profile, &caller.capabilities, executor)?;
+            admission.request.capabilities = Some(match request.capabilities {
+                Some(wanted) => caller.capabilities.restricted_to(wanted),
+                None => caller.capabilities,
+            });
+        }
+        self.account.admit(&self.supervision, &admission)
     }
 
     pub(crate) fn supervise(
@@ -200,6 +289,25 @@ impl Scope {
     }
 }
 
+/// A scope that was allowed to open.
+pub(crate) struct Opened {
+    pub(crate) scope: Scope,
+    /// On an account of the scope's own.
+    pub(crate) lease: Option<Lease>,
+    /// Whether the scope's job has its account from its parent.
+    is_inherited: bool,
+}
+
+impl Opened {
+    /// Has the scope, and what is spawned in it, find its account.
+    pub(crate) fn install(&self, options: JobOptions) -> JobOptions {
+        match self.is_inherited {
+            true => options,
+            false => options.local(&ACCOUNT, Arc::clone(&self.scope.account)),
+        }
+    }
+}
+
 /// The right of one job to its account. Moves into the job's body and is dropped with it, on every way out, before the
 /// job has ended: then what is left goes back.
 pub(crate) struct Lease {
@@ -207,6 +315,10 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
+    pub(super) fn on(account: Arc<Account>) -> Lease {
+        Lease { account }
+    }
+
     /// Has the job, and what is spawned in it, find the account.
     pub(crate) fn install(&self, options: JobOptions) -> JobOptions {
         options.local(&ACCOUNT, Arc::clone(&self.account))
@@ -260,3 +372,4 @@ impl Drop for Lease {
         self.account.close_body();
     }
 }
+

@@ -6,7 +6,6 @@
 //!
 //! The other [`Profile`]s limit what each job may use ([`Budget`]) and do ([`Capabilities`]). Both come from above: a
 //! job's budget comes out of the budget of the job that spawns it, and its capabilities are never more than that one's.
-//! Who has a handle to a runtime or a scope may spawn there: handles are capabilities, too, so pass them on with care.
 //!
 //! ```
 //! use jobtree_runtime::budget::{self, Budget, Profile, Refusal};
@@ -37,9 +36,50 @@
 //! A job that waits so is shown as waiting for [`WaitingFor::Budget`](crate::WaitingFor::Budget), and counted:
 //! [`Statistics::exhaustions`], [`JobBudget::exhaustions`].
 
+//!
+//! # Profiles cannot be left
+//!
+//! Code has limits in every profile but `Open`, and in a job that was spawned with a budget or with fewer capabilities.
+//! This is what happens when such code starts something, by whatever function of this workspace:
+//!
+//! | the code calls | `Open` | `Core` | `Sovereign`, nothing given | `Service` | `Cluster`; `Sovereign`, given |
+//! | --- | --- | --- | --- | --- | --- |
+//! | `join`, `par`, `Pool::install`, an empty scope, `sleep`, `with_timeout`, `block_on` | runs | runs | runs | runs | runs |
+//! | `Nursery::spawn`, actors, producers, supervisors | runs | refused | refused | counted | counted |
+//! | `spawn_future` | runs | refused | refused | counted | counted |
+//! | `Scope::spawn`, `broadcast`, on any pool | runs | refused | refused | counted | counted |
+//! | `jobtree::spawn`, `Pool::spawn`, `spawn_broadcast` | runs | refused | refused | counted | refused: no supervisor |
+//! | `spawn`, `spawn_future`, a scope of another runtime, also the global one | runs | refused | refused | counted | counted |
+//! | `Dispatcher::run`, `Spawner::on` | runs | refused | refused | counted | counted |
+//! | `Runtime::builder().build()`, `Pool::builder().build()`, `Dispatcher::new` | runs | refused | refused | runs | runs |
+//! | `channel::try_new` | runs | refused | refused | counted | counted |
+//! | `std::thread::spawn`, other libraries' threads | runs | runs | runs | runs | runs |
+//!
+//! *Counted*: it needs the [`CapSpawn`] and the [`Executor`] that it runs on, a spawn of the budget, and a place among
+//! [`CapSpawn::max_tasks`]; both are given back at its end. Without them it is *refused*: with an error where the function
+//! returns one, by a job that fails where it returns a handle, and else by a panic, whose message says what is missing and
+//! what to do. (While the thread panics already, a task that nobody waits for is dropped instead, and a task of a scope
+//! runs, since a second panic would end the process.) [`Statistics::refusals`] counts all of them. A broadcast takes a
+//! spawn for each worker.
+//!
+//! *Forks run everywhere*, since they are computation of the job that forks: they are charged to it, and are over when it
+//! goes on. What runs in them has its limits.
+//!
+//! *Who pays.* What is spawned in a scope with limits comes out of the scope's budget, also if a job uses the scope of a
+//! job above; but it has no capability that the calling code does not have. What is spawned in a scope without limits, or
+//! in a runtime, comes out of the budget of the calling code, within the limits of that runtime. So neither a handle to
+//! another scope nor one to another runtime widens what code may do. A task that belongs to no job has a budget out of
+//! that of its spawner for as long as it runs.
+//!
+//! *Threads* that are started by other means are outside of what this library can see: what they call has no limits,
+//! until they open a scope in a runtime that has some. Code that must be kept from it must not be given
+//! `std::thread`; a budget is no sandbox.
+
 mod account;
+mod admission;
 mod amount;
 mod capability;
+mod gate;
 mod lease;
 mod memory;
 #[cfg(all(test, loom))]
@@ -61,9 +101,9 @@ pub use statistics::Statistics;
 pub use supervise::{Decision, Exhausted, RechargeError};
 pub use tick::{TickAsync, charge, charge_channel_op, charge_syscall, remaining, tick, tick_async};
 
-pub(crate) use account::Request;
-pub(crate) use lease::{Ground, GroundBuilder, Lease, Scope};
-pub(crate) use tick::charge_op;
+pub(crate) use admission::Request;
+pub(crate) use lease::{Ground, GroundBuilder, Lease, Opened, Scope};
+pub(crate) use tick::{charge_op, is_limited};
 
 use crate::Job;
 

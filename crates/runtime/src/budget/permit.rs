@@ -17,7 +17,6 @@ pub struct ChannelPermit {
 
 impl ChannelPermit {
     /// Where nothing is limited.
-    #[cfg(test)]
     pub(crate) fn unlimited() -> ChannelPermit {
         ChannelPermit { account: None }
     }
@@ -88,10 +87,16 @@ fn allow_channel(account: &Account, wanted: Option<u64>) -> Result<(), ChannelRe
 /// If its [`CapExecutor`](super::CapExecutor) does not name it.
 pub fn may_use_executor(executor: Executor) -> Result<(), ExecutorRefused> {
     match current_account() {
-        Some(account) if !account.capabilities.executors.allows(executor) => {
-            account.supervision.counters.refused();
-            Err(ExecutorRefused { executor })
-        }
-        _ => Ok(()),
+        Some(account) => allow_executor(&account, executor),
+        None => Ok(()),
     }
+}
+
+/// [`may_use_executor`], of the code of `account`.
+pub(super) fn allow_executor(account: &Account, executor: Executor) -> Result<(), ExecutorRefused> {
+    if account.capabilities.executors.allows(executor) {
+        return Ok(());
+    }
+    account.supervision.counters.refused();
+    Err(ExecutorRefused { executor })
 }

@@ -17,6 +17,8 @@ use super::capability::{CapBudget, CapChannel, CapExecutor, CapSpawn, Capabiliti
 /// | `Cluster` | [`Budget::CLUSTER`]; rates are recharged by a supervisor | 10 000 | 10 000 | 100 000 |
 /// | `Sovereign` | none but those that were given; as in `Cluster` | given | given | given |
 ///
+/// What each of them allows code to start, by which function, is in the table of [`budget`](super).
+///
 /// The numbers hold for each scope or job directly under the root. A job spawned in one has [`Budget::CHILD`], unless
 /// [`Spawner::budget`](crate::Spawner::budget) says otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

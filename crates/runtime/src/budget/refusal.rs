@@ -5,6 +5,7 @@ use std::fmt;
 use jobtree_tree::Cancelled;
 
 use super::capability::Executor;
+use super::profile::Profile;
 
 /// Why a job was not spawned.
 ///
@@ -28,6 +29,12 @@ pub enum Refusal {
     ExecutorNotAllowed {
         /// That way.
         executor: Executor,
+    },
+    /// A task that belongs to no job was to be started ([`jobtree_pool::spawn`](jobtree_pool::spawn())), in a profile whose
+    /// budgets a supervisor recharges: nothing could recharge or cancel it.
+    NoSupervisor {
+        /// That profile.
+        profile: Profile,
     },
     /// The scope was asked to end.
     ScopeCancelled(Cancelled),
@@ -63,6 +70,11 @@ impl fmt::Display for Refusal {
             Refusal::ExecutorNotAllowed { executor } => write!(
                 f,
                 "nothing may run on the {executor} executor here; have the parent pass on a `CapExecutor` that names it"
+            ),
+            Refusal::NoSupervisor { profile } => write!(
+                f,
+                "a task that belongs to no job has no supervisor to recharge its budget, which the profile `{profile}` \
+                 demands; spawn a job in a nursery instead"
             ),
             Refusal::ScopeCancelled(cancelled) => {
                 write!(f, "the scope starts nothing any more: {cancelled}")

@@ -190,19 +190,21 @@ fn run_out(cost: Turn) {
 /// # Safety
 /// It is the meter of the context that the caller runs in.
 unsafe fn account_of(meter: Meter) -> Option<Arc<Account>> {
-    let account = meter.account.cast::<Account>();
-    if account.is_null() {
+    if meter.account.is_null() {
         return None;
     }
-    // SAFETY: meters point to accounts in `Arc`s, which outlive what runs in their context.
-    unsafe {
-        Arc::increment_strong_count(account);
-        Some(Arc::from_raw(account))
-    }
+    // SAFETY: accounts outlive what runs in their context.
+    Some(unsafe { Account::from_meter(meter.account) })
+}
+
+/// Returns `true` if the calling code has an account.
+#[inline(always)]
+pub(crate) fn is_limited() -> bool {
+    !fuel::meter().account.is_null()
 }
 
 /// The account that the calling code is charged to.
-pub(super) fn current_account() -> Option<Arc<Account>> {
+pub(crate) fn current_account() -> Option<Arc<Account>> {
     // SAFETY: as it asks.
     unsafe { account_of(fuel::meter()) }
 }

@@ -57,7 +57,7 @@ pub use sender::{Sender, Sending};
 pub use stats::ChannelStats;
 
 use self::core::Overflow;
-use crate::budget::{ChannelRefused, may_create_channel};
+use crate::budget::{ChannelPermit, ChannelRefused, may_create_channel};
 use shared::Shared;
 
 /// What a channel holds, and what becomes of a value for which there is no room.
@@ -140,6 +140,15 @@ pub(crate) fn new<T>(kind: Kind) -> (Sender<T>, Receiver<T>) {
         Ok(ends) => ends,
         Err(refused) => panic!("{refused}; channel::try_new returns this as an error"),
     }
+}
+
+/// A channel without a bound for a part of this crate, which sends no more than it has children: it is not the current
+/// job's, and counts for none.
+pub(crate) fn uncounted<T>() -> (Sender<T>, Receiver<T>) {
+    let (room, overflow) = Kind::Unbounded.room();
+    let shared = Shared::new(room, overflow, ChannelPermit::unlimited());
+    let sender = Sender::new(std::sync::Arc::clone(&shared));
+    (sender, Receiver::new(shared))
 }
 
 /// A channel that holds nothing: a send ends when its value was received.

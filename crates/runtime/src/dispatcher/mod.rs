@@ -44,6 +44,7 @@ use jobtree_pool::raw::BlockingThreads;
 use jobtree_tree::{BoxError, Job, JobOptions, Outcome, ParentEnded, WaitingFor};
 
 use crate::block::{Either, FirstOf, unless_cancelled};
+use crate::budget::{Executor, ExecutorRefused, may_use_executor};
 use crate::deadline::Sleep;
 use crate::nursery::open;
 use crate::runtime::{self, Inner};
@@ -112,11 +113,13 @@ impl Dispatcher {
     /// ```
     ///
     /// # Errors
-    /// If `threads` is 0, or the system does not have that many.
+    /// If `threads` is 0, or the system does not have that many. If the current job may not have threads of its own
+    /// ([`Executor::Threaded`]).
     pub fn new(threads: usize) -> Result<Dispatcher, DispatcherError> {
         if threads == 0 {
             return Err(DispatcherError::NoThreads);
         }
+        may_use_executor(Executor::Threaded).map_err(DispatcherError::Refused)?;
         let carriers = route::carriers_here("jobtree-own");
         let threads = BlockingThreads::new(threads, None, carriers);
         threads.start_all().map_err(DispatcherError::Thread)?;
@@ -248,6 +251,8 @@ pub enum DispatcherError {
     NoThreads,
     /// A thread could not be started.
     Thread(io::Error),
+    /// The current job may not have threads of its own.
+    Refused(ExecutorRefused),
 }
 
 impl fmt::Display for DispatcherError {
@@ -260,6 +265,7 @@ impl fmt::Display for DispatcherError {
                 f,
                 "a thread of a dispatcher could not be started ({error}); ask for fewer, or raise the limit of threads"
             ),
+            DispatcherError::Refused(refused) => write!(f, "the dispatcher was not made: {refused}"),
         }
     }
 }
@@ -269,6 +275,7 @@ impl std::error::Error for DispatcherError {
         match self {
             DispatcherError::NoThreads => None,
             DispatcherError::Thread(error) => Some(error),
+            DispatcherError::Refused(refused) => Some(refused),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use jobtree_tree::{BoxError, Job, JobOptions};
 
 use super::{Dispatcher, Place, Queue, job};
-use crate::budget::{Executor, may_use_executor};
+use crate::budget::Executor;
 use crate::deadline::limit_of;
 use crate::handle::JobHandle;
 use crate::nursery::Nursery;
@@ -84,25 +84,19 @@ impl<'scope, 'env> DispatchedSpawner<'scope, 'env> {
                 handle
             }
             Place::Queue(queue) => {
-                if let Err(refused) = may_use_executor(Executor::Blocking) {
-                    return nursery.job_with(start, options, move || Err(refused.into()));
-                }
                 // What the job borrows must not leave a simulation, nor wait for one that is over.
                 if let Err(refused) = queue.check_suits(runtime) {
                     return nursery.job_with(start, options, move || Err(refused.into()));
                 }
-                match nursery.admit(&start.request) {
+                match nursery.admit(&start.request, Executor::Blocking) {
                     Ok(None) => enqueue(nursery, queue, start.deadline, options, body),
                     Ok(Some(lease)) => {
                         let options = lease.install(options);
                         let body = lease.around(body);
                         enqueue(nursery, queue, start.deadline, options, body)
                     }
-                    // As a job that fails, so that nobody misses it.
-                    Err(refusal) => {
-                        let fails = move || Err(refusal.into());
-                        enqueue(nursery, queue, start.deadline, options, fails)
-                    }
+                    // As a job that fails, so that its scope and its handle learn of it; and without a thread.
+                    Err(refusal) => nursery.refused(start, options, refusal),
                 }
             }
         }

@@ -9,7 +9,7 @@ use jobtree_pool::raw::task::RawContext;
 use jobtree_tree::{BoxError, CancelReason, Job, JobOptions, Outcome};
 
 use super::{scope, task};
-use crate::budget::{self, Executor, Lease, Refusal, Request, Scope};
+use crate::budget::{self, Executor, Lease, Opened, Refusal, Request, Scope};
 use crate::dispatcher::{self, Queue};
 use crate::handle::JobHandle;
 use crate::runtime::{self, Inner, born_cancelled};
@@ -83,13 +83,16 @@ where
     F: AsyncFnOnce(Nursery) -> Result<T, BoxError>,
 {
     let place = runtime::current();
-    let (budgets, lease) = match Scope::open(&place.parent, &place.runtime.ground) {
-        None => (None, None),
-        Some((scope, lease)) => (Some(Arc::new(scope)), lease),
-    };
-    let options = match &lease {
-        None => options,
-        Some(lease) => lease.install(options),
+    let (budgets, lease, options) = match Scope::open(&place.parent, &place.runtime.ground) {
+        Ok(None) => (None, None, options),
+        Ok(Some(opened)) => {
+            let options = opened.install(options);
+            let Opened { scope, lease, .. } = opened;
+            (Some(Arc::new(scope)), lease, options)
+        }
+        Err(refusal) => {
+            return scope::run(place, options, |_, _| ready(Err(refusal.into()))).await;
+        }
     };
     scope::run(place, options, |place, job| async move {
         let scope = body(Nursery {
@@ -122,11 +125,12 @@ pub struct Nursery {
 }
 
 impl Nursery {
-    pub(crate) fn new(job: Job, runtime: Arc<Inner>) -> Nursery {
+    /// A scope whose jobs come out of the budget of `budgets`; without, each is treated as one under the root.
+    pub(crate) fn new(job: Job, runtime: Arc<Inner>, budgets: Option<Scope>) -> Nursery {
         Nursery {
             job,
             runtime,
-            budgets: None,
+            budgets: budgets.map(Arc::new),
         }
     }
 
@@ -165,7 +169,7 @@ impl Nursery {
         T: Send + 'static,
     {
         let options = JobOptions::new();
-        match self.admit() {
+        match self.admit(Executor::Evented) {
             Ok(None) => self.start_future(options, future),
             Ok(Some(lease)) => {
                 self.start_future(lease.install(options), lease.around_future(future))
@@ -186,18 +190,22 @@ impl Nursery {
         JobHandle::new(spawned.unwrap_or_else(|_| born_cancelled(runtime.pool())))
     }
 
-    /// A lease on a budget for a job to be spawned, if it needs one.
+    /// A lease on a budget for a job to be spawned, if it needs one, which will run on `executor`.
     #[inline]
-    pub(crate) fn admit(&self) -> Result<Option<Lease>, Refusal> {
-        self.admit_request(&Request::default())
+    pub(crate) fn admit(&self, executor: Executor) -> Result<Option<Lease>, Refusal> {
+        self.admit_request(&Request::default(), executor)
     }
 
     #[inline]
-    fn admit_request(&self, request: &Request) -> Result<Option<Lease>, Refusal> {
+    fn admit_request(
+        &self,
+        request: &Request,
+        executor: Executor,
+    ) -> Result<Option<Lease>, Refusal> {
         budget::charge_op();
         match &self.budgets {
-            None => self.runtime.ground.admit(request),
-            Some(budgets) => budgets.admit(request).map(Some),
+            None => self.runtime.ground.admit(request, executor),
+            Some(budgets) => budgets.admit(request, executor).map(Some),
         }
     }
 
@@ -214,13 +222,11 @@ impl Nursery {
         F: FnOnce() -> Result<T, BoxError> + Send + 'static,
         T: Send + 'static,
     {
-        if let JobPlace::ThreadOf(_) = place {
-            budget::may_use_executor(Executor::Blocking).map_err(|refused| {
-                let executor = refused.executor;
-                Refusal::ExecutorNotAllowed { executor }
-            })?;
-        }
-        Ok(match self.admit_request(request)? {
+        let executor = match place {
+            JobPlace::ThreadOf(_) => Executor::Blocking,
+            JobPlace::Worker(_) => Executor::Cooperative,
+        };
+        Ok(match self.admit_request(request, executor)? {
             None => self.start(place, options, timer, make()),
             Some(lease) => self.start(place, lease.install(options), timer, lease.around(make())),
         })
@@ -247,7 +253,11 @@ impl Nursery {
         F: FnOnce() -> Result<T, BoxError> + Send + 'static,
         T: Send + 'static,
     {
-        match self.admit() {
+        let executor = match place {
+            JobPlace::Worker(_) => Executor::Cooperative,
+            JobPlace::ThreadOf(_) => Executor::Blocking,
+        };
+        match self.admit(executor) {
             Ok(None) => self.start(place, options, timer, body),
             Ok(Some(lease)) => self.start(place, lease.install(options), timer, lease.around(body)),
             // As a job that fails, so that nobody misses it.

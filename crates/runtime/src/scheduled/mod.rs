@@ -59,6 +59,7 @@ use std::future::ready;
 
 use jobtree_tree::{BoxError, JobOptions};
 
+use crate::budget::Executor;
 use crate::future::Nursery;
 use crate::handle::JobHandle;
 
@@ -136,7 +137,7 @@ where
     if description.contained {
         options = options.contained();
     }
-    match nursery.admit() {
+    match nursery.admit(Executor::Cooperative) {
         Ok(None) => task::attach(nursery, options, header, make),
         Ok(Some(lease)) => task::attach(nursery, lease.install(options), header, |header| {
             lease.around_future(make(header))

@@ -92,7 +92,7 @@ pub struct Restart<'a> {
 impl<'a> Supervisor<'a> {
     /// A supervisor without children, that allows three restarts within five seconds.
     pub fn new(strategy: Strategy) -> Supervisor<'a> {
-        let (tell, told) = channel::unbounded();
+        let (tell, told) = channel::uncounted();
         Supervisor {
             strategy,
             most_restarts: 3,
