@@ -229,8 +229,8 @@ pub use jobtree_pool::{
 pub use jobtree_runtime::{
     BoxError, CancelCallback, CancelOnDrop, CancelReason, CancelToken, Cancelled, Cause, Counters,
     DispatchedSpawner, Dispatcher, DispatcherError, DrainError, DropGuard, Event, EventKind,
-    Failure, Job, JobError, JobHandle, JobId, JobInfo, JobLocal, JobState, Nursery, NurseryState,
-    Outcome, Panic, Producer, Profile, Recorded, Runtime, RuntimeBuilder,
+    Failure, Job, JobError, JobHandle, JobId, JobInfo, JobLocal, JobState, Lacking, Nursery,
+    NurseryState, Outcome, Panic, Producer, Profile, Recorded, Runtime, RuntimeBuilder,
     ShutdownError as RuntimeShutdownError, Spawner, TimedOut, TreeDump, WaitingFor, block_on,
     checkpoint, labelled_nursery, nursery, select, select_async, shield, sleep, supervisor, tick,
     tick_async, with_local, with_timeout,

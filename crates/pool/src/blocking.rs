@@ -30,7 +30,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::raw::PoolRef;
+use crate::raw::{PoolRef, start_service_thread};
 
 /// A piece of work; it should not unwind.
 pub type BlockingJob = Box<dyn FnOnce() + Send>;
@@ -139,10 +139,12 @@ impl BlockingThreads {
     }
 
     /// Puts `job` into the queue, with a ticket of this queue that was not used before. Also into one that is closed.
+    /// Returns an error that does not matter to the job, if a further thread was wanted and could not be started: the job
+    /// waits for one of those that are there.
     ///
     /// # Errors
     /// If there is no carrier and none can be started: with everything in the queue, which is the caller's to run.
-    pub fn push(&self, ticket: &Ticket, job: BlockingJob) -> Result<(), HandedBack> {
+    pub fn push(&self, ticket: &Ticket, job: BlockingJob) -> Result<Option<io::Error>, HandedBack> {
         let shared = &self.shared;
         debug_assert!(
             Arc::ptr_eq(shared, &ticket.shared),
@@ -154,20 +156,20 @@ impl BlockingThreads {
         if state.queue.len() <= state.idle {
             drop(state);
             shared.work.notify_one();
-            return Ok(());
+            return Ok(None);
         }
         if state.carriers == shared.limit {
-            return Ok(());
+            return Ok(None);
         }
         let number = state.count_new_carrier();
         drop(state);
         let Err(error) = Shared::start_carrier(shared, number) else {
-            return Ok(());
+            return Ok(None);
         };
         let mut state = shared.lock();
         state.carriers -= 1;
         if state.carriers > 0 {
-            return Ok(());
+            return Ok(Some(error));
         }
         let jobs = std::mem::take(&mut state.queue);
         Err(HandedBack {
@@ -254,10 +256,11 @@ impl Shared {
     fn start_carrier(this: &Arc<Shared>, number: usize) -> io::Result<()> {
         let shared = Arc::clone(this);
         match &this.carriers {
-            Carriers::Threads(name) => std::thread::Builder::new()
-                .name(format!("{name}-{number}"))
-                .spawn(move || shared.carry(shared.keep))
-                .map(drop),
+            Carriers::Threads(name) => {
+                start_service_thread(format!("{name}-{number}"), move || {
+                    shared.carry(shared.keep);
+                })
+            }
             Carriers::Workers(pool) => {
                 // A worker has other things to do than to be idle here.
                 pool.spawn(move || shared.carry(Some(Duration::ZERO)));

@@ -147,6 +147,11 @@ impl ShieldLimit {
 
 /// Waits for `duration`; the stack of a job is parked meanwhile.
 ///
+/// If the system has no room for the thread that keeps deadlines, workers keep them: then all of them are late by up to a
+/// millisecond and the longest time that a task runs on a worker without waiting, yielding or ending. The runtime says so
+/// in [`Statistics::timer_thread_failures`](crate::budget::Statistics::timer_thread_failures), by an event
+/// [`Degraded`](crate::EventKind::Degraded) and in [`dump_tree`](crate::Runtime::dump_tree).
+///
 /// ```
 /// use std::time::Duration;
 ///

@@ -37,6 +37,7 @@ mod core_tests;
 mod cost;
 mod current;
 mod deadline;
+mod degraded;
 pub mod dispatcher;
 pub mod future;
 mod handle;
@@ -74,8 +75,8 @@ pub use inline::with_local;
 pub use jobtree_pool::{PoolStats, WorkerStats};
 pub use jobtree_tree::{
     BoxError, CancelCallback, CancelReason, CancelToken, Cancelled, Cause, Counters, DropGuard,
-    Ended, Event, EventKind, Failure, Job, JobError, JobId, JobInfo, JobLocal, JobState, Outcome,
-    Panic, Recorded, TimedOut, TreeDump, WaitingFor,
+    Ended, Event, EventKind, Failure, Job, JobError, JobId, JobInfo, JobLocal, JobState, Lacking,
+    Outcome, Panic, Recorded, TimedOut, TreeDump, WaitingFor,
 };
 pub use nursery::{Nursery, NurseryState, labelled_nursery, nursery, supervisor};
 pub use produce::Producer;

@@ -20,6 +20,7 @@ use crate::builder::RuntimeBuilder;
 use crate::clock::Clock;
 use crate::current;
 use crate::deadline::Sleep;
+use crate::degraded::Degraded;
 use crate::dispatcher::{Blocking, Route};
 use crate::future;
 use crate::handle::JobHandle;
@@ -68,6 +69,7 @@ pub(crate) struct Inner {
     pub(crate) task_stack: TaskStack,
     pub(crate) ground: Ground,
     pub(crate) blocking: Blocking,
+    pub(crate) degraded: Arc<Degraded>,
 }
 
 /// What a runtime is made of.
@@ -200,12 +202,16 @@ impl Runtime {
             cancelled: Some(Arc::new(move || interrupt(&own))),
             event,
         });
+        let degraded = Arc::<Degraded>::default();
+        degraded.report_to(tree.reporter());
+        timers.fall_back_on(pool.clone(), Arc::clone(&degraded));
         let inner = Arc::new(Inner {
             pool,
             timers,
             task_stack,
             ground: ground.build(),
             blocking,
+            degraded,
         });
         let is_first = tree.set_extension(Arc::clone(&inner)).is_ok();
         debug_assert!(is_first, "a tree belongs to one runtime");
@@ -377,9 +383,12 @@ impl Runtime {
         OwnedNursery::open_with(self.place(), JobOptions::new().supervisor().label(label))
     }
 
-    /// A picture of all jobs that have not ended.
+    /// A picture of all jobs that have not ended, with a note for each thing that the runtime could not get from the
+    /// system and does without.
     pub fn dump_tree(&self) -> TreeDump {
-        self.owner.root.dump_tree()
+        let inner = &self.owner.inner;
+        let dump = self.owner.root.dump_tree();
+        inner.degraded.note_in(dump, inner.timers.are_on_workers())
     }
 
     /// What the jobs of this runtime did so far, counted.
@@ -404,6 +413,7 @@ impl Runtime {
             ..Statistics::default()
         };
         self.owner.inner.ground.counters().add_to(&mut statistics);
+        self.owner.inner.degraded.add_to(&mut statistics);
         statistics
     }
 

@@ -1,17 +1,21 @@
 //! Deadlines: one wheel and one thread for all of a runtime's, which sleeps until the next one, and for ever
 //! if there is none.
 //!
+//! If the system has no room for that thread, a task on the workers keeps the deadlines until it has: see `degraded.rs`.
+//!
 //! In a simulation there is no such thread, and the clock stands still unless the simulator moves it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use jobtree_base::user_code::{Place, drop_user, wake_user};
-use jobtree_pool::raw::monotonic_nanos;
-use jobtree_tree::{Cause, Job, TimerKey, Wheel};
+use jobtree_pool::raw::{PoolRef, monotonic_nanos, start_service_thread};
+use jobtree_pool::{Yield, yield_now};
+use jobtree_tree::{Cause, Job, Lacking, TimerKey, Wheel};
+
+use crate::degraded::Degraded;
 
 /// What happens when a time has come.
 pub(crate) enum Expiry {
@@ -49,15 +53,31 @@ struct Shared {
     state: Mutex<State>,
     /// The driver has to look again.
     changed: Condvar,
+    /// What keeps the deadlines if there is no thread, and what is told of it.
+    fallback: OnceLock<(PoolRef, Arc<Degraded>)>,
 }
 
 struct State {
     wheel: Wheel<Expiry>,
-    has_driver: bool,
+    driver: Driver,
     is_closed: bool,
     /// The tick at which the driver wakes by itself.
     wakes_at: u64,
 }
+
+/// What looks at the wheel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Driver {
+    /// Nothing yet, or nothing any more.
+    Absent,
+    /// A thread, which was started or is being started.
+    Thread,
+    /// A task of the pool, because there was no thread to be had. The thread is tried again at this time.
+    Workers { retry: Instant },
+}
+
+/// How long after a failure the thread is tried again.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// A tick is a millisecond.
 const TICK: Duration = Duration::from_millis(1);
@@ -79,11 +99,12 @@ impl Timers {
                 virtual_nanos,
                 state: Mutex::new(State {
                     wheel: Wheel::new(),
-                    has_driver: false,
+                    driver: Driver::Absent,
                     is_closed: false,
                     wakes_at: u64::MAX,
                 }),
                 changed: Condvar::new(),
+                fallback: OnceLock::new(),
             }),
         }
     }
@@ -166,22 +187,32 @@ impl Timers {
         let mut state = self.shared.lock();
         let key = state.wheel.insert(tick, expiry);
         let is_real = self.shared.virtual_nanos.is_none();
-        if is_real && !state.has_driver && !state.is_closed {
-            state.has_driver = true;
-            let shared = Arc::clone(&self.shared);
-            thread::Builder::new()
-                .name("jobtree-timers".to_owned())
-                .spawn(move || shared.drive())
-                .expect("the system has room for the thread that keeps deadlines");
+        let is_first = is_real && state.driver == Driver::Absent && !state.is_closed;
+        if is_first {
+            state.driver = Driver::Thread;
         }
         if tick < state.wakes_at {
             self.shared.changed.notify_one();
         }
         drop(state);
+        if is_first {
+            Shared::start_thread(&self.shared);
+        }
         Timer {
             timers: self.clone(),
             key: Some(key),
         }
+    }
+
+    /// Has the workers of `pool` keep the deadlines while there is no thread for it, and `degraded` told of that.
+    pub(crate) fn fall_back_on(&self, pool: PoolRef, degraded: Arc<Degraded>) {
+        // Timers belong to one runtime.
+        let _ = self.shared.fallback.set((pool, degraded));
+    }
+
+    /// Whether workers keep the deadlines now, because there is no thread for it.
+    pub(crate) fn are_on_workers(&self) -> bool {
+        matches!(self.shared.lock().driver, Driver::Workers { .. })
     }
 
     /// Ends the thread; what is left never happens.
@@ -201,10 +232,77 @@ impl Shared {
         nanos.map_or(0, |nanos| nanos.load(Ordering::Relaxed)) / TICK.as_nanos() as u64
     }
 
+    /// The tick that it is now.
+    fn tick(&self) -> u64 {
+        (self.origin.elapsed().as_nanos() / TICK.as_nanos()) as u64
+    }
+
+    /// Starts the thread; if there is none to be had, a task of the pool does its work. The driver in the state is no longer
+    /// `Absent`, so that nothing else starts one. Not to be called under the lock.
+    fn start_thread(this: &Arc<Shared>) {
+        let shared = Arc::clone(this);
+        let started = start_service_thread("jobtree-timers".to_owned(), move || shared.drive());
+        let mut state = this.lock();
+        let before = state.driver;
+        if started.is_ok() {
+            // A task that did the work sees this, and ends.
+            state.driver = Driver::Thread;
+            return;
+        }
+        state.driver = Driver::Workers {
+            retry: Instant::now() + RETRY,
+        };
+        drop(state);
+        let Some((pool, degraded)) = this.fallback.get() else {
+            return;
+        };
+        degraded.add(Lacking::TimerThread);
+        if !matches!(before, Driver::Workers { .. }) {
+            let (shared, on) = (Arc::clone(this), pool.clone());
+            pool.spawn(move || Shared::drive_on_worker(&shared, &on));
+        }
+    }
+
+    /// Does the work of the thread as a task, which lets others run before each look; it ends when there is nothing to wait
+    /// for, so that the pool can end.
+    fn drive_on_worker(this: &Arc<Shared>, pool: &PoolRef) {
+        loop {
+            let mut state = this.lock();
+            let Driver::Workers { retry } = state.driver else {
+                return;
+            };
+            let now = this.tick();
+            let mut expired = Vec::new();
+            while let Some((_, expiry)) = state.wheel.pop_expired(now) {
+                expired.push(expiry);
+            }
+            if !expired.is_empty() {
+                // Not under the lock: what happens may set other timers.
+                drop(state);
+                expired.into_iter().for_each(Expiry::happen);
+                continue;
+            }
+            let has_deadlines = state.wheel.next_deadline().is_some();
+            if state.is_closed || !has_deadlines || pool.waits_only_for_caller() {
+                state.driver = Driver::Absent;
+                return;
+            }
+            drop(state);
+            if Instant::now() >= retry {
+                Shared::start_thread(this);
+                continue;
+            }
+            if yield_now() != Some(Yield::Executed) {
+                let waited = this.changed.wait_timeout(this.lock(), TICK);
+                drop(waited.unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+    }
+
     fn drive(&self) {
         let mut state = self.lock();
         while !state.is_closed {
-            let now = (self.origin.elapsed().as_nanos() / TICK.as_nanos()) as u64;
+            let now = self.tick();
             let mut expired = Vec::new();
             while let Some((_, expiry)) = state.wheel.pop_expired(now) {
                 expired.push(expiry);

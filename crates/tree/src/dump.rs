@@ -34,6 +34,7 @@ pub struct JobInfo {
 #[derive(Clone, Debug)]
 pub struct TreeDump {
     jobs: Vec<JobInfo>,
+    notes: Vec<String>,
 }
 
 impl Job {
@@ -65,7 +66,10 @@ impl Job {
             let children = job.children().into_iter().rev();
             to_visit.extend(children.map(|child| (depth + 1, child)));
         }
-        TreeDump { jobs }
+        TreeDump {
+            jobs,
+            notes: Vec::new(),
+        }
     }
 }
 
@@ -75,7 +79,20 @@ impl TreeDump {
         &self.jobs
     }
 
-    /// The picture as one JSON object: `id`, `label`, `state`, `age_ms`, `waiting_for`, `children`.
+    /// Adds a line about what runs the jobs.
+    #[must_use]
+    pub fn with_note(mut self, note: impl Into<String>) -> TreeDump {
+        self.notes.push(note.into());
+        self
+    }
+
+    /// What is wrong with what runs the jobs, a line each; mostly nothing.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The picture as one JSON object: `id`, `label`, `state`, `age_ms`, `waiting_for`, `children`; and, if there are
+    /// [notes](TreeDump::notes), `notes`.
     pub fn to_json(&self) -> String {
         let mut json = String::new();
         let mut open = 0;
@@ -98,9 +115,15 @@ impl TreeDump {
             );
             open = job.depth + 1;
         }
-        for _ in 0..open {
+        for _ in 1..open {
             json.push_str("]}");
         }
+        json.push(']');
+        for (index, note) in self.notes.iter().enumerate() {
+            json.push_str(if index == 0 { r#","notes":["# } else { "," });
+            let _ = write!(json, "{}", Quoted(note));
+        }
+        json.push_str(if self.notes.is_empty() { "}" } else { "]}" });
         json
     }
 }
@@ -126,6 +149,9 @@ impl fmt::Display for TreeDump {
                 bars.push(!is_last);
             }
             writeln!(f, "{job}")?;
+        }
+        for note in &self.notes {
+            writeln!(f, "! {note}")?;
         }
         Ok(())
     }

@@ -47,10 +47,10 @@ pub use error::{
 };
 pub use job::Job;
 pub use locals::JobLocal;
-pub use monitor::{Counters, Event, EventKind, Recorded};
+pub use monitor::{Counters, Event, EventKind, Lacking, Recorded};
 pub use options::{JobOptions, ParentEnded};
 pub use token::{CancelToken, DropGuard};
-pub use tree::{Hooks, Tree, Watcher};
+pub use tree::{Hooks, Reporter, Tree, Watcher};
 pub use wait::{CancelCallback, CancelRequested, Ended};
 pub use waiting::WaitingFor;
 pub use wheel::{TimerKey, Wheel};

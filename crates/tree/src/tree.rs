@@ -4,14 +4,14 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use crate::body::{Body, BodyResult};
 use crate::clock;
 use crate::error::{CancelReason, JobId};
 use crate::job::Job;
 use crate::locals::Locals;
-use crate::monitor::{Counters, EventKind, Monitor, Recorded, next_id};
+use crate::monitor::{Counters, EventKind, Lacking, Monitor, Recorded, next_id};
 use crate::node::{Kind, Node, Origin, drop_user_parts};
 use crate::side::Side;
 use crate::sync::model_has_failed;
@@ -55,6 +55,31 @@ impl TreeShared {
 
     pub(crate) fn extension(&self) -> Option<&(dyn Any + Send + Sync)> {
         self.extension.get().map(|extension| &**extension)
+    }
+}
+
+/// Records events of a tree's root, as long as the tree is there; see [`Tree::reporter`].
+#[derive(Clone)]
+pub struct Reporter {
+    shared: Weak<TreeShared>,
+    root: JobId,
+}
+
+impl Reporter {
+    /// Records that the runner of the tree lacks something.
+    pub fn degraded(&self, lacking: Lacking) {
+        if let Some(shared) = self.shared.upgrade() {
+            let kind = EventKind::Degraded { lacking };
+            shared.monitor.event(self.root, kind);
+        }
+    }
+}
+
+impl fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reporter")
+            .field("root", &self.root)
+            .finish()
     }
 }
 
@@ -161,6 +186,14 @@ impl Tree {
     /// The events kept since the last call.
     pub fn take_events(&self) -> Recorded {
         self.shared.monitor.take_events()
+    }
+
+    /// A way to record events of the root, for parts of the runner that must not keep the tree.
+    pub fn reporter(&self) -> Reporter {
+        Reporter {
+            shared: Arc::downgrade(&self.shared),
+            root: self.root.id(),
+        }
     }
 
     /// Attaches something of the runner's to the tree, to be found from each of its jobs; once.

@@ -341,6 +341,11 @@ impl Shared {
         self.ended.load(Ordering::Acquire)
     }
 
+    /// Returns `true` if the pool is to end once all its tasks have.
+    pub(crate) fn is_terminating(&self) -> bool {
+        self.terminating.load(Ordering::Acquire)
+    }
+
     /// Ends the pool if it shall end and nothing is left to do; says whether it has ended.
     pub(crate) fn end_if_quiescent(&self) -> bool {
         if !self.terminating.load(Ordering::Acquire) {

@@ -82,6 +82,11 @@ impl PoolRef {
         self.shared.stats()
     }
 
+    /// Returns `true` if the pool is to end, and nothing is left to do but a task that asks this.
+    pub fn waits_only_for_caller(&self) -> bool {
+        self.shared.is_terminating() && self.shared.unfinished_tasks() <= 1
+    }
+
     /// Has every worker look whether its context was stopped: [`Pool::interrupt_forks`].
     pub fn interrupt_forks(&self) {
         self.shared.interrupt_forks();

@@ -61,4 +61,9 @@ pub struct Statistics {
     /// Panics of callbacks, wakers and destructors that no caller received, in this process; see
     /// [`user_code`](crate::user_code).
     pub caught_panics: u64,
+    /// Times the thread that keeps deadlines could not be started. Workers keep them meanwhile: late by at most a
+    /// millisecond and the longest time that a task runs without waiting, yielding or ending.
+    pub timer_thread_failures: u64,
+    /// Times a thread for a job that blocks could not be started. The job waits for another thread, or blocks a worker.
+    pub blocking_thread_failures: u64,
 }

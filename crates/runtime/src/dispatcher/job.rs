@@ -15,7 +15,9 @@ use std::ptr::NonNull;
 use jobtree_base::user_code::{Place, drop_user};
 use jobtree_pool::raw::{BlockingJob, PoolRef, Ticket};
 use jobtree_tree::raw::{Attached, Beside, attach_beside};
-use jobtree_tree::{Body, BodyResult, BoxError, CancelCallback, Job, JobOptions, ParentEnded};
+use jobtree_tree::{
+    Body, BodyResult, BoxError, CancelCallback, Job, JobOptions, Lacking, ParentEnded,
+};
 
 use super::Queue;
 use super::load::Entered;
@@ -127,10 +129,15 @@ where
     // call or by the order of the fields, and until then `parent` has not ended, so what it borrows is there. The rest
     // borrows nothing.
     let boxed = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, BlockingJob>(boxed) };
-    if let Err(handed_back) = queue.threads.push(&ticket, boxed) {
-        // There is no thread for it. The workers block in its place, rather than that it never runs.
-        for job in handed_back.jobs {
-            pool.spawn(job);
+    match queue.threads.push(&ticket, boxed) {
+        Ok(None) => {}
+        Ok(Some(_)) => runtime.degraded.add(Lacking::BlockingThread),
+        Err(handed_back) => {
+            // There is no thread for it. The workers block in its place, rather than that it never runs.
+            for job in handed_back.jobs {
+                pool.spawn(job);
+            }
+            runtime.degraded.add(Lacking::BlockingThread);
         }
     }
     if job.is_cancelled() {

@@ -29,6 +29,12 @@
 //!
 //! A job that is cancelled while it waits for a thread never runs, and ends without one. A job that runs is asked to end,
 //! and does so when it next looks: nothing can stop a thread in a system call.
+//!
+//! If the system has no room for a further thread, jobs of [`Dispatcher::io`] wait for the threads that are there; if there
+//! are none, they run on the workers, of which they block at most all. The runtime says so in
+//! [`Statistics::blocking_thread_failures`](crate::budget::Statistics::blocking_thread_failures), by an event
+//! [`Degraded`](crate::EventKind::Degraded) and in [`dump_tree`](crate::Runtime::dump_tree); each further job tries to start
+//! a thread again. A dispatcher with threads of its own has all of them from the start.
 
 mod job;
 mod load;

@@ -56,6 +56,31 @@ pub enum EventKind {
     WaitRegister,
     /// Somebody who waited for it was woken.
     WaitWake,
+    /// What runs the tree lacks something and goes on with less. It is said of the root.
+    Degraded {
+        /// What it lacks.
+        lacking: Lacking,
+    },
+}
+
+/// Something that the system could not provide, and without which the jobs of a tree run worse, but run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Lacking {
+    /// The thread that keeps deadlines: workers keep them instead.
+    TimerThread,
+    /// A thread for jobs that block: they wait for the threads that are there, or block workers.
+    BlockingThread,
+}
+
+impl Lacking {
+    /// The name under which logs show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Lacking::TimerThread => "timer thread",
+            Lacking::BlockingThread => "blocking thread",
+        }
+    }
 }
 
 impl EventKind {
@@ -69,6 +94,7 @@ impl EventKind {
             EventKind::ChildAttach { .. } => "JOB_CHILD_ATTACH",
             EventKind::WaitRegister => "JOB_WAIT_REGISTER",
             EventKind::WaitWake => "JOB_WAIT_WAKE",
+            EventKind::Degraded { .. } => "RUNTIME_DEGRADED",
         }
     }
 }
@@ -227,6 +253,7 @@ fn emit(job: JobId, kind: EventKind) {
         EventKind::Finalize { state } => emit!(state = state.name()),
         EventKind::ChildAttach { child } => emit!(child = child.as_u64()),
         EventKind::WaitRegister | EventKind::WaitWake => emit!(),
+        EventKind::Degraded { lacking } => emit!(lacking = lacking.name()),
     }
 }
 

@@ -18,7 +18,7 @@ mod tests;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use events::trace;
-pub use events::{Event, EventKind, Recorded};
+pub use events::{Event, EventKind, Lacking, Recorded};
 pub(crate) use threads::next_id;
 
 use events::Recorder;

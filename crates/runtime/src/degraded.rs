@@ -1,0 +1,76 @@
+//! What a runtime could not get from the system, and what it does instead.
+//!
+//! Nothing of it stops a job. But each is a counter ([`Statistics`]), an event of the root
+//! ([`EventKind::Degraded`](jobtree_tree::EventKind::Degraded)) and a line in a dump of the tree, because a program that
+//! runs with less than it should is otherwise a riddle.
+//!
+//! * **No thread for deadlines** (`timers.rs`): a task on the workers keeps them. It looks at them between other tasks of
+//!   its worker, and at least every millisecond while that worker is idle. So a deadline is late by at most a millisecond
+//!   and the longest time that a task of that worker runs without waiting, yielding or ending. Inside
+//!   [`isolate`](jobtree_pool::isolate()) on the only worker of a pool no other task runs, and so no deadline comes. The
+//!   thread is tried again every 100 ms.
+//! * **No thread for a job that blocks** (`dispatcher/job.rs`): the job waits for one of the threads that are there. If
+//!   there is none, it runs on the workers, and blocks at most all of them. Every further job tries to start a thread.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jobtree_tree::{Lacking, Reporter, TreeDump};
+
+use crate::budget::Statistics;
+
+/// See the module's head.
+#[derive(Default)]
+pub(crate) struct Degraded {
+    timer_threads: AtomicU64,
+    blocking_threads: AtomicU64,
+    reporter: OnceLock<Reporter>,
+}
+
+impl Degraded {
+    /// Has events recorded from now on.
+    pub(crate) fn report_to(&self, reporter: Reporter) {
+        // A runtime has one tree.
+        let _ = self.reporter.set(reporter);
+    }
+
+    /// Counts and reports a thread that could not be started. Not to be called under a lock.
+    #[cold]
+    pub(crate) fn add(&self, lacking: Lacking) {
+        let counter = match lacking {
+            Lacking::TimerThread => &self.timer_threads,
+            _ => &self.blocking_threads,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        if let Some(reporter) = self.reporter.get() {
+            reporter.degraded(lacking);
+        }
+    }
+
+    pub(crate) fn add_to(&self, statistics: &mut Statistics) {
+        statistics.timer_thread_failures = self.timer_threads.load(Ordering::Relaxed);
+        statistics.blocking_thread_failures = self.blocking_threads.load(Ordering::Relaxed);
+    }
+
+    /// Adds a line for each thing that is or was lacking.
+    pub(crate) fn note_in(&self, mut dump: TreeDump, timers_on_workers: bool) -> TreeDump {
+        let failures = self.timer_threads.load(Ordering::Relaxed);
+        if failures > 0 {
+            let now = match timers_on_workers {
+                true => "workers keep deadlines, which may be late",
+                false => "it runs now, or nothing waits for a deadline",
+            };
+            dump = dump.with_note(format!(
+                "the thread that keeps deadlines could not be started {failures} times: {now}; raise the limit of threads"
+            ));
+        }
+        let failures = self.blocking_threads.load(Ordering::Relaxed);
+        if failures > 0 {
+            dump = dump.with_note(format!(
+                "threads for jobs that block could not be started {failures} times: such jobs wait for other threads, or \
+                 block workers; raise the limit of threads"
+            ));
+        }
+        dump
+    }
+}
