@@ -74,6 +74,10 @@
 //! *Threads* that are started by other means are outside of what this library can see: what they call has no limits,
 //! until they open a scope in a runtime that has some. Code that must be kept from it must not be given
 //! `std::thread`; a budget is no sandbox.
+//!
+//! *Called later.* Cancel callbacks, foreign wakers, and destructors of values that no code takes run outside of the job
+//! that they come from, wherever the library calls them, and without its limits. So do programs under a simulation
+//! ([`sim`](crate::sim)), which have a runtime of their own.
 
 mod account;
 mod admission;
