@@ -106,6 +106,12 @@ stage_address_sanitizer() {
   # Jobs in memory that is not used again at once: a use after the end would else meet the next job.
   RUSTFLAGS="--cfg jobtree_plain_memory ${RUSTFLAGS:-}" JOBTREE_PROPERTY_TREES=1000 ASAN_OPTIONS="$options" \
     sanitized address -p jobtree-tree -p jobtree-runtime --features jobtree-pool/sanitizer
+  # Not `sanitized`, which runs all tests of a package. One worker: what another number finds is about timing, and the
+  # sanitizer changes that anyway.
+  RUSTFLAGS="--cfg jobtree_plain_memory -Zsanitizer=address ${RUSTFLAGS:-}" ASAN_OPTIONS="$options" \
+    JOBTREE_MATRIX=all JOBTREE_MATRIX_WORKERS=1 JOBTREE_MATRIX_LIMIT=60 limited 7200 \
+    cargo +nightly test --locked --target "$(host)" --target-dir "$target/address-sanitizer" \
+    -p jobtree --features jobtree-pool/sanitizer --test user_code
 }
 
 stage_thread_sanitizer() {
@@ -131,6 +137,12 @@ stage_c_memory() {
   # In a subshell, since not having it is no failure of the code.
   command -v valgrind >/dev/null || (debian_install valgrind libc6-dbg) || skip "valgrind is missing"
   c_programs_under valgrind
+}
+
+stage_matrix() {
+  # Every cell of the matrix of user code; the stage `tests` runs a sample.
+  JOBTREE_MATRIX=all limited 7200 \
+    cargo test --locked -p jobtree --features tracing --test user_code
 }
 
 stage_no_stacks() {

@@ -1,0 +1,59 @@
+//! The rows of the matrix, and the right outcome of each cell.
+
+use std::sync::Arc;
+
+use crate::behaviour::Behaviour;
+use crate::stage::Stage;
+
+/// A place where the library calls user code.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// The name in a cell's name: `family/place`.
+    pub name: &'static str,
+    /// Has the library call `Stage::act`, and checks the outcome.
+    pub run: fn(&Arc<Stage>),
+    /// The cells of this place that do not simply end; the first rule that names a behaviour decides.
+    pub rules: &'static [Rule],
+}
+
+/// The outcome of some cells of a place.
+pub type Rule = (&'static [Behaviour], Outcome);
+
+/// The right outcome of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The program ends well, after its assertions about what happened.
+    Ends,
+    /// The library, or the language, ends the program by a panic or an abort, with a message that contains this.
+    Refused(&'static str),
+    /// The program ends well, or is refused by a message that contains this: which of the two is a matter of timing.
+    EndsOrRefused(&'static str),
+    /// There is no such program, for this reason.
+    NotApplicable(&'static str),
+}
+
+impl Place {
+    /// A place whose cells all end well.
+    pub const fn new(name: &'static str, run: fn(&Arc<Stage>)) -> Place {
+        Place {
+            name,
+            run,
+            rules: &[],
+        }
+    }
+
+    /// The same place, with the cells that do not simply end.
+    pub const fn with(mut self, rules: &'static [Rule]) -> Place {
+        self.rules = rules;
+        self
+    }
+
+    /// Returns the right outcome of one of its cells.
+    pub fn outcome(&self, behaviour: Behaviour) -> Outcome {
+        let rule = self
+            .rules
+            .iter()
+            .find(|(behaviours, _)| behaviours.contains(&behaviour));
+        rule.map_or(Outcome::Ends, |&(_, outcome)| outcome)
+    }
+}

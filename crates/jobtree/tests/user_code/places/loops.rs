@@ -1,0 +1,322 @@
+//! Closures, comparators, keys and items of parallel loops and sorts.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use jobtree::par;
+
+use crate::place::Place;
+use crate::stage::{OnDrop, Stage};
+
+pub const PLACES: &[Place] = &[
+    Place::new("loop/for-each", |stage| {
+        run(stage, |stage| par::for_each(0..COUNT, |_| stage.act()));
+    }),
+    Place::new("loop/map", |stage| {
+        run(stage, |stage| drop(par::map(0..COUNT, |_| stage.act())));
+    }),
+    Place::new("loop/map-in-place", |stage| {
+        run(stage, |stage| {
+            let mut items = numbers();
+            par::map_in_place(&mut items, |item| {
+                stage.act();
+                *item + 1
+            });
+        });
+    }),
+    Place::new("loop/filter", |stage| {
+        run(stage, |stage| {
+            let kept = par::over(0..COUNT).filter(|_| {
+                stage.act();
+                true
+            });
+            assert_eq!(kept.count(), COUNT);
+        });
+    }),
+    Place::new("loop/flat-map", |stage| {
+        run(stage, |stage| {
+            let items = par::over(0..COUNT).flat_map(|item| {
+                stage.act();
+                [item, item]
+            });
+            drop(items.collect());
+        });
+    }),
+    Place::new("loop/fold-identity", |stage| {
+        run(stage, |stage| {
+            let identity = || {
+                stage.act();
+                0
+            };
+            par::over(0..COUNT).fold(identity, |sum, item| sum + item, |a, b| a + b);
+        });
+    }),
+    Place::new("loop/fold", |stage| {
+        run(stage, |stage| {
+            let fold = |sum, item| {
+                stage.act();
+                sum + item
+            };
+            par::over(0..COUNT).fold(|| 0, fold, |a, b| a + b);
+        });
+    }),
+    Place::new("loop/fold-combine", |stage| {
+        run(stage, |stage| {
+            let combine = |a, b| {
+                stage.act();
+                a + b
+            };
+            let few = par::Grain::of(1);
+            par::over(0..COUNT)
+                .grain(few)
+                .fold(|| 0, |sum, item| sum + item, combine);
+        });
+    }),
+    Place::new("loop/fold-state", |stage| {
+        run(stage, |stage| {
+            let identity = || vec![stage.on_drop()];
+            let combined = par::over(0..COUNT).fold(
+                identity,
+                |state, _| state,
+                |mut a, b| {
+                    a.extend(b);
+                    a
+                },
+            );
+            drop(combined);
+        });
+    }),
+    Place::new("loop/reduce", |stage| {
+        run(stage, |stage| {
+            par::over(0..COUNT).reduce(|a, b| {
+                stage.act();
+                a.max(b)
+            });
+        });
+    }),
+    Place::new("loop/find-first", |stage| {
+        run(stage, |stage| {
+            par::over(0..COUNT).find_first(|_| {
+                stage.act();
+                false
+            });
+        });
+    }),
+    Place::new("loop/find-any", |stage| {
+        run(stage, |stage| {
+            par::over(0..COUNT).find_any(|item| {
+                stage.act();
+                *item == COUNT / 2
+            });
+        });
+    }),
+    Place::new("loop/try-for-each", |stage| {
+        run(stage, |stage| {
+            par::over(0..COUNT)
+                .try_for_each(|_| Ok::<_, ()>(stage.act()))
+                .unwrap();
+        });
+    }),
+    Place::new("loop/partition", |stage| {
+        run(stage, |stage| {
+            let (all, none) = par::over(0..COUNT).partition(|_| {
+                stage.act();
+                true
+            });
+            assert_eq!((all.len(), none.len()), (COUNT, 0));
+        });
+    }),
+    Place::new("loop/min-by", |stage| {
+        run(stage, |stage| {
+            par::over(0..COUNT).min_by(|a, b| compare(stage, a, b));
+        });
+    }),
+    Place::new("loop/max-by-key", |stage| {
+        run(stage, |stage| {
+            par::over(0..COUNT).max_by_key(|item| key(stage, item));
+        });
+    }),
+    Place::new("loop/sort-by", |stage| {
+        sorted(stage, |stage, items| {
+            par::sort_by(items, |a, b| compare(stage, a, b))
+        });
+    }),
+    Place::new("loop/sort-by-key", |stage| {
+        sorted(stage, |stage, items| {
+            par::sort_by_key(items, |item| key(stage, item))
+        });
+    }),
+    Place::new("loop/sort-by-cached-key", |stage| {
+        sorted(stage, |stage, items| {
+            par::sort_by_cached_key(items, |item| key(stage, item))
+        });
+    }),
+    Place::new("loop/sort-unstable-by", |stage| {
+        sorted(stage, |stage, items| {
+            par::sort_unstable_by(items, |a, b| compare(stage, a, b))
+        });
+    }),
+    Place::new("loop/sort-unstable-by-key", |stage| {
+        sorted(stage, |stage, items| {
+            par::sort_unstable_by_key(items, |item| key(stage, item))
+        });
+    }),
+    Place::new("loop/sort-ord", |stage| {
+        run(stage, |stage| {
+            let make = |item| Compared(item, stage.clone());
+            let mut items: Vec<Compared> = numbers().into_iter().map(make).collect();
+            par::sort(&mut items);
+        });
+    }),
+    Place::new("loop/dropped-cached-key", |stage| {
+        run(stage, |stage| {
+            let mut items = numbers();
+            par::sort_by_cached_key(&mut items, |item| (*item, Unordered(stage.on_drop())));
+        });
+    }),
+    Place::new("loop/cloned", |stage| {
+        run(stage, |stage| {
+            let items: Vec<Cloned> = (0..COUNT).map(|_| Cloned(stage.clone())).collect();
+            drop(par::over(&items).cloned().collect());
+        });
+    }),
+    Place::new("loop/dropped-item-of-drain", |stage| {
+        run(stage, |stage| {
+            let mut items: Vec<OnDrop> = (0..COUNT).map(|_| stage.on_drop()).collect();
+            par::drain(&mut items).for_each(drop);
+        });
+    }),
+    Place::new("loop/dropped-item-of-stopped-drain", |stage| {
+        run(stage, |stage| {
+            let mut items: Vec<OnDrop> = (0..COUNT).map(|_| stage.on_drop()).collect();
+            let found = par::drain(&mut items).find_any(|_| true);
+            // This one is the caller's.
+            std::mem::forget(found);
+        });
+    }),
+    Place::new("loop/dropped-filtered-item", |stage| {
+        run(stage, |stage| {
+            let mut items: Vec<OnDrop> = (0..COUNT).map(|_| stage.on_drop()).collect();
+            assert_eq!(par::drain(&mut items).filter(|_| false).count(), 0);
+        });
+    }),
+    Place::new("loop/dropped-overwritten-result", |stage| {
+        run(stage, |stage| {
+            let mut target: Vec<Option<OnDrop>> =
+                (0..COUNT).map(|_| Some(stage.on_drop())).collect();
+            par::over(0..COUNT).map(|_| None).write_to(&mut target);
+        });
+    }),
+    Place::new("loop/dropped-results-of-failed-collect", |stage| {
+        run(stage, |stage| {
+            let results = par::over(0..COUNT).map(|item| match item {
+                700 => Err(()),
+                _ => Ok(stage.on_drop()),
+            });
+            assert!(results.try_collect::<OnDrop, ()>().is_err());
+        });
+    }),
+    Place::new("loop/outside-for-each", |stage| {
+        stage.propagates(|| par::for_each(0..COUNT, |_| stage.act()));
+    }),
+];
+
+/// Enough for several blocks and for a sort that forks.
+const COUNT: usize = 20_000;
+
+fn numbers() -> Vec<usize> {
+    (0..COUNT).map(|index| index * 7919 % COUNT).collect()
+}
+
+fn compare(stage: &Arc<Stage>, a: &usize, b: &usize) -> Ordering {
+    stage.act();
+    a.cmp(b)
+}
+
+fn key(stage: &Arc<Stage>, item: &usize) -> usize {
+    stage.act();
+    *item
+}
+
+/// Runs a loop in a job; its panic is that of the job.
+fn run(stage: &Arc<Stage>, body: fn(&Arc<Stage>)) {
+    let user = stage.clone();
+    let handle = stage.in_job(move || Ok(body(&user)));
+    stage.check_body(handle.join());
+}
+
+/// Sorts in a job. Whatever the comparison does, no item is lost or there twice.
+fn sorted(stage: &Arc<Stage>, sort: fn(&Arc<Stage>, &mut [usize])) {
+    let user = stage.clone();
+    let items = Arc::new(std::sync::Mutex::new(numbers()));
+    let same = items.clone();
+    let handle = stage.in_job(move || {
+        let mut items = same.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        sort(&user, &mut items);
+        Ok(())
+    });
+    let is_sorted = stage.check_body(handle.join()).is_some();
+    let mut items = items
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+        .clone();
+    assert!(!is_sorted || items.is_sorted());
+    items.sort();
+    assert!(items.into_iter().eq(0..COUNT));
+}
+
+/// An item whose comparison is user code.
+struct Compared(usize, Arc<Stage>);
+
+impl Ord for Compared {
+    fn cmp(&self, other: &Compared) -> Ordering {
+        compare(&self.1, &self.0, &other.0)
+    }
+}
+
+impl PartialOrd for Compared {
+    fn partial_cmp(&self, other: &Compared) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Compared {
+    fn eq(&self, other: &Compared) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Compared {}
+
+/// A part of a key that is dropped and never compared.
+struct Unordered(#[expect(dead_code, reason = "it is dropped")] OnDrop);
+
+impl Ord for Unordered {
+    fn cmp(&self, _: &Unordered) -> Ordering {
+        Ordering::Equal
+    }
+}
+
+impl PartialOrd for Unordered {
+    fn partial_cmp(&self, other: &Unordered) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Unordered {
+    fn eq(&self, _: &Unordered) -> bool {
+        true
+    }
+}
+
+impl Eq for Unordered {}
+
+/// An item whose clone is user code.
+struct Cloned(Arc<Stage>);
+
+impl Clone for Cloned {
+    fn clone(&self) -> Cloned {
+        self.0.act();
+        Cloned(self.0.clone())
+    }
+}
