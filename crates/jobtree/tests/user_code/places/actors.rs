@@ -220,7 +220,8 @@ fn answered_late(stage: &Arc<Stage>) {
                 }),
             );
             let answer = address.ask_timeout(|reply| reply, Duration::from_millis(1));
-            Ok(std::mem::forget(answer))
+            // On a busy machine the answer may come in time.
+            Ok(drop(answer))
         })?;
         Ok(())
     });

@@ -6,7 +6,7 @@ use std::panic::panic_any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobtree::{JobError, future, nursery, scope, sleep, supervisor};
+use jobtree::{JobError, channel, future, nursery, scope, sleep, supervisor};
 
 use crate::place::Place;
 use crate::stage::{OnDrop, Stage, until};
@@ -135,8 +135,13 @@ fn dropped_with_nursery(stage: &Arc<Stage>) {
 fn dropped_second(stage: &Arc<Stage>) {
     in_job(stage, |stage| {
         let outcome = nursery(|n| {
-            n.launch(|| Err("first".into()));
-            n.launch(|| {
+            let (begun, is_begun) = channel::bounded(1);
+            n.launch(move || {
+                is_begun.recv()?;
+                Err("first".into())
+            });
+            n.launch(move || {
+                begun.send(())?;
                 let _ = sleep(Duration::from_secs(60));
                 Err(error(stage).into())
             });
@@ -241,8 +246,13 @@ fn payload_of_nursery(stage: &Arc<Stage>) {
 fn second_payload(stage: &Arc<Stage>) {
     in_job(stage, |stage| {
         let outcome = nursery(|n| {
-            n.launch(|| Err("first".into()));
-            n.launch(|| {
+            let (begun, is_begun) = channel::bounded(1);
+            n.launch(move || {
+                is_begun.recv()?;
+                Err("first".into())
+            });
+            n.launch(move || {
+                begun.send(())?;
                 let _ = sleep(Duration::from_secs(60));
                 throw(stage)
             });
