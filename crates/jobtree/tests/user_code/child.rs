@@ -111,25 +111,27 @@ fn judge(outcome: Outcome, ended: &Ended) -> VerdictKind {
         return VerdictKind::Failed("hangs".to_owned());
     };
     match outcome {
-        Outcome::Ends => judge_end(status, ended),
+        Outcome::Ends => judge_end(status, ended, None),
         Outcome::Refused(message) => judge_refusal(status, ended, message),
-        Outcome::EndsOrRefused(message) => match judge_end(status, ended) {
-            VerdictKind::Failed(_) => judge_refusal(status, ended, message),
-            ended => ended,
-        },
+        Outcome::EndsOrRefused(message) if status.success() => {
+            judge_end(status, ended, Some(message))
+        }
+        Outcome::EndsOrRefused(message) => judge_refusal(status, ended, message),
         Outcome::NotApplicable(_) => VerdictKind::NotApplicable,
     }
 }
 
-fn judge_end(status: ExitStatus, ended: &Ended) -> VerdictKind {
+/// Judges a program that is to end well. A refusal with the message `refusal` may have been caught on the way.
+fn judge_end(status: ExitStatus, ended: &Ended, refusal: Option<&str>) -> VerdictKind {
     if !status.success() {
         return VerdictKind::Failed(name_of(status));
     }
     // The library's own files: an assertion of the library is a failure, even if something caught it.
-    if let Some(line) = ended
-        .stderr
-        .lines()
-        .find(|line| line.contains("panicked at crates/") && !line.contains("/tests/"))
+    let is_of_library =
+        |line: &&str| line.contains("panicked at crates/") && !line.contains("/tests/");
+    let is_refusal = refusal.is_some_and(|message| ended.stderr.contains(message));
+    if let Some(line) = ended.stderr.lines().find(is_of_library)
+        && !is_refusal
     {
         return VerdictKind::Failed(format!("the library itself panicked: {line}"));
     }

@@ -21,6 +21,8 @@ pub struct Stage {
     pub behaviour: Behaviour,
     pub workers: usize,
     runs: AtomicUsize,
+    /// How many runs have returned, or panicked.
+    ended: AtomicUsize,
     /// How many of its runs do what the cell is about; the others do nothing.
     most: AtomicUsize,
     objects: Mutex<Objects>,
@@ -55,6 +57,7 @@ impl Stage {
             behaviour,
             workers,
             runs: AtomicUsize::new(0),
+            ended: AtomicUsize::new(0),
             most: AtomicUsize::new(1),
             objects: Mutex::default(),
             steps: Mutex::default(),
@@ -66,6 +69,9 @@ impl Stage {
     pub fn act(self: &Arc<Self>) {
         let run = self.runs.fetch_add(1, Ordering::SeqCst);
         if run < self.most.load(Ordering::SeqCst) {
+            let _ended = Guard::new(|| {
+                self.ended.fetch_add(1, Ordering::SeqCst);
+            });
             behaviour::perform(self);
         }
     }
@@ -324,9 +330,15 @@ impl Stage {
 
     // Checks.
 
-    /// Waits until the user code has run, and done what the cell is about.
-    pub fn until_acted(&self) {
+    /// Waits until the user code has been called.
+    pub fn until_called(&self) {
         until(|| self.runs() > 0);
+    }
+
+    /// Waits until the user code has been called, and has returned wherever it was called.
+    pub fn until_acted(&self) {
+        self.until_called();
+        until(|| self.ended.load(Ordering::SeqCst) == self.runs());
     }
 
     /// Calls `code`; a planned panic may come out of it. Returns `None` then.
@@ -403,6 +415,7 @@ impl Stage {
 
     /// Checks that the objects which are left still work, and ends them.
     pub fn end(&self) {
+        self.until_acted();
         let objects = mem::take(&mut *self.objects());
         drop((objects.reentries, objects.job));
         if let Some(manager) = objects.manager {

@@ -71,6 +71,7 @@ fn by_caller(stage: &Arc<Stage>) {
     let callback = handle.job().on_cancel(acting(stage));
     handle.cancel("the program");
     check_cancelled(handle.join());
+    stage.until_called();
     drop(callback);
 }
 
@@ -81,6 +82,7 @@ fn by_worker(stage: &Arc<Stage>) {
     let canceller = jobtree::Runtime::global().spawn(move || Ok(job.cancel("a job".into())));
     let _ = canceller.join();
     check_cancelled(handle.join());
+    stage.until_called();
     drop(callback);
 }
 
@@ -105,6 +107,7 @@ fn by_deadline(stage: &Arc<Stage>) {
             let limited = with_timeout(Duration::from_millis(10), || {
                 let callback = Job::current().unwrap().on_cancel(acting(&user));
                 let slept = sleep(Duration::MAX);
+                user.until_called();
                 drop(callback);
                 Ok(slept?)
             });
@@ -122,6 +125,7 @@ fn by_sibling(stage: &Arc<Stage>) {
             let callback = n.job().on_cancel(acting(&user));
             n.launch(|| Err("cancels the others".into()));
             let slept = sleep(Duration::MAX);
+            user.until_called();
             drop(callback);
             Ok(slept?)
         });
@@ -139,6 +143,7 @@ fn by_shutdown(stage: &Arc<Stage>) {
     let limit = Duration::from_millis(if is_held { 10 } else { 3000 });
     let _ = runtime.shutdown(limit);
     check_cancelled(handle.join());
+    stage.until_called();
     drop(callback);
 }
 
@@ -147,6 +152,7 @@ fn by_last_handle(stage: &Arc<Stage>) {
     let callback = handle.job().on_cancel(acting(stage));
     stage.drop_handles();
     check_cancelled(handle.join());
+    stage.until_called();
     drop(callback);
 }
 
@@ -161,6 +167,7 @@ fn of_descendant(stage: &Arc<Stage>) {
                     n.launch(|| Ok(sleep(Duration::MAX)?));
                     ready.send(())?;
                     let slept = sleep(Duration::MAX);
+                    user.until_called();
                     drop(callback);
                     Ok(slept?)
                 })?;
@@ -256,6 +263,7 @@ fn token_of_job_callback(stage: &Arc<Stage>) {
     let callback = token.on_cancel(acting(stage));
     handle.cancel("the program");
     check_cancelled(handle.join());
+    stage.until_called();
     drop(callback);
 }
 
@@ -272,6 +280,7 @@ fn cancel_on_drop_callback(stage: &Arc<Stage>) {
     let callback = job.on_cancel(acting(stage));
     drop(handle.cancel_on_drop());
     until(|| job.is_ended());
+    stage.until_called();
     drop(callback);
 }
 
@@ -340,6 +349,7 @@ fn captured_after_run(stage: &Arc<Stage>) {
     let callback = handle.job().on_cancel(move |_| drop(value));
     handle.cancel("the program");
     check_cancelled(handle.join());
+    stage.until_called();
     drop(callback);
 }
 

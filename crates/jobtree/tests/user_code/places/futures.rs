@@ -197,7 +197,8 @@ fn dropped_finished_detached(stage: &Arc<Stage>) {
     let runtime = stage.runtime();
     let handle = runtime.spawn_future(owning(stage, false));
     stage.keep_job(handle.job());
-    drop((handle, runtime));
+    drop(runtime);
+    stage.contain(|| drop(handle));
     stage.is_alone();
     stage.until_acted();
 }

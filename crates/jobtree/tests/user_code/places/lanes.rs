@@ -312,7 +312,8 @@ fn dropped_value(stage: &Arc<Stage>) {
     let user = stage.clone();
     let handle = manager.schedule(LaneJob::action(move || Ok(user.on_drop())));
     stage.keep_job(handle.job());
-    drop((handle, manager));
+    drop(manager);
+    stage.contain(|| drop(handle));
     stage.is_alone();
     stage.until_acted();
 }

@@ -176,7 +176,8 @@ fn dropped_of_future(stage: &Arc<Stage>) {
         future::sleep(Duration::from_millis(1)).await?;
         Err::<(), _>(error(&user).into())
     });
-    drop((handle, runtime));
+    drop(runtime);
+    stage.contain(|| drop(handle));
     stage.is_alone();
     stage.until_acted();
 }
@@ -293,7 +294,8 @@ fn payload_of_future(stage: &Arc<Stage>) {
         future::sleep(Duration::from_millis(1)).await?;
         throw::<Result<(), jobtree::BoxError>>(&user)
     });
-    drop((handle, runtime));
+    drop(runtime);
+    stage.contain(|| drop(handle));
     stage.is_alone();
     stage.until_acted();
 }

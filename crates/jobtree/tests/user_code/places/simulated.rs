@@ -89,7 +89,7 @@ fn callback_by_clock(stage: &Arc<Stage>) {
             let user = stage.clone();
             let callback = Job::current().unwrap().on_cancel(move |_| user.act());
             let slept = sleep(Duration::MAX);
-            drop(callback);
+            std::mem::forget(callback);
             Ok(slept?)
         });
         Ok(assert!(limited.is_err()))
@@ -102,7 +102,7 @@ fn callback_at_end(stage: &Arc<Stage>) {
         drop(runtime.spawn(move || {
             let callback = Job::current().unwrap().on_cancel(move |_| user.act());
             let slept = sleep(Duration::MAX);
-            drop(callback);
+            std::mem::forget(callback);
             Ok(slept?)
         }));
         Ok(sleep(Duration::from_secs(1))?)

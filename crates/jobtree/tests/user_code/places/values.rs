@@ -113,7 +113,8 @@ fn not_taken_of_future(stage: &Arc<Stage>) {
         Ok(user.on_drop())
     });
     stage.keep_job(handle.job());
-    drop((handle, runtime));
+    drop(runtime);
+    stage.contain(|| drop(handle));
     stage.is_alone();
     stage.until_acted();
 }
@@ -175,7 +176,8 @@ fn not_taken_of_last_child(stage: &Arc<Stage>) {
         Ok(value)
     });
     stage.keep_job(handle.job());
-    drop((handle, runtime));
+    drop(runtime);
+    stage.contain(|| drop(handle));
     stage.is_alone();
     stage.until_acted();
 }
