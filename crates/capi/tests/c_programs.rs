@@ -310,3 +310,27 @@ fn a_program_that_fails_is_noticed() {
         "{told}"
     );
 }
+
+/// Functions of C programs that the library calls may do what they like there; each cell is a process.
+#[test]
+fn functions_that_wait_fork_cancel_and_do_not_return() {
+    let _watch = Watchdog::watching("functions_that_wait_fork_cancel_and_do_not_return");
+    let program = compile("tests/c/callback_matrix.c");
+    let listed = run(&program);
+    assert_succeeded(&program, &listed);
+    let cells = String::from_utf8(listed.stdout).unwrap();
+    assert!(cells.lines().count() > 90, "{cells}");
+    let failed: Vec<String> = cells
+        .lines()
+        .filter_map(|cell| failure_of(&program, cell))
+        .collect();
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// Runs a cell of a program that has a time limit of its own; returns how it failed.
+fn failure_of(program: &Path, cell: &str) -> Option<String> {
+    let arguments: Vec<&str> = cell.split(' ').collect();
+    let output = run_with(program, &arguments);
+    let told = String::from_utf8_lossy(&output.stderr);
+    (!output.status.success()).then(|| format!("{cell}: {}\n{told}", output.status))
+}

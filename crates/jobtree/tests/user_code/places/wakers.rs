@@ -212,7 +212,7 @@ fn cancel_requested(stage: &Arc<Stage>) -> Awaited {
 fn cancelled_by_deadline(stage: &Arc<Stage>) -> Awaited {
     let (send_job, receive_job) = std::sync::mpsc::channel();
     let handle = stage.in_job(move || {
-        let limit = Duration::from_millis(30);
+        let limit = Duration::from_millis(60);
         let limited = jobtree::with_timeout(limit, || {
             send_job.send(jobtree::Job::current().unwrap())?;
             Ok(jobtree::sleep(Duration::MAX)?)
@@ -257,13 +257,13 @@ fn child_token(stage: &Arc<Stage>) -> Awaited {
 }
 
 fn sleep(_: &Arc<Stage>) -> Awaited {
-    let time = Duration::from_millis(30);
+    let time = Duration::from_millis(60);
     awaited(async move { drop(future::sleep(time).await) }, || ())
 }
 
 fn clock(stage: &Arc<Stage>) -> Awaited {
     let runtime = stage.runtime();
-    awaited(runtime.clock().sleep(Duration::from_millis(30)), || ())
+    awaited(runtime.clock().sleep(Duration::from_millis(60)), || ())
 }
 
 fn receive(stage: &Arc<Stage>) -> Awaited {
