@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::cell::Cell;
 use crate::child::{self, Verdict, VerdictKind};
@@ -62,7 +62,9 @@ pub fn run() -> ExitCode {
         chosen.iter().for_each(|cell| println!("{}", cell.name()));
         return ExitCode::SUCCESS;
     }
-    report(all.len(), run_all(chosen))
+    let began = Instant::now();
+    let verdicts = run_all(chosen);
+    report(all.len(), &verdicts, began.elapsed())
 }
 
 /// The cells that failed once. Panics if one is not there any more: a row that is renamed must not vanish in silence.
@@ -113,7 +115,7 @@ fn choose(all: &[Cell], failed_once: &[String]) -> Vec<Cell> {
 
 fn is_applicable(cell: &&Cell) -> bool {
     let outcome = cell.place.outcome(cell.behaviour);
-    !matches!(outcome, Outcome::NotApplicable(_))
+    !matches!(outcome, Outcome::NotApplicable(_) | Outcome::Open(_))
 }
 
 fn number(variable: &str) -> Option<usize> {
@@ -125,13 +127,14 @@ fn number(variable: &str) -> Option<usize> {
 fn run_all(cells: Vec<Cell>) -> Vec<Verdict> {
     let limit = number("JOBTREE_MATRIX_LIMIT").map_or(LIMIT, |s| Duration::from_secs(s as u64));
     let threads = number("JOBTREE_MATRIX_THREADS").unwrap_or(2);
+    let with_open = std::env::var("JOBTREE_MATRIX_CELL").is_ok();
     let next = AtomicUsize::new(0);
     let verdicts = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
                 while let Some(&cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let verdict = child::run(cell, limit);
+                    let verdict = child::run(cell, limit, with_open);
                     if let VerdictKind::Failed(why) = &verdict.kind {
                         println!("FAILED {}: {why}", cell.name());
                     }
@@ -143,15 +146,14 @@ fn run_all(cells: Vec<Cell>) -> Vec<Verdict> {
     verdicts.into_inner().unwrap()
 }
 
-/// The counts of a family of places: ended, refused, not applicable, failed.
-type Counts = [usize; 4];
+/// The counts of a family of places: ended, refused, not applicable, open, failed.
+type Counts = [usize; 5];
 
-fn report(size: usize, verdicts: Vec<Verdict>) -> ExitCode {
+fn report(size: usize, verdicts: &[Verdict], time: Duration) -> ExitCode {
     let mut families: BTreeMap<&str, Counts> = BTreeMap::new();
     let mut total = Counts::default();
     let mut slowest = Duration::ZERO;
-    let mut time = Duration::ZERO;
-    for verdict in &verdicts {
+    for verdict in verdicts {
         let family = verdict
             .cell
             .place
@@ -163,12 +165,12 @@ fn report(size: usize, verdicts: Vec<Verdict>) -> ExitCode {
             VerdictKind::Ended => 0,
             VerdictKind::Refused => 1,
             VerdictKind::NotApplicable => 2,
-            VerdictKind::Failed(_) => 3,
+            VerdictKind::Open => 3,
+            VerdictKind::Failed(_) => 4,
         };
         families.entry(family).or_default()[column] += 1;
         total[column] += 1;
         slowest = slowest.max(verdict.took);
-        time += verdict.took;
     }
     let mut failed: Vec<&Verdict> = verdicts.iter().filter(is_failed).collect();
     failed.sort_by_key(|verdict| verdict.cell.name());
@@ -176,15 +178,15 @@ fn report(size: usize, verdicts: Vec<Verdict>) -> ExitCode {
         show(verdict);
     }
     println!(
-        "\n{:<14}{:>8}{:>9}{:>6}{:>8}",
-        "family", "ended", "refused", "n/a", "failed"
+        "\n{:<14}{:>8}{:>9}{:>7}{:>6}{:>8}",
+        "family", "ended", "refused", "n/a", "open", "failed"
     );
     for (family, counts) in families.iter().chain([(&"total", &total)]) {
-        let [ended, refused, not_applicable, failed] = counts;
-        println!("{family:<14}{ended:>8}{refused:>9}{not_applicable:>6}{failed:>8}");
+        let [ended, refused, not_applicable, open, failed] = counts;
+        println!("{family:<14}{ended:>8}{refused:>9}{not_applicable:>7}{open:>6}{failed:>8}");
     }
     println!(
-        "\nthe matrix has {size} cells; {} were looked at, in {time:.1?} of processes' time, {slowest:.1?} at most",
+        "\nthe matrix has {size} cells; {} were looked at, in {time:.1?}; the slowest took {slowest:.1?}",
         verdicts.len()
     );
     if failed.is_empty() {
