@@ -14,14 +14,17 @@ use crate::worker::Worker;
 pub struct BroadcastContext<'a> {
     index: usize,
     workers: usize,
+    /// The worker that it was sent to: another one only if that has left its pool.
+    pub(crate) sent_to: usize,
     here: PhantomData<&'a Worker>,
 }
 
 impl BroadcastContext<'_> {
-    pub(crate) fn new(worker: &Worker) -> BroadcastContext<'_> {
+    pub(crate) fn new(worker: &Worker, sent_to: usize) -> BroadcastContext<'_> {
         BroadcastContext {
             index: worker.index(),
             workers: worker.workers(),
+            sent_to,
             here: PhantomData,
         }
     }
@@ -85,7 +88,7 @@ where
     in_place_scope_of(pool, |scope| {
         scope.spawn_broadcast(move |_, context| {
             let result = body(context);
-            *slots[context.index()]
+            *slots[context.sent_to]
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner) = Some(result);
         });
@@ -112,7 +115,7 @@ where
         let shared = shared.clone();
         let entry = detached::<F>(move |worker| {
             let (body, permit) = &*shared;
-            gate::run_within(&**permit, || body(BroadcastContext::new(worker)));
+            gate::run_within(&**permit, || body(BroadcastContext::new(worker, index)));
         });
         pool.send(index, entry);
     }

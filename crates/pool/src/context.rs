@@ -206,6 +206,11 @@ pub(crate) fn of(worker: Option<&Worker>) -> ContextRef {
     }
 }
 
+/// The context of the calling thread as one that is no worker.
+pub(crate) fn outside() -> ContextRef {
+    OUTSIDE.get()
+}
+
 /// Lends the context that the calling code runs in; `None` is the outermost one.
 #[inline(always)]
 pub(crate) fn with_current<R>(body: impl FnOnce(Option<&Context>) -> R) -> R {

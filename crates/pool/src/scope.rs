@@ -373,7 +373,7 @@ fn broadcast_in<'scope, Named>(
         let shared = shared.clone();
         let entry = base.entry::<Named>(move |worker| {
             let (body, permit) = &*shared;
-            gate::run_within(&**permit, || body(BroadcastContext::new(worker)));
+            gate::run_within(&**permit, || body(BroadcastContext::new(worker, index)));
         });
         base.pool.send(index, entry);
     }

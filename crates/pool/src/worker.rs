@@ -15,6 +15,7 @@ use crate::found::{Found, Work};
 use crate::isolation::{Isolation, KeptNumbers};
 use crate::job::{AbortOnUnwind, Job, JobName};
 use crate::pool::Pool;
+use crate::pool::adopted::{self, with_adopted};
 use crate::pool::shared::{Shared, WorkerShared};
 use crate::random::Random;
 use crate::raw::fuel::Meter;
@@ -65,7 +66,10 @@ impl Worker {
         let strand = CURRENT.get();
         // SAFETY: set only while that strand runs on this thread, and strands outlive the frames on
         // them; the reference does not leave `body`, whose frame lies on the strand.
-        body(unsafe { strand.cast::<Worker>().as_ref() })
+        match unsafe { strand.cast::<Worker>().as_ref() } {
+            Some(worker) => body(Some(worker)),
+            None => with_adopted(body),
+        }
     }
 
     #[inline(always)]
@@ -269,7 +273,8 @@ impl WorkerThread {
     /// Makes this the calling thread's worker state until the value is dropped.
     pub(crate) fn attach(&self) -> Attached {
         let outer = (THREAD.replace(self), CURRENT.replace(std::ptr::null()));
-        Attached { outer }
+        let adopted = adopted::put_aside();
+        Attached { outer, adopted }
     }
 
     /// In a simulation: makes this the worker whose strands run on the calling thread.
@@ -420,10 +425,12 @@ impl TaskName {
 /// See [`WorkerThread::attach`].
 pub(crate) struct Attached {
     outer: (*const WorkerThread, *const Strand),
+    adopted: *const (),
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
+        adopted::take_up(self.adopted);
         THREAD.set(self.outer.0);
         CURRENT.set(self.outer.1);
     }

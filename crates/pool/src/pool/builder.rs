@@ -106,9 +106,12 @@ impl Builder {
         self
     }
 
-    /// Makes the building thread worker 0. It takes part whenever it waits inside the pool; it must
-    /// be the one that drops the pool. Its stack is its own, so it is never parked: while it waits it
-    /// helps in place.
+    /// Makes the building thread worker 0. It takes part whenever it waits inside the pool. Its stack is its own, so it is
+    /// never parked: while it waits it helps in place.
+    ///
+    /// It is a worker until the pool is dropped; if that happens inside of a call of this crate on the thread, or on another
+    /// thread, until that call or the thread's next one returns; at the latest until the thread ends. The pool does not end
+    /// before. A broadcast after that runs as often as before, but on the workers that are left.
     pub fn use_current_thread(mut self) -> Builder {
         self.use_current_thread = true;
         self

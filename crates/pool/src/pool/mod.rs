@@ -1,5 +1,6 @@
 //! A pool: its handle, the global one, and the ways into it from outside.
 
+pub(crate) mod adopted;
 mod builder;
 mod install;
 pub(crate) mod shared;
@@ -16,14 +17,15 @@ use crate::broadcast::{self, BroadcastContext};
 use crate::scope::{self, Scope, ScopeFifo};
 use crate::spawn::{self, Yield};
 use crate::stats::PoolStats;
-use crate::worker::{Attached, Worker, WorkerThread};
+use crate::worker::Worker;
 
 static GLOBAL: OnceLock<Pool> = OnceLock::new();
 
 /// A set of worker threads that share work.
 ///
 /// Dropping it lets everything that was spawned finish, then its threads end; the drop itself does not
-/// wait. [`Pool::shutdown`] does.
+/// wait. [`Pool::shutdown`] does. It may be dropped anywhere, also by its own tasks, forks and handlers, and on any thread:
+/// what runs then goes on, and may use the pool.
 ///
 /// ```
 /// use jobtree_pool::{Pool, join};
@@ -37,23 +39,7 @@ pub struct Pool {
     shared: Arc<Shared>,
     /// Threads of the pool's own, which is all of them unless the builder's thread is worker 0.
     own_threads: usize,
-    /// Of the thread that `use_current_thread` made a worker.
-    current_thread: Option<CurrentThread>,
 }
-
-/// The building thread's life as worker 0: until its pool is dropped, on that thread.
-struct CurrentThread {
-    /// A box of its own, known to that thread by address.
-    thread: *mut WorkerThread,
-    attached: Option<Attached>,
-    id: std::thread::ThreadId,
-}
-
-// SAFETY: the worker state inside is only touched by the thread it belongs to: it is reached through
-// that thread's locals, and `Drop` looks at the thread's id first.
-unsafe impl Send for CurrentThread {}
-// SAFETY: as above.
-unsafe impl Sync for CurrentThread {}
 
 impl Pool {
     /// A builder with the defaults.
@@ -309,21 +295,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.terminate();
-        let Some(mut current) = self.current_thread.take() else {
-            return;
-        };
-        if current.id == std::thread::current().id() {
-            // SAFETY: made by `make_current_thread`, and only used on this thread.
-            start::finish_current_thread(unsafe { &*current.thread });
-            drop(current.attached.take());
-            // SAFETY: made by `Box::into_raw`; the thread has just forgotten it.
-            drop(unsafe { Box::from_raw(current.thread) });
-            self.shared.worker_is_gone();
-        } else {
-            // The thread still believes itself a worker; what it believes in must not go.
-            std::mem::forget(current.attached.take());
-        }
+        adopted::give_up(&self.shared);
     }
 }
 

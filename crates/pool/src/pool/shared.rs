@@ -12,6 +12,7 @@ use std::any::Any;
 use std::sync::{Condvar, Mutex as StdMutex};
 use std::time::{Duration, Instant};
 
+use super::adopted::CurrentThread;
 use crate::context::ContextRef;
 use crate::deque::{Deque, Entry};
 use crate::inbox::{Inbox, Mail};
@@ -205,6 +206,8 @@ pub(crate) struct Shared {
     pub(crate) stack_size: usize,
     #[cfg(jobtree_stacks)]
     pub(crate) stacks: crate::stack::StackSupply,
+    /// Of a pool whose worker 0 is a thread of the program's own.
+    pub(crate) current_thread: CurrentThread,
     /// Tasks made by threads that are not workers of this pool.
     made_outside: AtomicU64,
     /// Tasks that ended elsewhere than on a worker of this pool.
@@ -240,6 +243,7 @@ impl Shared {
             stack_size,
             #[cfg(jobtree_stacks)]
             stacks,
+            current_thread: CurrentThread::default(),
             made_outside: AtomicU64::new(0),
             finished_outside: AtomicU64::new(0),
             terminating: AtomicBool::new(false),
@@ -312,12 +316,21 @@ impl Shared {
         self.sleep.new_work();
     }
 
-    /// Queues a task for worker number `index` alone.
+    /// Queues a task for worker number `index` alone; if that was a thread of the program's own that has left, for any.
     pub(crate) fn send(&self, index: usize, entry: Entry) {
         self.made_outside.fetch_add(1, Ordering::Release);
-        // SAFETY: a fresh letter, which the owner frees when it takes it out.
-        unsafe { self.workers[index].inbox.push(Mail::with_task(entry)) };
-        self.sleep.notify(index);
+        let send = || {
+            // SAFETY: a fresh letter, which the owner frees when it takes it out.
+            unsafe { self.workers[index].inbox.push(Mail::with_task(entry)) };
+            self.sleep.notify(index);
+        };
+        if index != 0 {
+            return send();
+        }
+        if !self.current_thread.unless_gone(send) {
+            self.injector.push(entry);
+            self.sleep.new_work();
+        }
     }
 
     /// What the workers have done so far.

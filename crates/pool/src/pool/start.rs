@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use super::builder::{BuildError, WorkerStart};
 use super::shared::{IndexHandler, Shared};
-use super::{CurrentThread, Pool};
-use crate::found::Work;
+use super::{Pool, adopted};
 use crate::worker::{Worker, WorkerThread};
 
 /// Starts all threads of the pool; if one cannot be started, the others end again.
@@ -19,9 +18,11 @@ pub(super) fn start_workers(
 ) -> Result<Pool, BuildError> {
     let mut spawn = spawn_with.unwrap_or_else(|| Box::new(spawn_std_thread));
     let first_own_thread = usize::from(use_current_thread);
+    if use_current_thread {
+        adopted::adopt_current_thread(&shared);
+    }
     let pool = Pool {
         own_threads: shared.workers.len() - first_own_thread,
-        current_thread: use_current_thread.then(|| make_current_thread(&shared)),
         shared,
     };
     for index in first_own_thread..pool.shared.workers.len() {
@@ -43,34 +44,6 @@ fn spawn_std_thread(start: WorkerStart) -> io::Result<()> {
         .stack_size(start.stack_size())
         .spawn(move || start.run())
         .map(drop)
-}
-
-fn make_current_thread(shared: &Arc<Shared>) -> CurrentThread {
-    let address = Box::into_raw(Box::new(WorkerThread::new(shared.clone(), 0)));
-    // SAFETY: just made; freed by the pool's drop.
-    let thread = unsafe { &*address };
-    let attached = thread.attach();
-    let strand = thread.new_strand();
-    thread.set_current(strand);
-    CurrentThread {
-        thread: address,
-        attached: Some(attached),
-        id: std::thread::current().id(),
-    }
-}
-
-/// The pool of a `use_current_thread` worker is being dropped on that thread: runs what only this
-/// thread could run. The rest is left to the other workers, if there are any.
-pub(super) fn finish_current_thread(thread: &WorkerThread) {
-    Worker::with_current(|worker| {
-        let Some(worker) = worker else { return };
-        while let Some(found) = thread.find_work() {
-            if !matches!(found.work(), Work::Ready(_)) {
-                thread.execute(worker, found);
-            }
-        }
-    });
-    thread.pool.end_if_quiescent();
 }
 
 /// The life of a worker thread.
