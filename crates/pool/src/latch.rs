@@ -165,9 +165,9 @@ impl ThreadLatch {
         }
     }
 
-    /// Sleeps until the latch is set.
+    /// Sleeps until the latch is set. Does not unwind: others may know the latch, and with it the caller's frame. Who must
+    /// not sleep here is refused before that, by [`refuse_to_sleep`](crate::sim::refuse_to_sleep).
     pub(crate) fn wait(&self) {
-        crate::sim::refuse_to_sleep();
         let word = self.state.word();
         if left_out(Step::ThreadLatchCheck) {
             word.swap(WAITING, Ordering::AcqRel);

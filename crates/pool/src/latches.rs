@@ -120,6 +120,7 @@ impl OnceLatch {
                 }
             }
             None => {
+                // Before others know the latch in this frame.
                 sim::refuse_to_sleep();
                 let latch = ThreadLatch::new();
                 if self.enter(Waiter::Thread(&latch)) {

@@ -66,7 +66,11 @@ impl<'scope> ScopeBase<'scope> {
             pending: AtomicUsize::new(1),
             waiter: match worker {
                 Some(worker) => Waiter::Worker(Latch::new(), worker.thread().pool.clone()),
-                None => Waiter::Thread(ThreadLatch::new()),
+                None => {
+                    // Before tasks know the scope, which the caller's frame has to wait for.
+                    sim::refuse_to_sleep();
+                    Waiter::Thread(ThreadLatch::new())
+                }
             },
             panic: Mutex::new(None),
             context: context::of(worker),

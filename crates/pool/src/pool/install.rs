@@ -125,6 +125,8 @@ where
     F: FnOnce(&Worker) -> R + Send,
     R: Send,
 {
+    // Before a worker knows the task in this frame.
+    sim::refuse_to_sleep();
     let latch = ThreadLatch::new();
     let task = InstallTask::new(body, Waiter::Thread(&latch));
     pool.inject(task.entry(None));

@@ -303,6 +303,8 @@ impl Bell<'_> {
                     if let Some(result) = attempt() {
                         return result;
                     }
+                    // The latch is counted, so others may know it already.
+                    crate::sim::refuse_to_sleep();
                     bell.rung.wait();
                 }
             }

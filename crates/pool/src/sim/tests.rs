@@ -380,3 +380,69 @@ fn a_simulation_in_a_simulation_and_one_on_a_worker_are_refused() {
     let pool = crate::Pool::builder().workers(1).build().unwrap();
     pool.install(move || assert!(matches!(new(), Err(SimulationError::OnWorker))));
 }
+
+/// A world whose one event is a callback.
+struct Calls<F> {
+    callback: Option<F>,
+}
+
+impl<F: FnOnce()> World for Calls<F> {
+    fn is_over(&mut self) -> bool {
+        self.callback.is_none()
+    }
+
+    fn is_due(&mut self, _: u64) -> bool {
+        self.callback.is_some()
+    }
+
+    fn happen(&mut self) {
+        if let Some(callback) = self.callback.take() {
+            callback();
+        }
+    }
+
+    fn advance(&mut self) -> bool {
+        self.callback.is_some()
+    }
+}
+
+/// Has the clock of a simulation call `callback`, on the simulation's own thread.
+fn call_from_the_clock(callback: impl FnOnce()) {
+    let mut pool = SimulatedPool::new(SimulationOptions::new(1)).unwrap();
+    let mut world = Calls {
+        callback: Some(callback),
+    };
+    assert_eq!(pool.run(&mut world, 1_000), Pause::Over);
+    pool.end(100_000).unwrap();
+}
+
+#[test]
+fn a_callback_that_would_sleep_is_refused_before_anybody_knows_its_frame() {
+    let other = crate::Pool::builder().workers(1).build().unwrap();
+    let ran = AtomicUsize::new(0);
+    let latch = OnceLatch::new();
+    call_from_the_clock(|| {
+        let is_refused = |wait: &dyn Fn()| {
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(wait));
+            let payload = result.expect_err("it would sleep");
+            let message = jobtree_base::user_code::message_of(payload.as_ref());
+            message.is_some_and(|message| message.contains("would have to sleep"))
+        };
+        assert!(is_refused(&|| other.install(|| {
+            ran.fetch_add(1, Ordering::Relaxed);
+        })));
+        assert!(is_refused(&|| other.in_place_scope(|s| {
+            s.spawn(|_| {
+                ran.fetch_add(1, Ordering::Relaxed);
+            });
+        })));
+        assert!(is_refused(&|| latch.wait()));
+        assert!(is_refused(&|| {
+            other.broadcast(|_| ran.fetch_add(1, Ordering::Relaxed));
+        }));
+    });
+    // Nobody was told of frames that are gone.
+    latch.set();
+    other.shutdown(std::time::Duration::from_secs(60)).unwrap();
+    assert_eq!(ran.into_inner(), 0);
+}
