@@ -22,8 +22,26 @@
 //! starts one, it moves to a strand of that class, and becomes a spare itself. What a waiting strand does
 //! on top of its frame must fit its stack, too: a small one does not help.
 //!
-//! Rules: never suspend while panicking (the count of panics is the thread's, not the strand's; for
-//! simulations see `sim/mod.rs`); a started stack is never dropped, it is resumed until its loop ends.
+//! A started stack is never dropped: it is resumed until its loop ends.
+//!
+//! # Panics
+//!
+//! The standard library counts the panics that are under way by thread, not by strand. While a strand is suspended that
+//! unwinds, because one of its destructors waits, `std::thread::panicking()` says yes to the others, too, until its panic
+//! is over. So such a strand first waits for a moment without doing anything (`wait.rs`). Then it is parked all the same: what
+//! it waits for may need another strand of this worker, or a task that itself waits for this one. This is sound:
+//!
+//! * An unwinding has all its state on its stack and in its payload. The thread has a count, raised by each panic and lowered by
+//!   each that is caught. A sum does not depend on the order of its parts, so it is right when all panics that began
+//!   have ended, in whatever order, and no panic ends the process or is lost.
+//! * What is wrong meanwhile is `panicking()` alone: a lock of the standard library that a strand has held since before, and
+//!   releases now, is poisoned; one that it takes now and loses by a panic of its own is not. Forks in a context that was
+//!   stopped go on until the other panic is over.
+//! * The one thing that may not happen is a panic while a panic *hook* runs: the standard library then aborts. So a hook
+//!   that waits must not count on what runs on its worker meanwhile not to panic.
+//!
+//! Tried before: running other work on top of the waiting frame, and others' strands never. Then what ran on top could wait
+//! for the frame below it, and what was parked never went on: both hung for ever.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -127,12 +145,9 @@ impl ParkingLot {
 }
 
 impl WorkerThread {
-    /// Whether the current strand may be parked now: there is a hub, no panic under way, and a strand
-    /// to go on with.
+    /// Whether the current strand may be parked now: there is a hub, and a strand to go on with.
     pub(crate) fn can_park(&self) -> bool {
-        self.parking.has_hub.get()
-            && (!std::thread::panicking() || self.is_simulated)
-            && self.ensure_spare(StackClass::Default).is_ok()
+        self.parking.has_hub.get() && self.ensure_spare(StackClass::Default).is_ok()
     }
 
     /// Whether so little of the current strand's stack is in use that a task which has a right to one of its own may run
@@ -280,10 +295,6 @@ impl WorkerThread {
     /// While it is suspended, others can take its public forks from the list of parked strands.
     #[inline(always)]
     fn switch(&self, from: &Strand, next: *const Strand) {
-        assert!(
-            !std::thread::panicking() || self.is_simulated,
-            "a strand is never suspended while panicking"
-        );
         // SAFETY: we are on the strand.
         if unsafe { from.forks.outstanding() > 0 } {
             self.switch_with_forks(from, next);
@@ -359,8 +370,8 @@ impl WorkerThread {
 
     /// Lets `ready` have the thread; `strand` goes on after what is ready now.
     pub(crate) fn let_run(&self, strand: &Strand, ready: *const Strand) {
-        if (std::thread::panicking() && !self.is_simulated) || !self.parking.has_hub.get() {
-            // It has to wait until the panic is over.
+        if !self.parking.has_hub.get() {
+            // Nobody passes this thread on.
             self.ready.borrow_mut().push_back(ready);
             return crate::sync::spin_pause();
         }

@@ -193,7 +193,7 @@ pub(crate) fn yield_exhausted(worker: &Worker) -> Yield {
     let isolation = worker.strand().context().get().isolation();
     let thread = worker.thread();
     // Looked at before the search: what is found must be run.
-    if !isolation.is_none() || !thread.can_park() {
+    if !isolation.is_none() || std::thread::panicking() || !thread.can_park() {
         return Yield::Idle;
     }
     thread.exhausted.end_turn();

@@ -6,6 +6,8 @@
 //! 2. Then look around. If there is other work, the strand is parked and the work runs on another
 //!    strand. If there is none, the worker sleeps where it is.
 //!
+//! A thread that panics waits for a moment first, since the strands that run instead would see its panic (`parking.rs`).
+//!
 //! Where strands cannot be parked (no stack switching on this platform, a worker that is the user's
 //! own thread, no memory for another stack), other work runs on top of the waiting frame, as in other
 //! pools. Inside `isolate` only work made inside runs, on top.
@@ -21,6 +23,7 @@ use crate::latch::{Latch, Wake};
 use crate::raw::park_hook::Away;
 use crate::search::Age;
 use crate::sim;
+use crate::sleep::Searching;
 use crate::sync::spin_pause;
 use crate::worker::{Worker, WorkerThread};
 
@@ -44,6 +47,10 @@ const PAUSES_BETWEEN_LOOKS: u32 = 8;
 
 /// Looks at the thief before it is asked for work.
 const PATIENCE_WITH_THIEF: u32 = 3;
+
+/// Looks, some 1–2 µs apart, that a strand which waits because of a panic gives to others before it is parked. Picked by
+/// feel: longer than most of what a destructor waits for takes, and too short for anybody to notice.
+const LOOKS_WHILE_PANICKING: u32 = 128;
 
 impl Worker {
     /// Returns when `latch` is set; meanwhile the thread does other work or sleeps.
@@ -81,6 +88,9 @@ impl Worker {
     /// Nobody can be helped any more: parks the strand until `latch` is set, or does other work on top of it.
     #[inline(always)]
     fn park_until(&self, thread: &WorkerThread, latch: &Latch) {
+        if std::thread::panicking() && self.is_set_in_a_moment(thread, latch) {
+            return;
+        }
         if !thread.can_park() {
             return self.wait_in_place(thread, latch);
         }
@@ -89,6 +99,25 @@ impl Worker {
             self.idle_until_ready(thread);
             debug_assert!(latch.is_set());
         }
+    }
+
+    /// For a thread that panics: whether others bring it about in a moment. Then no other strand sees the panic
+    /// (`parking.rs`).
+    #[cold]
+    #[inline(never)]
+    fn is_set_in_a_moment(&self, thread: &WorkerThread, latch: &Latch) -> bool {
+        let looks = if thread.is_simulated || thread.pool.workers.len() == 1 {
+            0
+        } else {
+            LOOKS_WHILE_PANICKING
+        };
+        for _ in 0..looks {
+            if latch.is_set() {
+                return true;
+            }
+            Searching::pause_for_long();
+        }
+        latch.is_set()
     }
 
     /// Runs forks of the thief that runs ours; `true` if ours is done.
@@ -138,6 +167,10 @@ impl Worker {
     fn run_own_tasks(&self, thread: &WorkerThread, latch: &Latch, owner: *const ()) -> bool {
         while !latch.is_set() {
             if thread.is_simulated && sim::choose(2) == Some(0) {
+                return false;
+            }
+            // However deep scopes are nested: the rest runs on stacks of its own.
+            if !thread.has_room_for_another(self.strand()) {
                 return false;
             }
             match thread.pop_task_of(owner) {
