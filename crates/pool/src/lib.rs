@@ -14,9 +14,7 @@ mod blocking;
 mod broadcast;
 mod context;
 mod deque;
-// Where stacks cannot be switched no strand ever waits there.
-#[cfg_attr(not(jobtree_stacks), allow(dead_code))]
-mod exhausted;
+mod fair_share;
 mod fork;
 mod found;
 #[cfg(all(test, loom))]
@@ -38,6 +36,9 @@ mod parking;
 mod parking_absent;
 mod placement;
 mod pool;
+// Where stacks cannot be switched no fiber ever waits there.
+#[cfg_attr(not(jobtree_stacks), allow(dead_code))]
+mod preempted;
 mod random;
 #[doc(hidden)]
 pub mod raw;

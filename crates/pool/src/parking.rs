@@ -335,7 +335,7 @@ impl WorkerThread {
             unsafe { from.stack().leave(&self.parking.hub) };
         }
         drop(named);
-        from.begin_turn();
+        self.begin_slice(from);
     }
 
     /// In a simulation: suspends the running strand, which stays the one that this worker runs.
@@ -384,7 +384,7 @@ impl WorkerThread {
     #[inline(always)]
     pub(crate) fn yield_to_next_ready(&self, strand: &Strand) -> bool {
         let quick_yields = self.quick_yields.get();
-        if quick_yields == 0 || !self.shared().inbox.is_empty() || self.exhausted.is_used() {
+        if quick_yields == 0 || !self.shared().inbox.is_empty() || self.preempted.is_used() {
             self.quick_yields.set(MOST_QUICK_YIELDS);
             return false;
         }

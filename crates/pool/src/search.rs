@@ -7,8 +7,8 @@
 //!    their parked strands.
 //! 4. The injector.
 //!
-//! 5. Strands of its own that have used up a turn; before all others when they have waited long enough
-//!    (`exhausted.rs`).
+//! 5. Fibers of its own that have used up a time slice; before all others when they have waited long enough
+//!    (`preempted.rs`).
 //!
 //! Every 61st time the injector and the inbox come first, so that work from outside does not starve
 //! behind a worker's own. (61: a prime, so that it keeps step with no loop of the program.)
@@ -18,13 +18,14 @@ use std::time::{Duration, Instant};
 
 use crate::context::ContextRef;
 use crate::deque::{Entry, Steal};
-use crate::exhausted::Moment;
 use crate::found::Found;
 use crate::inbox::MailContent;
 use crate::isolation::Isolation;
 use crate::job::TaskHeader;
 use crate::placement;
 use crate::pool::shared::WorkerShared;
+use crate::preempted::Moment;
+use crate::raw::fuel::Meter;
 use crate::sim;
 use crate::sleep::{Searching, Sleep, Slept};
 use crate::strand::Strand;
@@ -82,13 +83,13 @@ impl WorkerThread {
             Age::Seasoned
         };
         self.look(age, Wanted::ByWaiter)
-            .or_else(|| self.exhausted.next().map(Found::ready))
+            .or_else(|| self.preempted.next().map(Found::ready))
     }
 
     /// One look everywhere.
     pub(crate) fn find_work(&self) -> Option<Found> {
         self.look(Age::Seasoned, Wanted::ByWaiter)
-            .or_else(|| self.exhausted.next().map(Found::ready))
+            .or_else(|| self.preempted.next().map(Found::ready))
     }
 
     /// One look everywhere, for a strand that gives way of its own accord: it comes before those that have used up their
@@ -97,18 +98,18 @@ impl WorkerThread {
         self.look(Age::Seasoned, Wanted::ByYield)
     }
 
-    /// What runs before everything else, if it is time for those that have used up a turn.
-    fn take_turn_of_exhausted(&self, moment: Moment) -> Option<Found> {
+    /// What runs before everything else, if it is time for the preempted fibers.
+    fn take_turn_of_preempted(&self, moment: Moment) -> Option<Found> {
         match moment {
             Moment::Unused | Moment::TooEarly => None,
             Moment::TimeForTask => {
                 let task = self.own_task().or_else(|| self.take_injected());
                 if task.is_some() {
-                    self.exhausted.begin_turn();
+                    self.preempted.begin_task();
                 }
-                task.or_else(|| self.exhausted.next().map(Found::ready))
+                task.or_else(|| self.preempted.next().map(Found::ready))
             }
-            Moment::TimeForStrand => self.exhausted.next().map(Found::ready),
+            Moment::TimeForStrand => self.preempted.next().map(Found::ready),
         }
     }
 
@@ -121,8 +122,8 @@ impl WorkerThread {
         if !self.shared().inbox.is_empty() {
             self.read_mail();
         }
-        let moment = self.exhausted.moment();
-        if let Some(found) = self.take_turn_of_exhausted(moment) {
+        let moment = self.preempted.moment();
+        if let Some(found) = self.take_turn_of_preempted(moment) {
             return Some(found);
         }
         if dispatches.is_multiple_of(DISPATCHES_BETWEEN_FAIR_LOOKS) {
@@ -135,6 +136,8 @@ impl WorkerThread {
         let out_of_turn = match dispatches % DISPATCHES_BETWEEN_TURNS {
             0 if moment == Moment::Unused => self.own_task(),
             1 if moment == Moment::Unused => self.own_requeued(),
+            0 if moment == Moment::TooEarly => self.own_task_in_turn(),
+            1 if moment == Moment::TooEarly => self.own_requeued_in_turn(),
             _ => None,
         };
         if out_of_turn.is_some() {
@@ -152,18 +155,22 @@ impl WorkerThread {
             .or_else(|| self.take_injected())
     }
 
-    /// Whether a strand that could run a task of its own choice must look around first: somebody can run nowhere else, or
-    /// it is time to see what came from outside. Counts as a look.
+    /// Returns `true` if a fiber that could run a task of its own choice must search first: other work can run nowhere else, or
+    /// it is time to see what came from outside. Counts as a search if it is not so.
     pub(crate) fn somebody_comes_first(&self) -> bool {
         let dispatches = self.dispatches.get().wrapping_add(1);
-        self.dispatches.set(dispatches);
-        !self.ready.borrow().is_empty()
+        let comes_first = !self.ready.borrow().is_empty()
             || !self.shared().inbox.is_empty()
             || !self.own_mail.borrow().is_empty()
-            || self.exhausted.is_used()
+            || self.preempted.comes_before_task()
             || !self.shared().requeued.looks_empty()
             || (dispatches.is_multiple_of(DISPATCHES_BETWEEN_FAIR_LOOKS)
-                && !self.pool.injector.is_empty())
+                && !self.pool.injector.is_empty());
+        if !comes_first {
+            // Otherwise the search that follows counts, and is the fair one.
+            self.dispatches.set(dispatches);
+        }
+        comes_first
     }
 
     /// Queues a task that has just run here and gave way, as soon as its frames are gone.
@@ -215,7 +222,7 @@ impl WorkerThread {
             || !own.inbox.is_empty()
             || dispatches.is_multiple_of(DISPATCHES_BETWEEN_FAIR_LOOKS)
             || !own.requeued.looks_empty()
-            || !self.exhausted.leaves_the_others_alone();
+            || !self.preempted.leaves_the_others_alone();
         if something_may_come_first {
             return None;
         }
@@ -235,6 +242,33 @@ impl WorkerThread {
         Some(Found::task(entry))
     }
 
+    /// This worker's newest task, if its job may run in turn though fibers are preempted.
+    #[cold]
+    fn own_task_in_turn(&self) -> Option<Found> {
+        // SAFETY: this thread owns its task deque.
+        let entry = unsafe { self.shared().tasks.pop_newest() }?;
+        if self.is_in_turn(&entry) {
+            return Some(Found::task(entry));
+        }
+        self.put_back(entry);
+        None
+    }
+
+    /// This worker's oldest task that gave way and whose job may run in turn though fibers are preempted.
+    #[cold]
+    fn own_requeued_in_turn(&self) -> Option<Found> {
+        let requeued = &self.shared().requeued;
+        let entry = requeued.steal(|entry| self.is_in_turn(entry))?;
+        Some(Found::task(entry))
+    }
+
+    /// Returns `true` if the job of `entry` may run in turn though fibers are preempted. The entry is in a queue that the caller has
+    /// locked, or was taken out of one by the caller and has not run.
+    fn is_in_turn(&self, entry: &Entry) -> bool {
+        // SAFETY: it has not run, so its context is alive.
+        unsafe { self.may_run_in_turn(Meter::of(entry.context)) }
+    }
+
     /// One look everywhere, in an order that the seed chooses.
     #[cold]
     fn look_in_simulation(&self) -> Option<Found> {
@@ -245,7 +279,7 @@ impl WorkerThread {
             |this| this.take_some_ready().map(Found::ready),
             WorkerThread::own_task,
             WorkerThread::own_requeued,
-            |this| this.exhausted.next().map(Found::ready),
+            |this| this.preempted.next().map(Found::ready),
             |this| this.steal_from_somebody(Age::Any),
             WorkerThread::take_injected,
         ];
@@ -399,6 +433,7 @@ impl WorkerThread {
         if self.is_simulated {
             return Sleep::searching_in_simulation(self.index);
         }
+        self.end_burst();
         self.shared().workplace.leave();
         self.pool
             .sleep

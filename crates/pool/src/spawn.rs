@@ -7,6 +7,7 @@ use crate::deque::Entry;
 use crate::found::{Found, Work};
 use crate::job::boxed_task;
 use crate::pool::shared::Shared;
+use crate::raw::fuel::Meter;
 use crate::raw::gate;
 use crate::scope::{current_pool, submit_through_lane};
 use crate::sim;
@@ -154,8 +155,11 @@ pub(crate) fn yield_worker(worker: &Worker) -> Yield {
 #[inline(never)]
 fn yield_with_care(worker: &Worker) -> Yield {
     sim::point_of_yielding();
-    let result = yield_to_anybody(worker);
-    worker.strand().begin_turn();
+    let result = match yield_if_over_share(worker) {
+        Yield::Executed => Yield::Executed,
+        Yield::Idle => yield_to_anybody(worker),
+    };
+    worker.thread().begin_slice(worker.strand());
     result
 }
 
@@ -188,22 +192,47 @@ pub(crate) fn yield_worker_locally(worker: &Worker) -> Yield {
         .map_or(Yield::Idle, |found| give_way(worker, found, can_park))
 }
 
-/// Gives way because the turn is over: behind everything else, see `exhausted.rs`.
-pub(crate) fn yield_exhausted(worker: &Worker) -> Yield {
-    let isolation = worker.strand().context().get().isolation();
+/// Gives way as a preempted fiber if the calling job is over its share.
+fn yield_if_over_share(worker: &Worker) -> Yield {
+    // SAFETY: the current context is alive.
+    let is_over = unsafe {
+        let meter = Meter::of(worker.strand().context().get());
+        worker.thread().is_over_share(meter)
+    };
+    if is_over {
+        yield_preempted(worker)
+    } else {
+        Yield::Idle
+    }
+}
+
+/// Gives way because the time slice is used up: behind all other work, see `preempted.rs`.
+pub(crate) fn yield_preempted(worker: &Worker) -> Yield {
+    let context = worker.strand().context().get();
+    let isolation = context.isolation();
+    // SAFETY: the current context is alive.
+    let share = unsafe { Meter::of(context) }.share;
     let thread = worker.thread();
     // Looked at before the search: what is found must be run.
     if !isolation.is_none() || std::thread::panicking() || !thread.can_park() {
         return Yield::Idle;
     }
-    thread.exhausted.end_turn();
+    // SAFETY: the share of the current context, which is alive.
+    unsafe {
+        thread
+            .preempted
+            .end_slice(share, thread.settle_share(share))
+    };
     let Some(found) = thread.find_work() else {
         return Yield::Idle;
     };
     let strand = worker.strand();
-    // SAFETY: a `&Worker` is only to be had on the strand's own stack.
-    unsafe { strand.share_all() };
-    thread.exhausted.push(strand);
+    // SAFETY: a `&Worker` is only to be had on the strand's own stack. Its context stays alive while it is parked, and so does
+    // the share.
+    unsafe {
+        strand.share_all();
+        thread.preempted.push(strand, share);
+    }
     thread.park_in_favour_of(strand, found);
     Yield::Executed
 }

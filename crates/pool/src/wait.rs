@@ -68,6 +68,7 @@ impl Worker {
         let thread = self.thread();
         if !isolation.is_none() {
             let away = Away::leave(strand);
+            thread.end_burst();
             self.wait_isolated(thread, latch, isolation);
             return away.come_back(strand);
         }

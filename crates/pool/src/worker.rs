@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use crate::context::Installed;
 use crate::deque::Entry;
-use crate::exhausted::Exhausted;
+use crate::fair_share::RunningBurst;
 use crate::found::{Found, Work};
 use crate::isolation::{Isolation, KeptNumbers};
 use crate::job::{AbortOnUnwind, Job, JobName};
 use crate::pool::Pool;
 use crate::pool::adopted::{self, with_adopted};
 use crate::pool::shared::{Shared, WorkerShared};
+use crate::preempted::PreemptedQueue;
 use crate::random::Random;
 use crate::raw::fuel::Meter;
 use crate::search::Watched;
@@ -180,8 +181,10 @@ pub(crate) struct WorkerThread {
     pub(crate) gave_way: Cell<Option<Entry>>,
     /// All strands that were ever made for this worker.
     strands: RefCell<Vec<*const [Strand]>>,
-    /// Strands that have used up a turn.
-    pub(crate) exhausted: Exhausted,
+    /// Fibers that have used up a time slice.
+    pub(crate) preempted: PreemptedQueue,
+    /// What runs now, if its job has a share.
+    pub(crate) burst: RunningBurst,
     /// Tasks out of the inbox, oldest first.
     pub(crate) own_mail: RefCell<VecDeque<Entry>>,
     #[cfg(jobtree_stacks)]
@@ -227,7 +230,8 @@ impl WorkerThread {
             ready: RefCell::new(VecDeque::new()),
             gave_way: Cell::new(None),
             strands: RefCell::new(Vec::new()),
-            exhausted: Exhausted::new(),
+            preempted: PreemptedQueue::new(),
+            burst: RunningBurst::none(),
             own_mail: RefCell::new(VecDeque::new()),
             #[cfg(jobtree_stacks)]
             parking: crate::parking::ParkingLot::new(&pool),

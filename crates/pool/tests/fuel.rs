@@ -36,6 +36,7 @@ fn refilling(turn: Turn) -> Meter {
         refills: true,
         account: std::ptr::null(),
         gate: None,
+        share: std::ptr::null(),
     }
 }
 

@@ -26,6 +26,7 @@ fn in_a_stopped_job(body: impl FnOnce()) {
         refills: false,
         account: (&raw const user).cast(),
         gate: None,
+        share: std::ptr::null(),
     };
     // SAFETY: both outlive the call, which ends after all that it forks.
     unsafe { with_user_context(context, || with_meter(limited, body)) };

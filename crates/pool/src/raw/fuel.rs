@@ -15,9 +15,9 @@
 use std::cell::Cell;
 
 use crate::context::{self, Context, ContextRef, Installed};
+pub use crate::fair_share::Share;
 use crate::raw::gate::Gate;
-use crate::spawn::{Yield, yield_exhausted};
-use crate::strand::Strand;
+use crate::spawn::{Yield, yield_preempted};
 use crate::worker::Worker;
 
 /// Amounts of what is burnt.
@@ -71,6 +71,8 @@ pub struct Meter {
     pub account: *const (),
     /// Decides what the code of the account may start; without one, it may start what it likes.
     pub gate: Option<&'static Gate>,
+    /// The job's share of a worker, or null if nothing limits the job. It outlives the contexts that have this meter.
+    pub share: *const Share,
 }
 
 impl Meter {
@@ -80,6 +82,7 @@ impl Meter {
         refills: true,
         account: std::ptr::null(),
         gate: None,
+        share: std::ptr::null(),
     };
 
     /// # Safety
@@ -125,23 +128,16 @@ impl Fuel {
         self.syscalls.set(turn.syscalls);
     }
 
+    /// Takes all operations that are left.
+    pub(crate) fn take_ops(&self) {
+        self.ops.set(0);
+    }
+
     #[inline(always)]
     pub(crate) fn replace(&self, turn: Turn) -> Turn {
         let before = self.get();
         self.set(turn);
         before
-    }
-}
-
-impl Strand {
-    /// The strand was parked and goes on: a new turn, if its meter refills by itself.
-    #[inline(always)]
-    pub(crate) fn begin_turn(&self) {
-        // SAFETY: a strand's context is alive as long as it is the strand's.
-        let meter = unsafe { Meter::of(self.context().get()) };
-        if meter.refills {
-            self.fuel.set(meter.turn);
-        }
     }
 }
 
@@ -188,7 +184,8 @@ pub fn meter() -> Meter {
 ///
 /// # Safety
 /// Whatever `meter.account` points to must outlive everything that reads it by [`meter`], or is asked by `meter.gate`, as
-/// the layer above uses it: all that `body` forks, installs or spawns in scopes ends before `body` does.
+/// the layer above uses it: all that `body` forks, installs or spawns in scopes ends before `body` does. So must
+/// `meter.share`, unless it is null.
 pub unsafe fn with_meter<R>(meter: Meter, body: impl FnOnce() -> R) -> R {
     struct Restore<'w>(Option<&'w Worker>, Turn);
     impl Drop for Restore<'_> {
@@ -205,15 +202,48 @@ pub unsafe fn with_meter<R>(meter: Meter, body: impl FnOnce() -> R) -> R {
         let before = worker.map(|worker| worker.strand().fuel.replace(meter.turn));
         let _restore = Restore(worker, before.unwrap_or(Turn::EMPTY));
         let _installed = Installed::new(worker, outer.nesting(&context));
+        // Before the context is gone, and with it maybe the share.
+        let _measured = worker
+            .filter(|_| !meter.share.is_null())
+            .map(|worker| Measured::begin(worker, meter));
         body()
     })
 }
 
-/// Lets others run because the calling code has had its turn: everything else that this worker has to do comes first,
-/// and gets at least twice the time that turns like this one take. `None` outside of a pool.
+/// A body whose bursts count for its job's share; when the value is dropped, the last one ends.
+struct Measured<'w>(&'w Worker);
+
+impl<'w> Measured<'w> {
+    /// `meter` is that of the current context.
+    fn begin(worker: &'w Worker, meter: Meter) -> Measured<'w> {
+        worker.thread().begin_burst(worker.strand(), meter);
+        Measured(worker)
+    }
+}
+
+impl Drop for Measured<'_> {
+    fn drop(&mut self) {
+        self.0.thread().end_burst();
+    }
+}
+
+/// Returns `true` if the calling job is over its share: it should [give way](give_way) before it does anything else.
+pub fn is_over_share() -> bool {
+    Worker::with_current(|worker| {
+        // SAFETY: the current context is alive.
+        worker.is_some_and(|worker| unsafe {
+            let meter = Meter::of(worker.strand().context().get());
+            worker.thread().is_over_share(meter)
+        })
+    })
+}
+
+/// Lets others run because the calling code has used up its time slice: all other work of this worker comes first, and gets
+/// at least 19 times the time that slices like this one take, or twice if nothing limits the calling job. `None` outside
+/// of a pool.
 ///
 /// Inside [`isolate`](crate::isolate()), while panicking, and where stacks cannot be parked, nobody can have the thread,
 /// and this returns at once.
 pub fn give_way() -> Option<Yield> {
-    Worker::with_current(|worker| worker.map(yield_exhausted))
+    Worker::with_current(|worker| worker.map(yield_preempted))
 }

@@ -413,7 +413,7 @@ fn call_from_the_clock(callback: impl FnOnce()) {
         callback: Some(callback),
     };
     assert_eq!(pool.run(&mut world, 1_000), Pause::Over);
-    pool.end(100_000).unwrap();
+    assert_eq!(pool.end(&mut NoTime, 100_000), Ending::Complete);
 }
 
 #[test]

@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::Waker;
 
 use jobtree_base::user_code::wake_user;
-use jobtree_pool::raw::fuel::{Meter, Turn};
+use jobtree_pool::raw::fuel::{Meter, Share, Turn};
 use jobtree_tree::{Job, JobLocal};
 
 use super::amount::{Budget, Counter};
@@ -65,6 +65,8 @@ pub(crate) struct Account {
     /// Operations that an allocation took from a strand to have it look here.
     stray_ops: AtomicU64,
     exhaustions: AtomicU64,
+    /// The job's share of the workers.
+    share: Arc<Share>,
     purse: Mutex<Purse>,
 }
 
@@ -129,8 +131,13 @@ impl Account {
         capabilities: Capabilities,
         stands_for: u64,
     ) -> Arc<Account> {
+        let share = match &pool {
+            None => Share::outermost(),
+            Some(pool) => Share::child_of(&pool.share),
+        };
         Arc::new(Account {
             pool,
+            share,
             supervision: Arc::clone(supervision),
             below: OnceLock::new(),
             profile,
@@ -191,6 +198,7 @@ impl Account {
             refills: self.refill == Refill::WhenRescheduled,
             account: Arc::as_ptr(self).cast(),
             gate: Some(&GATE),
+            share: Arc::as_ptr(&self.share),
         }
     }
 

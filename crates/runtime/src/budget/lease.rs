@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Context;
 
 use jobtree_pool::raw::fuel::{self, Turn};
 use jobtree_tree::{Job, JobOptions};
@@ -12,7 +13,7 @@ use super::account::{ACCOUNT, Account, Terms};
 use super::admission::{Admission, Request, may_spawn};
 use super::amount::Budget;
 use super::capability::{Capabilities, Executor};
-use super::profile::Profile;
+use super::profile::{Profile, Refill};
 use super::refusal::Refusal;
 use super::statistics::BudgetCounters;
 use super::supervise::{Decision, Exhausted, RechargeError, Supervision};
@@ -329,7 +330,10 @@ impl Lease {
         struct PutBack<'a>(&'a Account);
         impl Drop for PutBack<'_> {
             fn drop(&mut self) {
-                if let Some(rest) = fuel::replace_fuel(Turn::EMPTY) {
+                // Elsewhere the rest tells how much the body did, and nobody gets it.
+                if self.0.refill() == Refill::BySupervisor
+                    && let Some(rest) = fuel::replace_fuel(Turn::EMPTY)
+                {
                     self.0.put_back(rest);
                 }
             }
@@ -340,8 +344,8 @@ impl Lease {
             let _put_back = PutBack(account);
             body()
         };
-        // SAFETY: the meter points to the account, which the lease keeps for longer than the call; and all that the
-        // body forks or spawns in scopes has ended with it.
+        // SAFETY: the meter points to the account and to the share that it owns, which the lease keeps for longer than the
+        // call; and all that the body forks or spawns in scopes has ended with it.
         unsafe { fuel::with_meter(account.meter(), metered) }
     }
 
@@ -357,7 +361,14 @@ impl Lease {
     /// The future of a job that has this lease.
     pub(crate) async fn around_future<F: Future>(self, future: F) -> F::Output {
         let mut future = pin!(future);
-        poll_fn(|context| self.run(|| future.as_mut().poll(context))).await
+        let mut poll = |context: &mut Context<'_>| {
+            // A future that only yields or waits would never get to where it is charged.
+            if fuel::is_over_share() {
+                tick::give_way();
+            }
+            future.as_mut().poll(context)
+        };
+        poll_fn(|context| self.run(|| poll(context))).await
     }
 }
 
@@ -372,4 +383,3 @@ impl Drop for Lease {
         self.account.close_body();
     }
 }
-

@@ -30,8 +30,17 @@
 //!
 //! | a rate is used up | what happens |
 //! | --- | --- |
-//! | `Open`, `Service` | others run, then the job has a new turn |
+//! | `Open`, `Service` | others run, then the job has a new turn: see below |
 //! | `Cluster`, `Sovereign` | the job waits until its supervisor decides: see [`Decision`] |
+//!
+//! # Fairness
+//!
+//! Where a turn is used up, others run for longer: in `Open` for twice as long as the turn took, elsewhere for 19 times as long, if they
+//! have as much to do. So all jobs that use up their turns have, together, a twentieth of a worker that others want, and all
+//! of one that nobody else wants. In `Service` the same happens to a job that takes more than a twentieth of the time in
+//! bursts of more than a quarter of a turn, or in bursts without work: yielding, waking itself, or passing values to its own
+//! jobs in a loop. Work is operations; so [`tick`](tick()) in loops, or put `#[budgeted]` on functions. The jobs below a job
+//! count as one.
 //!
 //! A job that waits so is shown as waiting for [`WaitingFor::Budget`](crate::WaitingFor::Budget), and counted:
 //! [`Statistics::exhaustions`], [`JobBudget::exhaustions`].
