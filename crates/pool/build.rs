@@ -23,12 +23,7 @@ fn main() {
     ];
     if has("CARGO_CFG_UNIX") && known && !forbidden.into_iter().any(has) {
         println!("cargo::rustc-cfg=jobtree_stacks");
-        // Sanitizers have to be told of each switch, which corosensei does.
-        let by_corosensei = [
-            "CARGO_FEATURE_SANITIZER",
-            "CARGO_CFG_JOBTREE_PORTABLE_SWITCH",
-        ];
-        if architecture == "x86_64" && !by_corosensei.into_iter().any(has) {
+        if architecture == "x86_64" && !has("CARGO_CFG_JOBTREE_PORTABLE_SWITCH") {
             println!("cargo::rustc-cfg=jobtree_direct_switch");
         }
     }

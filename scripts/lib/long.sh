@@ -99,8 +99,11 @@ stage_address_sanitizer() {
   # A worker that has not quite ended when the process does is on a stack that is not searched, and all that it owns
   # would count as lost. Miri looks for leaks.
   options+=:detect_leaks=0
-  # The feature (corosensei's) tells the sanitizer of each switch of stacks; without it every second frame is an error.
+  # The feature tells the sanitizer of each switch of stacks; without it every second frame is an error. First our own
+  # switch, which all that follows has, too, then the portable one.
   JOBTREE_STRESS="${JOBTREE_STRESS:-5}" ASAN_OPTIONS="$options" \
+    sanitized address -p jobtree-pool --features sanitizer
+  RUSTFLAGS="--cfg jobtree_portable_switch ${RUSTFLAGS:-}" ASAN_OPTIONS="$options" \
     sanitized address -p jobtree-pool --features sanitizer
   ASAN_OPTIONS="$options" sanitized address -p jobtree-par --features jobtree-pool/sanitizer
   # Jobs in memory that is not used again at once: a use after the end would else meet the next job.

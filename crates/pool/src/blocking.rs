@@ -384,14 +384,15 @@ mod tests {
     #[test]
     fn idle_threads_are_used_again_and_leave_when_their_time_is_over() {
         let threads = threads(8, Some(Duration::from_millis(1)));
-        for _ in 0..200 {
+        let rounds = if cfg!(miri) { 20 } else { 200 };
+        for _ in 0..rounds {
             let (done, finished) = channel();
             push(&threads, move || done.send(()).unwrap());
             finished.recv().unwrap();
         }
         assert!(threads.wait_until_gone(FAR));
         // A job that comes at the moment of leaving is run, too.
-        for round in 0..200 {
+        for round in 0..rounds {
             let (done, finished) = channel();
             std::thread::sleep(Duration::from_micros(900 + round));
             push(&threads, move || done.send(()).unwrap());

@@ -149,7 +149,7 @@ fn a_context_that_was_not_stopped_does_not_disturb() {
                 }
             });
             for _ in 0..rounds(20) {
-                let n = if cfg!(miri) { 8 } else { 18 };
+                let n = if cfg!(miri) { 6 } else { 18 };
                 let sum = pool.install(|| stop.run(|| (fib(n), with_worker(|w| fib_on(w, n)))));
                 let sum = sum.unwrap();
                 assert_eq!(sum.0, sum.1);

@@ -9,11 +9,11 @@
 use crate::looping::over;
 
 /// How many items a part has.
-const PART: usize = if cfg!(miri) { 64 } else { 2048 };
+const PART: usize = if cfg!(miri) { 32 } else { 2048 };
 
 /// How many pairs are looked at before asking whether to go on: so many that the compiler can make it a few
 /// instructions, so few that nothing is lost on items in disorder.
-const PAIRS: usize = 32;
+const PAIRS: usize = if cfg!(miri) { 16 } else { 32 };
 
 /// Sorts `items` if that can be done by leaving or reversing them; says whether it was.
 pub(super) fn settle<T, L, D>(items: &mut [T], is_less: &L, descends: &D) -> bool

@@ -249,7 +249,7 @@ mod sorting {
         on_every_pool(|| {
             let len = 10 * SCALE.min(20);
             for halvings in 1..4 {
-                for limit in (0..).step_by(if cfg!(miri) { 7 } else { 3 }) {
+                for limit in (0..).step_by(if cfg!(miri) { 11 } else { 3 }) {
                     let numbers = random_numbers(limit, len, 50);
                     let mut values: Vec<Box<u64>> = numbers.iter().copied().map(Box::new).collect();
                     let comparisons = AtomicUsize::new(0);

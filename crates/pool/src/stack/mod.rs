@@ -44,6 +44,8 @@ pub(crate) mod switch;
 
 #[cfg(all(test, jobtree_stacks))]
 mod contract_tests;
+#[cfg(all(test, feature = "sanitizer"))]
+mod sanitizer_tests;
 #[cfg(all(test, jobtree_stacks))]
 mod testing;
 

@@ -21,6 +21,7 @@ use std::cell::{Cell, UnsafeCell};
 use corosensei::stack::Stack as _;
 
 use super::Bottom;
+use super::annotations::Annotations;
 use crate::stack::Stack;
 
 /// Whether [`StackInUse::pass`] can be called.
@@ -32,12 +33,14 @@ const WORDS_TO_BEGIN_WITH: usize = 5;
 /// Where a thread's own stack is suspended while others run.
 pub(crate) struct Hub {
     suspended_at: Cell<*mut usize>,
+    annotations: Annotations,
 }
 
 impl Hub {
     pub(crate) fn new() -> Hub {
         Hub {
             suspended_at: Cell::new(std::ptr::null_mut()),
+            annotations: Annotations::new(),
         }
     }
 }
@@ -47,7 +50,10 @@ pub(crate) struct StackInUse {
     stack: UnsafeCell<Option<Stack>>,
     /// While it is suspended.
     suspended_at: Cell<*mut usize>,
-    /// As large as the portable one, so that strands have the same layout with both.
+    annotations: Annotations,
+    /// As large as the portable one, so that strands have the same layout with both. With a sanitizer the annotations take
+    /// the place.
+    #[cfg(not(feature = "sanitizer"))]
     _room: [usize; 3],
 }
 
@@ -56,6 +62,8 @@ impl StackInUse {
         StackInUse {
             stack: UnsafeCell::new(None),
             suspended_at: Cell::new(std::ptr::null_mut()),
+            annotations: Annotations::new(),
+            #[cfg(not(feature = "sanitizer"))]
             _room: [0; 3],
         }
     }
@@ -80,6 +88,8 @@ impl StackInUse {
             second,
             std::ptr::from_ref(hub).cast(),
         ];
+        self.annotations
+            .describe(stack.limit().get(), stack.base().get());
         let first_frame = std::ptr::with_exposed_provenance_mut::<*const ()>(stack.first_frame());
         // SAFETY: the upper part of a stack can be written, the place is aligned as a stack must be, and nothing runs there.
         unsafe {
@@ -103,6 +113,7 @@ impl StackInUse {
     /// What ran on it has ended: its last switch was from its end to the hub.
     pub(crate) unsafe fn take_stack(&self) -> Option<Stack> {
         self.suspended_at.set(std::ptr::null_mut());
+        self.annotations.forget_first_frame();
         // SAFETY: nothing runs on it.
         unsafe { (*self.stack.get()).take() }
     }
@@ -113,8 +124,10 @@ impl StackInUse {
     /// The caller is on the hub's stack. The stack is prepared, or suspended, on this thread.
     #[inline(always)]
     pub(crate) unsafe fn resume(&self, hub: &Hub) {
+        hub.annotations.leave_for(&self.annotations);
         // SAFETY: by contract.
         unsafe { switch(&hub.suspended_at, self.suspended_at.get()) };
+        hub.annotations.go_on();
     }
 
     /// From this stack to the hub. Returns when somebody resumes the stack, or passes the thread to it.
@@ -123,8 +136,10 @@ impl StackInUse {
     /// The caller is on this stack, and the hub is suspended.
     #[inline(always)]
     pub(crate) unsafe fn leave(&self, hub: &Hub) {
+        self.annotations.leave_for(&hub.annotations);
         // SAFETY: by contract.
         unsafe { switch(&self.suspended_at, hub.suspended_at.get()) };
+        self.annotations.go_on();
     }
 
     /// From this stack to `next`. Returns as [`leave`](StackInUse::leave) does.
@@ -133,8 +148,10 @@ impl StackInUse {
     /// The caller is on this stack, and `next` is another one, prepared or suspended, on this thread.
     #[inline(always)]
     pub(crate) unsafe fn pass(&self, next: &StackInUse) {
+        self.annotations.leave_for(&next.annotations);
         // SAFETY: by contract.
         unsafe { switch(&self.suspended_at, next.suspended_at.get()) };
+        self.annotations.go_on();
     }
 }
 
@@ -206,11 +223,14 @@ unsafe extern "C" fn first_frame(
     second: *const (),
     hub: *const Hub,
 ) -> ! {
-    // SAFETY: by contract.
+    Annotations::begin();
+    // SAFETY: by contract; the hub stays until `bottom` has returned, and is suspended then.
     unsafe {
         bottom(first, second);
+        let hub = &*hub;
         let nowhere = Cell::new(std::ptr::null_mut());
-        switch(&nowhere, (*hub).suspended_at.get());
+        Annotations::end_for(&hub.annotations);
+        switch(&nowhere, hub.suspended_at.get());
     }
     unreachable!("a stack whose bottom has returned is not resumed");
 }

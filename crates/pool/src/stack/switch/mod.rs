@@ -7,12 +7,14 @@
 //! - `direct`, on x86-64: a switch of our own, of a dozen instructions. From stack to stack it is one switch, and no
 //!   return; so the processor, which predicts returns by the calls that it has seen, predicts those of a stack
 //!   that waited right if the one that ran before waited at the same place.
-//! - `portable`, elsewhere and for sanitizers: corosensei's. It knows only the way to the hub and back, so passing the thread
+//! - `portable`, elsewhere: corosensei's. It knows only the way to the hub and back, so passing the thread
 //!   on takes two switches, and the hub's return is predicted wrong.
 //!
 //! Both are used alike; `PASSES_DIRECTLY` says which it is. What the rest of the pool may rely on: `README.md` in the
 //! folder above.
 
+#[cfg(jobtree_direct_switch)]
+mod annotations;
 #[cfg(jobtree_direct_switch)]
 mod direct;
 #[cfg(not(jobtree_direct_switch))]
