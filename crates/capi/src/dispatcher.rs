@@ -13,7 +13,8 @@ use crate::status::jt_status::{self, *};
 /// Starts so many threads for jobs (`dispatcher` in jt_launch_opts): for jobs that block theirs and must not wait for
 /// others, or that must not run more often at once. On one thread, they run one after another.
 ///
-/// Returns JT_EINVAL for 0 threads, JT_ENOMEM if the system does not give that many.
+/// Returns JT_EINVAL for 0 threads, JT_ENOMEM if the system does not give that many, JT_EREFUSED if the calling job may not
+/// start threads.
 ///
 /// # Safety
 /// `dispatcher_out` is NULL or may be written to.
@@ -27,6 +28,7 @@ pub unsafe extern "C" fn jt_dispatcher_create(
         let dispatcher = Dispatcher::new(threads as usize).map_err(|error| {
             let status = match error {
                 DispatcherError::Thread(_) => JT_ENOMEM,
+                DispatcherError::Refused(_) => JT_EREFUSED,
                 _ => JT_EINVAL,
             };
             status.because(error.to_string())

@@ -7,7 +7,9 @@
 use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 
-use jobtree_tree::{Body, BodyResult, Cause, Job, JobError, JobOptions, Outcome, WaitingFor};
+use jobtree_tree::{
+    Body, BodyResult, Cause, Job, JobError, JobOptions, Outcome, ParentEnded, WaitingFor,
+};
 
 use crate::block::until_ready;
 use crate::budget::{self, Lease, Opened, Refusal, Scope};
@@ -36,12 +38,19 @@ impl OwnedNursery {
     pub fn open_under(parent: &Job, supervisor: bool) -> Option<OwnedNursery> {
         let runtime = runtime_of(parent)?;
         let parent = parent.clone();
-        OwnedNursery::open_in(Place { parent, runtime }, supervisor).ok()
+        let opened = OwnedNursery::open_scope(Place { parent, runtime }, supervisor);
+        opened.ok()?.ok()
+    }
+
+    pub(crate) fn open_in(place: Place, supervisor: bool) -> Outcome<OwnedNursery> {
+        let parent = place.parent.clone();
+        OwnedNursery::open_scope(place, supervisor)
+            .unwrap_or_else(|ParentEnded| Err(JobError::Cancelled(ended_with(&parent))))
     }
 
     /// Opens a scope whose jobs come out of the budget of the job it is part of; directly under a root with limits, out
     /// of a budget of its own.
-    pub(crate) fn open_in(place: Place, supervisor: bool) -> Outcome<OwnedNursery> {
+    fn open_scope(place: Place, supervisor: bool) -> Result<Outcome<OwnedNursery>, ParentEnded> {
         let mut options = JobOptions::new();
         if supervisor {
             options = options.supervisor();
@@ -57,38 +66,38 @@ impl OwnedNursery {
             true => Scope::open(&place.parent, &place.runtime.ground),
             false => Ok(None),
         };
+        let parent = place.parent.clone();
         OwnedNursery::attach(place, options, opened)
+            .unwrap_or_else(|ParentEnded| Err(JobError::Cancelled(ended_with(&parent))))
     }
 
     fn attach(
         place: Place,
         options: JobOptions,
         opened: Result<Option<Opened>, Refusal>,
-    ) -> Outcome<OwnedNursery> {
+    ) -> Result<Outcome<OwnedNursery>, ParentEnded> {
         let options = options.contained().started();
         let options = match &opened {
             Ok(Some(opened)) => opened.install(options),
             _ => options,
         };
-        let Ok((job, execution)) = place.parent.attach(options) else {
-            return Err(JobError::Cancelled(ended_with(&place.parent)));
-        };
+        let (job, execution) = place.parent.attach(options)?;
         let lease = match opened {
             Ok(opened) => opened.and_then(|opened| opened.lease),
             Err(refusal) => {
                 execution.end(BodyResult::Failed(refusal.into()));
                 return match job.error() {
-                    Some(error) => Err(error),
+                    Some(error) => Ok(Err(error)),
                     None => unreachable!("{job:?} has failed without an error"),
                 };
             }
         };
         // Shared with all handles to the scope's job.
         let budgets = Scope::of(&job);
-        Ok(OwnedNursery {
+        Ok(Ok(OwnedNursery {
             nursery: future::Nursery::new(job, place.runtime, budgets),
             execution: Mutex::new(Some((execution, lease))),
-        })
+        }))
     }
 
     /// What jobs are started with.
