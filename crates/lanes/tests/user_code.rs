@@ -114,7 +114,14 @@ impl World {
 
     /// The program's code.
     fn act(&self) {
-        self.was_called();
+        struct Done<'a>(&'a World);
+        impl Drop for Done<'_> {
+            fn drop(&mut self) {
+                self.0.was_called();
+            }
+        }
+        // When it is done, so that nothing is checked while it is at it.
+        let _done = Done(self);
         match self.deed {
             Deed::Panic => panic!("the program's code"),
             Deed::PanicNested => panic_any(PanicsOnDrop(3)),
@@ -435,7 +442,13 @@ fn destructors_of_bodies_that_never_run() {
             let world = World::plain(deed);
             let captured = world.destructor();
             world.token.cancel("before it began".into());
-            world.runs(LaneJob::action(move || Ok(drop(captured))).lane(lane));
+            world.runs(
+                LaneJob::action(move || {
+                    drop(captured);
+                    Ok(())
+                })
+                .lane(lane),
+            );
             world.ends();
         }
     });
@@ -449,7 +462,11 @@ fn destructors_of_bodies_that_the_end_drops() {
         let manager = world.manager().unwrap();
         for _ in 0..3 {
             let captured = world.destructor();
-            let job = LaneJob::action(move || Ok(drop(captured))).lane(Lane::Main);
+            let job = LaneJob::action(move || {
+                drop(captured);
+                Ok(())
+            })
+            .lane(Lane::Main);
             drop(manager.schedule(job));
         }
         let _ = manager.shutdown(LIMIT);
@@ -492,6 +509,8 @@ fn destructors_of_payloads() {
     with_every_deed(|deed| {
         for lane in lanes() {
             let world = World::plain(deed);
+            // From now on jobs are shown, with their payloads.
+            let _ = world.manager().unwrap().tracker();
             let payloads: Vec<Step> = (0..3).map(|_| Step::payload(world.payload())).collect();
             world.runs(LaneJob::steps(payloads).lane(lane));
             world.ends();
@@ -514,7 +533,10 @@ fn bodies_and_steps() {
             let code = Arc::new(code);
             let (first, second) = (Arc::clone(&code), code);
             let steps = vec![
-                Step::action(move || Ok(first(()))),
+                Step::action(move || {
+                    first(());
+                    Ok(())
+                }),
                 Step::start(move || {
                     second(());
                     Step::NextDispatch
