@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
+use jobtree_base::user_code::discard_payload;
 use jobtree_pool::yield_now;
 use jobtree_tree::{BoxError, Job, JobOptions};
 
@@ -133,10 +135,22 @@ impl<A: Actor> Life<'_, A> {
             unreachable!("the body of a job runs in it");
         };
         // A job of its own, which has ended when somebody is told how: so what they are told is what came of it.
-        let outcome = inline::run(&job, JobOptions::new().label("actor"), |_| {
+        let mut outcome = inline::run(&job, JobOptions::new().label("actor"), |_| {
             run(&mut self.actor, &self.mailbox, &self.about, || ())
         });
-        drop(self.actor);
+        // A destructor that panics is a failure of the actor, if it has not failed before; its end is told in any case.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(self.actor))) {
+            let mut payload = Some(payload);
+            outcome = outcome.and_then(|()| {
+                inline::run(&job, JobOptions::new().label("actor"), |_| {
+                    match payload.take() {
+                        Some(payload) => resume_unwind(payload),
+                        None => unreachable!("a body runs once"),
+                    }
+                })
+            });
+            payload.into_iter().for_each(discard_payload);
+        }
         drop(self.mailbox);
         self.on_done.tell(ActorEnd::of(&outcome));
         Ok(outcome?)

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::panic::{self, AssertUnwindSafe};
 
+use jobtree_base::user_code::{Place, call_user};
 use jobtree_tree::{JobError, Outcome};
 
 use crate::channel::{self, Receiver, Sender};
@@ -138,7 +138,7 @@ impl Drop for OnDone<'_> {
     fn drop(&mut self) {
         if let Some(callback) = self.callback.take() {
             // In a destructor, perhaps because of a panic: a second one would end the process.
-            let _ = panic::catch_unwind(AssertUnwindSafe(|| callback(ActorEnd::Cancelled)));
+            call_user(Place::Callback, || callback(ActorEnd::Cancelled));
         }
     }
 }

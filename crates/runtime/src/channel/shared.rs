@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use jobtree_base::user_code::wake_user;
+use jobtree_base::user_code::{Place, drop_user, wake_user};
 
 use crate::atomics::{AtomicUsize, Guarded, Held, Ordering, model_has_failed};
 use crate::budget::ChannelPermit;
@@ -110,7 +110,10 @@ impl<T> Shared<T> {
         if !model_has_failed() && self.receivers.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.close();
             let left = self.lock().abandon();
-            drop(left);
+            // Each for itself: a destructor that panics does not concern the others.
+            for value in left {
+                drop_user(Place::Value, value);
+            }
         }
     }
 }

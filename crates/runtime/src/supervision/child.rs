@@ -1,8 +1,10 @@
 //! What a supervisor can start, as often as it has to.
 
 use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jobtree_base::user_code::{Place, call_user, drop_user};
 use jobtree_tree::{BoxError, Job};
 
 use super::policy::RestartPolicy;
@@ -60,7 +62,19 @@ pub(super) struct ActorChild<'a, A: Actor, F> {
 impl<A: Actor, F: Fn() -> A + Send + Sync> Child for ActorChild<'_, A, F> {
     fn live(&self, is_started: &dyn Fn()) -> Result<(), BoxError> {
         let mut actor = (self.new)();
-        actor::run(&mut actor, &self.mailbox, &self.about, is_started)
+        let run = || actor::run(&mut actor, &self.mailbox, &self.about, is_started);
+        match catch_unwind(AssertUnwindSafe(run)) {
+            // A destructor that panics is a failure, too.
+            Ok(result) => {
+                drop(actor);
+                result
+            }
+            Err(payload) => {
+                // While the thread panics, a second panic would end the process.
+                drop_user(Place::Captured, actor);
+                resume_unwind(payload)
+            }
+        }
     }
 
     fn begun(&self, job: &Job) {
@@ -81,7 +95,10 @@ impl<A: Actor, F: Fn() -> A + Send + Sync> Child for ActorChild<'_, A, F> {
         };
         // What nobody will handle: whoever waits for an answer to it must be told.
         self.mailbox.close();
-        while self.mailbox.try_recv().is_ok() {}
-        on_done.tell(end);
+        while let Ok(message) = self.mailbox.try_recv() {
+            drop_user(Place::Value, message);
+        }
+        // The other children are told, too, whatever this callback does.
+        call_user(Place::Callback, || on_done.tell(end));
     }
 }
