@@ -26,13 +26,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use jobtree_base::user_code::{Place, call_user};
+
 use crate::raw::{PoolRef, start_service_thread};
 
-/// A piece of work; it should not unwind.
+/// A piece of work. A panic of it is recorded, and goes no further.
 pub type BlockingJob = Box<dyn FnOnce() + Send>;
 
 /// What a queue runs on.
@@ -276,7 +277,7 @@ impl Shared {
             while let Some((_, job)) = state.queue.pop_first() {
                 drop(state);
                 // The next one is not to blame.
-                let _ = panic::catch_unwind(AssertUnwindSafe(job));
+                call_user(Place::Callback, job);
                 state = self.lock();
             }
             if state.is_closed || keep == Some(Duration::ZERO) {
@@ -437,7 +438,7 @@ mod tests {
     fn a_panic_ends_neither_the_thread_nor_the_queue() {
         let threads = threads(1, None);
         let (done, finished) = channel();
-        push(&threads, || panic::resume_unwind(Box::new("expected")));
+        push(&threads, || std::panic::resume_unwind(Box::new("expected")));
         push(&threads, move || done.send(()).unwrap());
         finished.recv().unwrap();
         assert_eq!(threads.carriers(), 1);

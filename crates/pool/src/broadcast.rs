@@ -1,7 +1,10 @@
 //! The same closure once on every worker.
 
 use std::marker::PhantomData;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use jobtree_base::user_code::{Place, drop_user};
 
 use crate::pool::shared::Shared;
 use crate::raw::gate;
@@ -85,14 +88,23 @@ where
 {
     let results: Vec<Mutex<Option<R>>> = pool.workers.iter().map(|_| Mutex::new(None)).collect();
     let (body, slots) = (&body, &results);
-    in_place_scope_of(pool, |scope| {
-        scope.spawn_broadcast(move |_, context| {
-            let result = body(context);
-            *slots[context.sent_to]
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner) = Some(result);
+    let run = || {
+        in_place_scope_of(pool, |scope| {
+            scope.spawn_broadcast(move |_, context| {
+                let result = body(context);
+                *slots[context.sent_to]
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner) = Some(result);
+            });
         });
-    });
+    };
+    if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(run)) {
+        // One by one, and before the panic goes on: their destructors may panic, too.
+        for result in results {
+            drop_user(Place::Value, result);
+        }
+        panic::resume_unwind(payload);
+    }
     results
         .into_iter()
         .map(|slot| {

@@ -23,6 +23,8 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
 
+use jobtree_base::user_code::{Place, discard_payload, drop_user};
+
 use crate::context::{Context, Installed};
 use crate::deque::Entry;
 use crate::job::{Job, JobKind};
@@ -168,7 +170,8 @@ impl Worker {
     /// ```
     ///
     /// # Panics
-    /// If a closure panics, so does `join`, after both have ended. If both do, the panic of `a` wins. In a context
+    /// If a closure panics, so does `join`, after both have ended. If both do, the panic of `a` wins. A panic in a destructor of
+    /// what is dropped because of that is recorded and goes no further. In a context
     /// that was told to stop ([`with_user_context`](crate::with_user_context)) it may unwind with [`Stopped`].
     #[inline(always)]
     pub fn join<A, B, RA, RB>(&self, a: A, b: B) -> (RA, RB)
@@ -229,7 +232,8 @@ impl Worker {
             }
             // SAFETY: as above.
             if unsafe { strand.is_stopped() } {
-                drop((a, b));
+                drop_user(Place::Captured, a);
+                drop_user(Place::Captured, b);
                 stop::unwind();
             }
         }
@@ -258,7 +262,8 @@ impl Worker {
             let body = unsafe { record.take_body() };
             // SAFETY: owner.
             if !left_out(Step::InterruptTakenBackLook) && unsafe { strand.is_stopped() } {
-                drop((a, body));
+                drop_user(Place::Value, a);
+                drop_user(Place::Captured, body);
                 stop::unwind();
             }
             (a, body(self, false))
@@ -269,13 +274,14 @@ impl Worker {
                 Ok(b) => {
                     // SAFETY: owner.
                     if unsafe { strand.is_stopped() } {
-                        drop((a, b));
+                        drop_user(Place::Value, a);
+                        drop_user(Place::Value, b);
                         stop::unwind();
                     }
                     (a, b)
                 }
                 Err(payload) => {
-                    drop(a);
+                    drop_user(Place::Value, a);
                     panic::resume_unwind(payload)
                 }
             }
@@ -319,19 +325,20 @@ impl Worker {
         if unsafe { self.strand().forks.pop_own() } {
             // SAFETY: owner.
             unsafe { self.strand().stay_interrupted(Step::InterruptTakenBackLook) };
-            // SAFETY: popped, so ours. A panic of its destructor takes the place of the first one.
-            drop(unsafe { record.take_body() });
+            // SAFETY: popped, so ours.
+            drop_user(Place::Captured, unsafe { record.take_body() });
         } else {
             self.wait_for_stolen(&record.header);
             // SAFETY: the latch is set, so the thief has written the result and is done with it.
             match unsafe { (*record.result.get()).assume_init_read() } {
                 // The first one was only stopped.
                 Err(second) if is_worse(&*second, &*payload) => {
-                    drop_quietly(payload);
+                    discard_payload(payload);
                     panic::resume_unwind(second)
                 }
                 // The first one wins.
-                result => drop_quietly(result),
+                Err(second) => discard_payload(second),
+                Ok(result) => drop_user(Place::Value, result),
             }
         }
         panic::resume_unwind(payload)
@@ -341,11 +348,6 @@ impl Worker {
 /// Whether the second panic is to be passed on instead of the first.
 fn is_worse(second: &(dyn Any + Send), first: &(dyn Any + Send)) -> bool {
     Stopped::is_payload(first) && !Stopped::is_payload(second)
-}
-
-/// Drops a value whose destructor may panic while another panic is waiting to be resumed.
-fn drop_quietly<T>(value: T) {
-    let _ = panic::catch_unwind(AssertUnwindSafe(move || drop(value)));
 }
 
 /// Runs `a` and `b`, possibly in parallel, and returns both results.

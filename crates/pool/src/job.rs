@@ -131,7 +131,8 @@ where
     unsafe { NonNull::new_unchecked(Box::into_raw(task)) }.cast()
 }
 
-/// Ends the process if dropped: for places where an unwind would leave others with dangling memory.
+/// Ends the process if dropped: for places where an unwind would leave others with dangling memory. Code of the program's is
+/// guarded inside of them, so only a defect of ours, or of a task that breaks the contract of `raw::task`, gets here.
 pub(crate) struct AbortOnUnwind(pub(crate) &'static str);
 
 impl AbortOnUnwind {

@@ -1,6 +1,14 @@
 //! Latches for everybody: set or counted down by any thread, waited for by any number of threads.
 //!
 //! A worker that waits parks its stack and does other work; any other thread sleeps.
+//!
+//! # Cancellation
+//!
+//! To wait for a latch is no cancellation point: it ends when the latch is open, and not before. A latch is what other
+//! waits are made of, and what code uses that lends its frame to others until they have told it so: to leave early would
+//! leave them a frame that is gone. Nor could `wait` say why it returned. A job that was cancelled meanwhile learns of it at
+//! its next suspension point, or by asking. For a wait that ends with the job there are channels, semaphores and the
+//! handles of jobs.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -93,7 +101,8 @@ impl OnceLatch {
         self.is_set.load(Ordering::Acquire)
     }
 
-    /// Returns when it is open.
+    /// Returns when it is open, and not before: a job that is cancelled meanwhile goes on waiting. If it must not, it waits
+    /// for something that can be cancelled, such as a channel.
     ///
     /// # Panics
     /// In a simulation that is over ([`Stopped`](crate::Stopped)), and in callbacks of its clock.
@@ -250,7 +259,7 @@ impl CountLatch {
         self.zero.is_set()
     }
 
-    /// Returns when it is open.
+    /// Returns when it is open, and not before, as [`OnceLatch::wait`].
     pub fn wait(&self) {
         self.zero.wait();
     }

@@ -7,6 +7,8 @@ use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jobtree_base::user_code::{Place, discard_payload, drop_user};
+
 use crate::broadcast::BroadcastContext;
 use crate::context::{self, ContextRef, shielded_if_panicking};
 use crate::deque::Entry;
@@ -16,7 +18,7 @@ use crate::pool::Pool;
 use crate::pool::shared::Shared;
 use crate::raw::gate::{self, TaskPermit};
 use crate::sim;
-use crate::stop::{Stopped, unwind_if_stopped};
+use crate::stop::{self, Stopped, must_unwind, unwind_if_stopped};
 use crate::sync::{AtomicUsize, Ordering};
 use crate::wait::WaitFor;
 use crate::worker::Worker;
@@ -108,7 +110,7 @@ impl<'scope> ScopeBase<'scope> {
         match (panic, result) {
             (None, Some(result)) => result,
             (Some(payload), result) => {
-                drop(result);
+                drop_user(Place::Value, result);
                 panic::resume_unwind(payload)
             }
             (None, None) => unreachable!("a body without a result has left a panic"),
@@ -117,10 +119,15 @@ impl<'scope> ScopeBase<'scope> {
 
     fn keep_panic(&self, payload: Box<dyn Any + Send>) {
         let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*first {
+        let unwanted = match &*first {
             // Being stopped is no failure, so a failure counts for more.
-            Some(kept) if !Stopped::is_payload(&**kept) => {}
-            _ => *first = Some(payload),
+            Some(kept) if !Stopped::is_payload(&**kept) => Some(payload),
+            _ => first.replace(payload),
+        };
+        drop(first);
+        // Without the lock: it runs code of the program's.
+        if let Some(unwanted) = unwanted {
+            discard_payload(unwanted);
         }
     }
 
@@ -155,7 +162,10 @@ impl<'scope> ScopeBase<'scope> {
     /// # Panics
     /// Unwinds instead if the caller's context was told to stop.
     fn task<Named>(&self, body: impl FnOnce(&Worker) + Send + 'scope) -> Entry {
-        unwind_if_stopped();
+        if must_unwind() {
+            drop_user(Place::Captured, body);
+            stop::unwind();
+        }
         // SAFETY: the scope's context outlives it.
         if unsafe { gate::is_open_in(self.context) } {
             return self.entry::<Named>(body);

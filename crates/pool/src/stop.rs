@@ -160,9 +160,15 @@ pub fn can_be_stopped() -> bool {
 /// Unwinds with [`Stopped`] if the current context was told to stop: what a fork does, for code between
 /// forks, such as loops. Does nothing while the thread is panicking.
 pub fn unwind_if_stopped() {
-    if stop_requested() && can_unwind() {
+    if must_unwind() {
         unwind();
     }
+}
+
+/// Whether the calling code is to unwind because its context was told to stop. It then drops what it holds of other
+/// people's values by `drop_user`, and calls [`unwind`].
+pub(crate) fn must_unwind() -> bool {
+    stop_requested() && can_unwind()
 }
 
 /// Whether unwinding would not end the process.

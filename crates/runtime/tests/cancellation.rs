@@ -545,3 +545,33 @@ fn outside_of_jobs_nothing_is_cancelled() {
     checkpoint().unwrap();
     sleep(Duration::ZERO).unwrap();
 }
+
+#[test]
+fn a_latch_is_no_cancellation_point_and_the_next_one_sees_the_cancellation() {
+    let _watch = watch();
+    let runtime = runtime(2);
+    let (latch, count) = (Arc::new(OnceLatch::new()), Arc::new(CountLatch::new(1)));
+    let passed = Arc::new(AtomicUsize::new(0));
+    let (in_job, counted, steps) = (latch.clone(), count.clone(), passed.clone());
+    let begun = Arc::new(OnceLatch::new());
+    let begins = begun.clone();
+    let job = runtime.spawn(move || {
+        begins.set();
+        in_job.wait();
+        steps.fetch_add(1, Ordering::Relaxed);
+        counted.wait();
+        steps.fetch_add(1, Ordering::Relaxed);
+        checkpoint()?;
+        steps.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    });
+    begun.wait();
+    job.job().cancel("stop".into());
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(passed.load(Ordering::Relaxed), 0, "it waits for the latch");
+    latch.set();
+    count.count_down();
+    cancelled_with(job.join(), "stop");
+    assert_eq!(passed.load(Ordering::Relaxed), 2);
+    end(&runtime);
+}

@@ -74,20 +74,22 @@ impl Builder {
         self
     }
 
-    /// Called on each worker thread before its first work.
+    /// Called on each worker thread before its first work. It may fork, wait, spawn and drop the pool. A panic of it goes
+    /// to the handler of panics, or is only recorded if there is none.
     pub fn on_start(mut self, handler: impl Fn(usize) + Send + Sync + 'static) -> Builder {
         self.handlers.on_start = Some(Box::new(handler));
         self
     }
 
-    /// Called on each worker thread after its last work.
+    /// Called on each worker thread after its last work. What it spawns runs on that thread; otherwise as
+    /// [`on_start`](Builder::on_start).
     pub fn on_exit(mut self, handler: impl Fn(usize) + Send + Sync + 'static) -> Builder {
         self.handlers.on_exit = Some(Box::new(handler));
         self
     }
 
-    /// Called when a task panics that nobody waits for. Without it such a panic ends the process. If
-    /// the handler itself panics, the process ends.
+    /// Called when a task panics that nobody waits for. Without it such a panic ends the process with a message. A panic
+    /// of the handler itself is recorded, and goes no further.
     pub fn on_panic(
         mut self,
         handler: impl Fn(Box<dyn Any + Send>) + Send + Sync + 'static,

@@ -12,6 +12,8 @@ use std::any::Any;
 use std::sync::{Condvar, Mutex as StdMutex};
 use std::time::{Duration, Instant};
 
+use jobtree_base::user_code::{Place, call_user};
+
 use super::adopted::CurrentThread;
 use crate::context::ContextRef;
 use crate::deque::{Deque, Entry};
@@ -319,6 +321,11 @@ impl Shared {
     /// Queues a task for worker number `index` alone; if that was a thread of the program's own that has left, for any.
     pub(crate) fn send(&self, index: usize, entry: Entry) {
         self.made_outside.fetch_add(1, Ordering::Release);
+        if self.has_ended() {
+            // The worker does not look at its mail any more: who sends this is called at the end of another one.
+            self.injector.push(entry);
+            return;
+        }
         let send = || {
             // SAFETY: a fresh letter, which the owner frees when it takes it out.
             unsafe { self.workers[index].inbox.push(Mail::with_task(entry)) };
@@ -446,9 +453,7 @@ impl Shared {
             );
             std::process::abort();
         };
-        let guard = crate::job::AbortOnUnwind("the pool's panic handler");
-        handler(payload);
-        guard.disarm();
+        call_user(Place::Handler, || handler(payload));
     }
 }
 

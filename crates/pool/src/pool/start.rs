@@ -4,9 +4,12 @@ use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 
+use jobtree_base::user_code;
+
 use super::builder::{BuildError, WorkerStart};
 use super::shared::{IndexHandler, Shared};
 use super::{Pool, adopted};
+use crate::found::Work;
 use crate::worker::{Worker, WorkerThread};
 
 /// Starts all threads of the pool; if one cannot be started, the others end again.
@@ -60,6 +63,7 @@ pub(super) fn run_worker(start: &WorkerStart) {
         run_loops(&thread, Worker::of_strand(strand));
         thread.set_current(strand);
         call_handler(pool, pool.handlers.on_exit.as_deref(), start.index);
+        run_what_is_left(&thread, Worker::of_strand(strand));
     });
     drop(thread);
     pool.worker_is_gone();
@@ -74,10 +78,22 @@ fn run_loops(thread: &WorkerThread, worker: &Worker) {
     thread.work_loop(worker, None);
 }
 
+/// Runs what the handler at the end has spawned: nobody else looks any more.
+fn run_what_is_left(thread: &WorkerThread, worker: &Worker) {
+    while let Some(found) = thread.find_work() {
+        if !matches!(found.work(), Work::Ready(_)) {
+            thread.execute(worker, found);
+        }
+    }
+}
+
 fn call_handler(pool: &Shared, handler: Option<&IndexHandler>, index: usize) {
     if let Some(handler) = handler
         && let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| handler(index)))
     {
-        pool.handle_panic(payload);
+        match pool.handlers.on_panic {
+            Some(_) => pool.handle_panic(payload),
+            None => user_code::record(user_code::Place::Handler, payload),
+        }
     }
 }

@@ -1,0 +1,240 @@
+//! User code that panics where nobody expects it: destructors of payloads, results and closures that never ran, and
+//! handlers that panic, wait, fork and spawn.
+#![cfg(not(miri))]
+
+mod support;
+
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use jobtree_pool::raw::{BlockingThreads, Carriers};
+use jobtree_pool::{
+    CountLatch, Pool, StopSignal, Stopped, UserContext, broadcast, join, scope, spawn,
+    with_user_context,
+};
+
+use support::{ends_well, in_child};
+
+/// Panics when it is dropped, with another such payload.
+struct PanicsInDrop(usize);
+
+impl Drop for PanicsInDrop {
+    fn drop(&mut self) {
+        if self.0 > 0 {
+            resume_unwind(Box::new(PanicsInDrop(self.0 - 1)));
+        }
+    }
+}
+
+fn hostile() -> PanicsInDrop {
+    PanicsInDrop(3)
+}
+
+/// Calls `body`, which panics, and leaks the payload.
+fn panics(body: impl FnOnce()) {
+    let payload = catch_unwind(AssertUnwindSafe(body)).expect_err("it panics");
+    std::mem::forget(payload);
+}
+
+fn pool(workers: usize) -> Pool {
+    Pool::builder().workers(workers).build().unwrap()
+}
+
+#[test]
+fn payloads_of_tasks_that_are_not_the_first() {
+    ends_well("payloads_of_tasks_that_are_not_the_first", || {
+        for workers in [1, 3] {
+            panics(|| {
+                pool(workers).scope(|s| {
+                    for _ in 0..5 {
+                        s.spawn(|_| resume_unwind(Box::new(hostile())));
+                    }
+                    resume_unwind(Box::new(hostile()));
+                });
+            });
+        }
+    });
+}
+
+#[test]
+fn results_of_scopes_and_forks_whose_other_part_panics() {
+    ends_well(
+        "results_of_scopes_and_forks_whose_other_part_panics",
+        || {
+            for workers in [1, 3] {
+                panics(|| {
+                    pool(workers).scope(|s| {
+                        s.spawn(|_| resume_unwind(Box::new(hostile())));
+                        hostile()
+                    });
+                });
+                panics(|| {
+                    pool(workers).broadcast(|context| match context.index() + 1 {
+                        last if last == workers => resume_unwind(Box::new(hostile())),
+                        _ => hostile(),
+                    });
+                });
+            }
+            // Stolen forks, whose payloads meet.
+            let pool = pool(2);
+            for first_panics in [false, true] {
+                for second_panics in [false, true] {
+                    let is_stolen = AtomicBool::new(false);
+                    let result = |is_to_panic: bool| {
+                        if is_to_panic {
+                            resume_unwind(Box::new(hostile()));
+                        }
+                        hostile()
+                    };
+                    let both = catch_unwind(AssertUnwindSafe(|| {
+                        pool.install(|| {
+                            join(
+                                || {
+                                    while !is_stolen.load(Ordering::Acquire) {
+                                        std::thread::yield_now();
+                                    }
+                                    result(first_panics)
+                                },
+                                || {
+                                    is_stolen.store(true, Ordering::Release);
+                                    result(second_panics)
+                                },
+                            )
+                        })
+                    }));
+                    assert_eq!(both.is_err(), first_panics || second_panics);
+                    std::mem::forget(both);
+                }
+            }
+        },
+    );
+}
+
+#[test]
+fn closures_that_a_stop_keeps_from_running() {
+    ends_well("closures_that_a_stop_keeps_from_running", || {
+        let stopped = |body: &(dyn Fn() + Sync)| {
+            let word = AtomicU64::new(1);
+            let context = UserContext {
+                user: std::ptr::null(),
+                stop: Some(StopSignal::new(&word, 1)),
+            };
+            // SAFETY: nobody follows the pointer.
+            let result = catch_unwind(AssertUnwindSafe(|| unsafe {
+                with_user_context(context, body)
+            }));
+            assert!(result.expect_err("it is stopped").is::<Stopped>());
+        };
+        let pool = pool(2);
+        pool.install(|| {
+            stopped(&|| {
+                let (a, b) = (hostile(), hostile());
+                join(move || drop(a), move || drop(b));
+            });
+            stopped(&|| {
+                scope(|s| {
+                    let captured = hostile();
+                    s.spawn(move |_| drop(captured));
+                });
+            });
+        });
+    });
+}
+
+#[test]
+fn handlers_that_panic_fork_and_spawn() {
+    ends_well("handlers_that_panic_fork_and_spawn", || {
+        for has_panic_handler in [false, true] {
+            let ran = Arc::new(AtomicUsize::new(0));
+            let count = ran.clone();
+            let handler = move |_: usize| {
+                let count = count.clone();
+                assert_eq!(join(|| 1, || 2), (1, 2));
+                scope(|s| s.spawn(|_| ()));
+                spawn(move || {
+                    count.fetch_add(1, Ordering::Relaxed);
+                });
+                resume_unwind(Box::new(hostile()));
+            };
+            let mut builder = Pool::builder()
+                .workers(2)
+                .on_start(handler.clone())
+                .on_exit(handler);
+            let handled = Arc::new(AtomicUsize::new(0));
+            if has_panic_handler {
+                let handled = handled.clone();
+                builder = builder.on_panic(move |payload| {
+                    handled.fetch_add(1, Ordering::Relaxed);
+                    join(|| (), || ());
+                    resume_unwind(payload);
+                });
+            }
+            let pool = builder.build().unwrap();
+            if has_panic_handler {
+                pool.spawn(|| resume_unwind(Box::new(hostile())));
+            }
+            pool.shutdown(Duration::from_secs(20)).unwrap();
+            assert_eq!(ran.load(Ordering::Relaxed), 4);
+            let expected = if has_panic_handler { 5 } else { 0 };
+            assert_eq!(handled.load(Ordering::Relaxed), expected);
+        }
+    });
+}
+
+#[test]
+fn a_broadcast_in_an_exit_handler_ends() {
+    ends_well("a_broadcast_in_an_exit_handler_ends", || {
+        let ended = Arc::new(CountLatch::new(3));
+        let count = ended.clone();
+        let pool = Pool::builder()
+            .workers(3)
+            .on_exit(move |_| {
+                assert_eq!(broadcast(|_| ()).len(), 3);
+                count.count_down();
+            })
+            .build()
+            .unwrap();
+        drop(pool);
+        ended.wait();
+    });
+}
+
+#[test]
+fn a_payload_on_a_blocking_thread() {
+    ends_well("a_payload_on_a_blocking_thread", || {
+        let threads = BlockingThreads::new(1, None, Carriers::Threads("blocking".to_owned()));
+        let done = Arc::new(CountLatch::new(3));
+        for _ in 0..3 {
+            let done = done.clone();
+            let pushed = threads.push(
+                &threads.ticket(),
+                Box::new(move || {
+                    done.count_down();
+                    panic_any(hostile());
+                }),
+            );
+            assert!(pushed.is_ok());
+        }
+        done.wait();
+    });
+}
+
+#[test]
+fn a_spawned_task_that_panics_without_a_handler_ends_the_process_with_advice() {
+    let ended = in_child(
+        "a_spawned_task_that_panics_without_a_handler_ends_the_process_with_advice",
+        || {
+            let pool = pool(1);
+            pool.spawn(|| panic!("nobody waits for this"));
+            std::thread::sleep(Duration::from_secs(20));
+        },
+    );
+    assert!(!ended.status.expect("it ended").success());
+    assert!(
+        ended.stderr.contains("Builder::on_panic"),
+        "{}",
+        ended.stderr
+    );
+}
