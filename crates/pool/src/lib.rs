@@ -71,7 +71,7 @@ pub use pool::{BuildError, Builder, Pool, ShutdownError, WorkerStart};
 pub use scope::{Scope, ScopeFifo, in_place_scope, in_place_scope_fifo, scope, scope_fifo};
 pub use spawn::{Yield, spawn, spawn_fifo, yield_local, yield_now};
 pub use stack::StackError;
-pub use stats::{PoolStats, WorkerStats};
+pub use stats::{PoolStats, StackStats, WorkerStats};
 pub use stop::{StopSignal, Stopped, stop_requested};
 pub use worker::{Worker, with_worker};
 

@@ -147,7 +147,16 @@ impl ParkingLot {
 impl WorkerThread {
     /// Whether the current strand may be parked now: there is a hub, and a strand to go on with.
     pub(crate) fn can_park(&self) -> bool {
-        self.parking.has_hub.get() && self.ensure_spare(StackClass::Default).is_ok()
+        self.parking.has_hub.get() && self.has_spare_or_counts(StackClass::Default)
+    }
+
+    /// Whether there is a spare of the class; if not, counts that somebody has to do without.
+    fn has_spare_or_counts(&self, class: StackClass) -> bool {
+        let has_spare = self.ensure_spare(class).is_ok();
+        if !has_spare {
+            self.shared().stats.without_stack.add(1);
+        }
+        has_spare
     }
 
     /// Whether so little of the current strand's stack is in use that a task which has a right to one of its own may run
@@ -490,7 +499,7 @@ impl WorkerThread {
 
     #[inline(never)]
     fn settle_elsewhere(&self, strand: &Strand, found: Found, class: StackClass) -> Settled {
-        if self.ensure_spare(class).is_err() {
+        if !self.has_spare_or_counts(class) {
             // No memory for another stack: this one has to do.
             return Settled::Here;
         }
@@ -559,6 +568,43 @@ mod tests {
             });
             assert_eq!(before_the_worker(), 0);
         });
+    }
+
+    #[test]
+    fn a_pool_without_stacks_goes_on_and_says_so() {
+        let pool = Pool::builder().workers(1).build().unwrap();
+        assert_eq!(pool.stats().degradation(), None);
+        let error = StackError::NoAddressSpace {
+            bytes: 1 << 20,
+            os_error: 12,
+        };
+        pool.install(|| ());
+        let stacks = &pool.shared().stacks;
+        stacks.refuse_all(Some(error));
+        // More than the worker has at hand wait, one on top of another; the last one lets them go.
+        let (count, gate) = (40, OnceLatch::new());
+        let left = std::sync::atomic::AtomicUsize::new(count);
+        pool.scope(|scope| {
+            for _ in 0..count {
+                scope.spawn(|_| {
+                    if left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) == 1 {
+                        gate.set();
+                    }
+                    gate.wait();
+                });
+            }
+        });
+        let stats = pool.stats();
+        assert!(stats.total().without_stack > 0, "{stats:?}");
+        assert!(stats.stacks.refused >= stats.total().without_stack);
+        assert_eq!(stats.stacks.last_refusal, Some(error));
+        let line = stats.degradation().unwrap();
+        assert!(line.contains("out of stacks"), "{line}");
+        // It recovers when there are stacks again.
+        stacks.refuse_all(None);
+        let before = stats.stacks.refused;
+        wave(&pool, 100);
+        assert_eq!(pool.stats().stacks.refused, before);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Counters cheap enough to stay on: each is written by one worker only, so an increment is a load and
 //! a store on a line that nobody else writes.
 
+use crate::stack::StackError;
 use crate::sync::{AtomicU64, Ordering};
 
 /// A counter with one writer.
@@ -48,6 +49,8 @@ pub(crate) struct WorkerCounters {
     pub(crate) injected: OwnCounter,
     pub(crate) made_tasks: OwnCounter,
     pub(crate) finished_tasks: OwnCounter,
+    /// Waits and tasks for which there was no stack.
+    pub(crate) without_stack: OwnCounter,
 }
 
 impl WorkerCounters {
@@ -61,6 +64,7 @@ impl WorkerCounters {
             sleeps,
             wakes,
             injected: self.injected.read(),
+            without_stack: self.without_stack.read(),
         }
     }
 }
@@ -85,6 +89,29 @@ pub struct WorkerStats {
     pub wakes: u64,
     /// Tasks it took that came from outside the pool.
     pub injected: u64,
+    /// Times the system had no stack for it: it then ran other work on top of a stack that waits, or a task on a stack of
+    /// another size. [`PoolStats::stacks`] says why.
+    pub without_stack: u64,
+}
+
+/// How a pool is off for stacks.
+///
+/// A stack that waits is parked, and its worker goes on on another. If the system has no memory, no address space or no
+/// mappings for another, the worker runs other work on top of the waiting stack, as other pools always do. That is
+/// correct as long as the program would be in such a pool: a stack that is below another goes on only after that one,
+/// so work on top that waits for work below waits for ever. And deep nests may overflow the stack, which is reported.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StackStats {
+    /// Whether waiting stacks can be parked on this platform at all.
+    pub can_park: bool,
+    /// How many stacks the process may have, if their guards cost mappings: on Linux before 6.13, a quarter of
+    /// `vm.max_map_count`, 16 382 by default. Otherwise `None`, and memory is the bound.
+    pub most: Option<usize>,
+    /// How often the system refused a stack.
+    pub refused: u64,
+    /// Why it did so the last time.
+    pub last_refusal: Option<StackError>,
 }
 
 /// What a pool has done: a reading of its workers' counters, each exact, not all at one moment.
@@ -100,9 +127,27 @@ pub struct WorkerStats {
 pub struct PoolStats {
     /// One a worker, by its number.
     pub workers: Vec<WorkerStats>,
+    /// Its stacks.
+    pub stacks: StackStats,
 }
 
 impl PoolStats {
+    /// What the pool had to do without so far, as a line for reports; `None` if nothing.
+    ///
+    /// ```
+    /// let pool = jobtree_pool::Pool::builder().workers(1).build()?;
+    /// assert_eq!(pool.stats().degradation(), None);
+    /// # Ok::<(), jobtree_pool::BuildError>(())
+    /// ```
+    pub fn degradation(&self) -> Option<String> {
+        let refused = self.stacks.refused;
+        let error = self.stacks.last_refusal?;
+        let without = self.total().without_stack;
+        Some(format!(
+            "out of stacks: {refused} refused, {without} waits ran other work on top instead; the last time: {error}"
+        ))
+    }
+
     /// All workers together.
     pub fn total(&self) -> WorkerStats {
         self.workers
@@ -115,6 +160,7 @@ impl PoolStats {
                 sleeps: sum.sleeps + one.sleeps,
                 wakes: sum.wakes + one.wakes,
                 injected: sum.injected + one.injected,
+                without_stack: sum.without_stack + one.without_stack,
             })
     }
 }

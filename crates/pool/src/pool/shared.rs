@@ -347,6 +347,10 @@ impl Shared {
         };
         PoolStats {
             workers: self.workers.iter().enumerate().map(reading).collect(),
+            #[cfg(jobtree_stacks)]
+            stacks: self.stacks.stats(),
+            #[cfg(not(jobtree_stacks))]
+            stacks: Default::default(),
         }
     }
 

@@ -28,6 +28,14 @@ impl GuardMethod {
         static BEST: OnceLock<GuardMethod> = OnceLock::new();
         *BEST.get_or_init(probe)
     }
+
+    /// How many guards of this method the process may have; `None` if nothing but memory limits them.
+    pub(super) fn limit(self) -> Option<usize> {
+        match self {
+            GuardMethod::Marker => None,
+            GuardMethod::Protection => Some(ration::limit()).filter(|limit| *limit != usize::MAX),
+        }
+    }
 }
 
 /// Makes a guard region.
@@ -140,7 +148,7 @@ mod ration {
     }
 
     /// A guard costs two mappings (itself, and the stack it cuts off), and we leave half to the program.
-    fn limit() -> usize {
+    pub(super) fn limit() -> usize {
         static LIMIT: OnceLock<usize> = OnceLock::new();
         *LIMIT.get_or_init(|| mapping_limit().map_or(usize::MAX, |mappings| mappings / 4))
     }

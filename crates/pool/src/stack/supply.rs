@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::class::{SMALL_STACK_SIZE, StackClass, StackError, checked_stack_size};
 use super::guard::GuardMethod;
 use super::slab::{Slab, Stack, round_up_to_pages};
+use crate::stats::StackStats;
 
 /// Hands out stacks of both classes to the caches of a pool's workers.
 ///
@@ -29,6 +30,17 @@ struct Shared {
     guard_method: GuardMethod,
     shelves: [Mutex<Shelf>; StackClass::ALL.len()],
     expected_missing: AtomicUsize,
+    refusals: Mutex<Refusals>,
+}
+
+/// What the system refused.
+#[derive(Default)]
+struct Refusals {
+    count: u64,
+    last: Option<StackError>,
+    /// For tests: everything is refused.
+    #[cfg(test)]
+    all: Option<StackError>,
 }
 
 /// All there is of one class.
@@ -59,6 +71,7 @@ impl StackSupply {
             guard_method,
             shelves: Default::default(),
             expected_missing: AtomicUsize::new(0),
+            refusals: Mutex::default(),
         };
         Ok(StackSupply {
             shared: Arc::new(shared),
@@ -88,6 +101,28 @@ impl StackSupply {
         self.shelf(class).home.len()
     }
 
+    /// What there is to say about the supply.
+    pub fn stats(&self) -> StackStats {
+        let refusals = self.refusals();
+        StackStats {
+            can_park: true,
+            most: self.shared.guard_method.limit(),
+            refused: refusals.count,
+            last_refusal: refusals.last,
+        }
+    }
+
+    /// From now on no stack is to be had, for this reason; `None` is as before.
+    #[cfg(test)]
+    pub fn refuse_all(&self, error: Option<StackError>) {
+        self.refusals().all = error;
+    }
+
+    fn refusals(&self) -> MutexGuard<'_, Refusals> {
+        let refusals = &self.shared.refusals;
+        refusals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Puts between one and `want` stacks into `into`.
     pub(super) fn fetch(
         &self,
@@ -95,7 +130,26 @@ impl StackSupply {
         want: usize,
         into: &mut Vec<Stack>,
     ) -> Result<(), StackError> {
+        let fetched = self.fetch_or_refuse(class, want, into);
+        if let Err(error) = fetched {
+            let mut refusals = self.refusals();
+            refusals.count += 1;
+            refusals.last = Some(error);
+        }
+        fetched
+    }
+
+    fn fetch_or_refuse(
+        &self,
+        class: StackClass,
+        want: usize,
+        into: &mut Vec<Stack>,
+    ) -> Result<(), StackError> {
         debug_assert!(want > 0);
+        #[cfg(test)]
+        if let Some(error) = self.refusals().all {
+            return Err(error);
+        }
         let first_new = into.len();
         {
             let mut shelf = self.shelf(class);
