@@ -42,6 +42,7 @@ struct Arena {
     units: AtomicU64,
     is_over: AtomicBool,
     hostile_began: AtomicBool,
+    neighbour_ended: AtomicBool,
     /// How many readings the neighbour shall have made.
     wanted: AtomicUsize,
     readings: [OnceLock<Reading>; READINGS],
@@ -73,8 +74,10 @@ impl Arena {
     /// Has the neighbour make its reading number `index`.
     fn read(&self, index: usize) -> &Reading {
         self.wanted.store(index + 1, Ordering::Relaxed);
-        until(|| self.readings[index].get().is_some());
-        self.readings[index].get().unwrap()
+        let has_ended = || self.neighbour_ended.load(Ordering::Relaxed);
+        until(|| self.readings[index].get().is_some() || has_ended());
+        let reading = self.readings[index].get();
+        reading.expect("the neighbour works until the arena is closed")
     }
 }
 
@@ -298,7 +301,14 @@ fn throughput(neighbour: Player, hostile: Option<Player>) -> f64 {
             spawns: 40,
             ..Budget::CHILD
         };
-        n.job_options().budget(budget).launch(|| neighbour(arena));
+        n.job_options().budget(budget).launch(|| {
+            let result = neighbour(arena);
+            if let Err(error) = &result {
+                eprintln!("the neighbour has failed: {error}");
+            }
+            arena.neighbour_ended.store(true, Ordering::Relaxed);
+            result
+        });
         until(|| arena.units.load(Ordering::Relaxed) > 0);
         let hostile = hostile.map(|hostile| {
             let spawner = n.job_options().budget(budget);
