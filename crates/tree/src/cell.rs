@@ -6,9 +6,11 @@ use std::ptr::NonNull;
 use crate::attach;
 use crate::body::Body;
 use crate::job::Job;
+use crate::locals::Locals;
 use crate::memory;
-use crate::node::{Kind, Node, Origin, drop_user_parts};
+use crate::node::{Kind, Node, Origin, drop_user_parts, has_user_parts};
 use crate::options::{JobOptions, ParentEnded};
+use crate::outermost::outermost;
 
 /// What a runner keeps beside a job.
 ///
@@ -55,11 +57,31 @@ impl<X: Beside> JobCell<X> {
         let cell = node.cast::<JobCell<X>>();
         // SAFETY: made in `attach_beside` of this type and with its layout; nobody else has a reference. What the user
         // has in the node is dropped first, so that what is left runs no code of the user's and cannot unwind.
-        unsafe {
+        let free = || unsafe {
             drop_user_parts(node);
             cell.drop_in_place();
             memory::free(cell.cast(), Layout::new::<JobCell<X>>());
+        };
+        // SAFETY: nobody else has a reference.
+        if unsafe { has_user_parts(node) } {
+            // Where its memory was taken: see `allocate`.
+            outermost(free);
+        } else {
+            free();
         }
+    }
+
+    /// Returns memory for a job with these locals. A job with locals may be in the account of a budget, which counts what is
+    /// allocated in its context. The job itself is freed in the outermost context, so that is where its memory is taken, too.
+    #[inline(always)]
+    fn allocate(locals: &Locals) -> NonNull<JobCell<X>> {
+        let layout = Layout::new::<JobCell<X>>();
+        let memory = if locals.is_empty() {
+            memory::allocate(layout)
+        } else {
+            outermost(|| memory::allocate(layout))
+        };
+        memory.cast()
     }
 
     unsafe fn cancelled(node: NonNull<Node>) {
@@ -119,7 +141,7 @@ pub unsafe fn attach_beside_with<X: Beside>(
     let parent = parent.node();
     let (beginning, side, locals) = options.into_parts(parent);
     let shielded = beginning.is_shielded();
-    let cell = memory::allocate(Layout::new::<JobCell<X>>()).cast::<JobCell<X>>();
+    let cell = JobCell::<X>::allocate(&locals);
     // The first field.
     let node = cell.cast::<Node>();
     let origin = Origin {

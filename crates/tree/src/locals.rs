@@ -10,6 +10,7 @@ use std::sync::Arc;
 use jobtree_base::user_code::{Place, drop_user};
 
 use crate::job::Job;
+use crate::outermost::outermost;
 
 /// A key under which jobs inherit a value of type `T`. Its address is its identity: make it a `static`.
 ///
@@ -69,11 +70,15 @@ impl Locals {
         key: &'static JobLocal<T>,
         value: T,
     ) -> Locals {
-        Locals(Some(Arc::new(Entry {
-            key: key.identity(),
-            value: Arc::new(value),
-            outer: self.clone(),
-        })))
+        // In the outermost context, in which the list is freed: an account that counts memory sees both or none.
+        let entry = outermost(|| {
+            Arc::new(Entry {
+                key: key.identity(),
+                value: Arc::new(value),
+                outer: self.clone(),
+            })
+        });
+        Locals(Some(entry))
     }
 
     pub(crate) fn get<T: Send + Sync + 'static>(

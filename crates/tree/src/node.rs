@@ -26,7 +26,6 @@ use jobtree_base::user_code::{Place, drop_user};
 
 use crate::locals::Locals;
 use crate::origin::OriginCell;
-use crate::outermost::outermost;
 use crate::side::Side;
 use crate::sync::{AtomicPtr, AtomicU64, SpinLock, UnsafeCell};
 use crate::tree::TreeShared;
@@ -178,35 +177,30 @@ impl Node {
     }
 }
 
-/// Drops what the user has in a job that is about to be freed: errors and locals, whose destructors may do anything.
+/// Returns `true` if the user has something in a job that is about to be freed: errors or locals, whose destructors may do
+/// anything.
 ///
 /// # Safety
 /// The job is alive, and no other thread has a reference to it.
 #[inline]
-pub(crate) unsafe fn drop_user_parts(node: NonNull<Node>) {
+pub(crate) unsafe fn has_user_parts(node: NonNull<Node>) -> bool {
     // SAFETY: alive by contract.
     let this = unsafe { node.as_ref() };
     // SAFETY: no other thread has a reference, so the lock is free and nobody takes it.
-    let has_side = unsafe { (*this.guarded.get()).side.is_some() };
-    if this.locals.is_empty() && !has_side {
-        return;
-    }
-    // SAFETY: by contract.
-    unsafe { drop_user_parts_slowly(node) };
+    !this.locals.is_empty() || unsafe { (*this.guarded.get()).side.is_some() }
 }
 
-#[cold]
-#[inline(never)]
-unsafe fn drop_user_parts_slowly(mut node: NonNull<Node>) {
-    // SAFETY: alive, and nobody else has a reference, by contract.
+/// Drops what the user has in a job that is about to be freed. To be called in the outermost context.
+///
+/// # Safety
+/// As for [`has_user_parts`].
+pub(crate) unsafe fn drop_user_parts(mut node: NonNull<Node>) {
+    // SAFETY: alive, and no other thread has a reference, by contract.
     let this = unsafe { node.as_mut() };
+    // Each error and each local guards its own destructor.
     let side = this.lock().side.take();
-    let locals = std::mem::take(&mut this.locals);
-    outermost(|| {
-        // Each error guards its own destructor.
-        drop_user(Place::Error, side);
-        drop(locals);
-    });
+    drop_user(Place::Error, side);
+    drop(std::mem::take(&mut this.locals));
 }
 
 /// A job whose lock is held.

@@ -13,6 +13,7 @@ use crate::job::Job;
 use crate::locals::Locals;
 use crate::monitor::{Counters, EventKind, Lacking, Monitor, Recorded, next_id};
 use crate::node::{Kind, Node, Origin, drop_user_parts};
+use crate::outermost::outermost;
 use crate::side::Side;
 use crate::sync::model_has_failed;
 use crate::word::{Beginning, Cause};
@@ -98,7 +99,7 @@ const ROOT: Kind = Kind {
 
 unsafe fn free_root(node: NonNull<Node>) {
     // SAFETY: nobody else has a reference.
-    unsafe { drop_user_parts(node) };
+    outermost(|| unsafe { drop_user_parts(node) });
     // SAFETY: made by `Box::into_raw` of this type in `Tree::with_hooks`; nobody else has a reference.
     drop(unsafe { Box::from_raw(node.cast::<RootCell>().as_ptr()) });
 }

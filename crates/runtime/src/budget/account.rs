@@ -131,39 +131,42 @@ impl Account {
         capabilities: Capabilities,
         stands_for: u64,
     ) -> Arc<Account> {
-        let share = match &pool {
-            None => Share::outermost(),
-            Some(pool) => Share::child_of(&pool.share),
-        };
-        Arc::new(Account {
-            pool,
-            share,
-            supervision: Arc::clone(supervision),
-            below: OnceLock::new(),
-            profile,
-            refill: profile.refill(),
-            granted,
-            stands_for,
-            capabilities,
-            memory: MemoryUse::new(granted.memory),
-            stray_ops: AtomicU64::new(0),
-            exhaustions: AtomicU64::new(0),
-            purse: Mutex::new(Purse {
-                left: Budget {
-                    memory: 0,
-                    ..granted
-                },
-                job: None,
-                body_is_open: true,
-                tasks: 0,
-                channels: 0,
-                draws: 0,
-                recharges: 0,
-                waiting: 0,
-                lacking: None,
-                generation: 0,
-                wakers: Vec::new(),
-            }),
+        // In the outermost context, in which the account is freed with its job: it counts for no account itself.
+        jobtree_pool::raw::outermost(move || {
+            let share = match &pool {
+                None => Share::outermost(),
+                Some(pool) => Share::child_of(&pool.share),
+            };
+            Arc::new(Account {
+                pool,
+                share,
+                supervision: Arc::clone(supervision),
+                below: OnceLock::new(),
+                profile,
+                refill: profile.refill(),
+                granted,
+                stands_for,
+                capabilities,
+                memory: MemoryUse::new(granted.memory),
+                stray_ops: AtomicU64::new(0),
+                exhaustions: AtomicU64::new(0),
+                purse: Mutex::new(Purse {
+                    left: Budget {
+                        memory: 0,
+                        ..granted
+                    },
+                    job: None,
+                    body_is_open: true,
+                    tasks: 0,
+                    channels: 0,
+                    draws: 0,
+                    recharges: 0,
+                    waiting: 0,
+                    lacking: None,
+                    generation: 0,
+                    wakers: Vec::new(),
+                }),
+            })
         })
     }
 
