@@ -88,7 +88,7 @@ fn a_stack_that_has_to_wait_again_meanwhile() {
                 scope(|s| {
                     for _ in 0..10 {
                         s.spawn(|_| {
-                            jobtree_pool::join(|| yield_now(), || yield_now());
+                            jobtree_pool::join(yield_now, yield_now);
                             steps.fetch_add(1, Ordering::Relaxed);
                         });
                     }
@@ -129,7 +129,7 @@ fn panics_of_many_stacks_end_in_any_order() {
             let waits_for = move |number: usize| match order {
                 0 => number.checked_sub(1),
                 1 => Some(number + 1).filter(|next| *next < STACKS),
-                2 => (number % 2 == 0).then_some(number + 1),
+                2 => number.is_multiple_of(2).then_some(number + 1),
                 _ => None,
             };
             pool.scope(|s| {
