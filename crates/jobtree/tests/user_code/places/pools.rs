@@ -23,6 +23,14 @@ const ABORTS: Rule = (PANICS, Outcome::Refused("planned panic"));
 /// The same, where the payload has no text.
 const ABORTS_BY_PAYLOAD: Rule = (&[PanicPayload], Outcome::Refused("panic"));
 
+/// A thread of the program is never parked: it runs the job that it then waits for on top of its own wait.
+const IN_PLACE: Rule = (
+    &[PanicWait],
+    Outcome::NotApplicable(
+        "a thread that helps in place cannot go on below a job that waits for it",
+    ),
+);
+
 /// The value is dropped while the thread unwinds.
 const SECOND_PANIC: Rule = (
     PANICS,
@@ -54,7 +62,8 @@ pub const PLACES: &[Place] = &[
     Place::new(
         "pool/current-thread-runtime-job",
         current_thread_runtime_job,
-    ),
+    )
+    .with(&[IN_PLACE]),
     Place::new("pool/on-start", on_start).with(&[(PANICS, Outcome::EndsOrRefused("on_start"))]),
     Place::new("pool/on-exit", on_exit).with(&[(PANICS, Outcome::EndsOrRefused("on_exit"))]),
     Place::new("pool/on-panic", on_panic).with(&[ABORTS_BY_PAYLOAD, ABORTS]),

@@ -21,7 +21,7 @@ const OF_OTHERS: Rule = (
 /// The thread of the simulation calls these, and it cannot wait.
 const BY_CLOCK: Rule = (
     Behaviour::WAITS,
-    Outcome::EndsOrRefused("in a simulation only jobs and tasks can wait"),
+    Outcome::EndsOrRefused("can neither fork nor wait"),
 );
 
 pub const PLACES: &[Place] = &[

@@ -123,11 +123,10 @@ fn not_taken_of_dispatched_job(stage: &Arc<Stage>) {
     let user = stage.clone();
     let handle = stage.in_job(move || {
         nursery(|n| {
-            drop(
-                n.job_options()
-                    .on(&Dispatcher::io())
-                    .spawn(|| Ok(user.on_drop())),
-            );
+            let job = n.job_options().on(&Dispatcher::io());
+            let child = job.spawn(|| Ok(user.on_drop()));
+            // A job that has ended by then leaves its value to the handle.
+            user.contain(|| drop(child));
             Ok(())
         })?;
         Ok(())
@@ -137,11 +136,14 @@ fn not_taken_of_dispatched_job(stage: &Arc<Stage>) {
 }
 
 fn of_dispatched_job_with_nursery(stage: &Arc<Stage>) {
+    if stage.behaviour != Behaviour::Hold {
+        stage.act_often(4);
+    }
     let user = stage.clone();
     let handle = stage.in_job(move || {
         nursery(|n| {
             for _ in 0..4 {
-                drop(n.job_options().on(&Dispatcher::io()).spawn(|| {
+                let child = n.job_options().on(&Dispatcher::io()).spawn(|| {
                     let value = user.on_drop();
                     nursery(|n| {
                         n.launch(|| Ok(()));
@@ -149,15 +151,13 @@ fn of_dispatched_job_with_nursery(stage: &Arc<Stage>) {
                         Ok(())
                     })?;
                     Ok(value)
-                }));
+                });
+                user.contain(|| drop(child));
             }
             Ok(())
         })?;
         Ok(())
     });
-    if stage.behaviour != Behaviour::Hold {
-        stage.act_often(4);
-    }
     stage.check_bystander(handle.join());
     stage.until_acted();
 }
