@@ -16,6 +16,10 @@ pub struct Place {
     pub rules: &'static [Rule],
 }
 
+/// The reason why cells are open whose user code the timer thread calls.
+pub const ON_TIMER_THREAD: &str =
+    "user code on the timer thread waits for a timer of the same thread";
+
 /// The outcome of some cells of a place.
 pub type Rule = (&'static [Behaviour], Outcome);
 
@@ -31,7 +35,6 @@ pub enum Outcome {
     /// There is no such program, for this reason.
     NotApplicable(&'static str),
     /// It fails, and will go on to do so until this is solved. Such cells are counted, and run by name only.
-    #[allow(dead_code, reason = "there are times without open cells")]
     Open(&'static str),
 }
 

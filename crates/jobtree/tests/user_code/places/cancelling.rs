@@ -7,11 +7,14 @@ use std::time::Duration;
 use jobtree::{CancelCallback, CancelToken, Job, channel, nursery, sleep, with_timeout};
 
 use crate::behaviour::Behaviour;
-use crate::place::{Outcome, Place, Rule};
+use crate::place::{ON_TIMER_THREAD, Outcome, Place, Rule};
 use crate::stage::{Stage, until};
 
 /// The timer thread calls these. It cannot wait for a timer: only it could bring that about.
-const BY_TIMER_THREAD: &[Rule] = &[(Behaviour::WAITS_FOR_TIMER, Outcome::EndsOrRefused("timer"))];
+const BY_TIMER_THREAD: &[Rule] = &[
+    (&[Behaviour::JoinSame], Outcome::Open(ON_TIMER_THREAD)),
+    (Behaviour::WAITS_FOR_TIMER, Outcome::EndsOrRefused("timer")),
+];
 
 pub const PLACES: &[Place] = &[
     Place::new("cancel/callback-by-caller", by_caller),

@@ -12,11 +12,20 @@ use std::time::Duration;
 use jobtree::{CancelToken, JobHandle, channel, future, select_async, sync};
 
 use crate::behaviour::Behaviour;
-use crate::place::{Outcome, Place, Rule};
+use crate::place::{ON_TIMER_THREAD, Outcome, Place, Rule};
 use crate::stage::{OnDrop, Stage, until};
 
+/// As below; the timer is the one that the thread of the global runtime waits for.
+const BY_OWN_TIMER_THREAD: &[Rule] = &[
+    (Behaviour::SLEEPS, Outcome::Open(ON_TIMER_THREAD)),
+    (Behaviour::WAITS_FOR_TIMER, Outcome::EndsOrRefused("timer")),
+];
+
 /// The timer thread wakes these. It cannot wait for a timer: only it could bring that about.
-const BY_TIMER_THREAD: &[Rule] = &[(Behaviour::WAITS_FOR_TIMER, Outcome::EndsOrRefused("timer"))];
+const BY_TIMER_THREAD: &[Rule] = &[
+    (&[Behaviour::JoinSame], Outcome::Open(ON_TIMER_THREAD)),
+    (Behaviour::WAITS_FOR_TIMER, Outcome::EndsOrRefused("timer")),
+];
 
 /// Names the four places of a future: woken, dropped after it was woken, replaced by another waker, dropped with the future.
 macro_rules! places {
@@ -40,7 +49,7 @@ places! {
     "cancelled-by-deadline": cancelled_by_deadline BY_TIMER_THREAD,
     "token": token,
     "child-token": child_token,
-    "sleep": sleep BY_TIMER_THREAD,
+    "sleep": sleep BY_OWN_TIMER_THREAD,
     "clock": clock BY_TIMER_THREAD,
     "receive": receive,
     "receive-closed": receive_closed,
