@@ -131,7 +131,7 @@ fn judge_end(status: ExitStatus, ended: &Ended, refusal: Option<&str>) -> Verdic
     // The library's own files: an assertion of the library is a failure, even if something caught it.
     let is_of_library =
         |line: &&str| line.contains("panicked at crates/") && !line.contains("/tests/");
-    let is_refusal = refusal.is_some_and(|message| ended.stderr.contains(message));
+    let is_refusal = refusal.is_some_and(|message| says(ended, message));
     if let Some(line) = ended.stderr.lines().find(is_of_library)
         && !is_refusal
     {
@@ -150,10 +150,19 @@ fn judge_refusal(status: ExitStatus, ended: &Ended, message: &str) -> VerdictKin
     if status.code() != Some(PANICKED) && !is_abort(status) {
         return VerdictKind::Failed(format!("not refused, but: {}", name_of(status)));
     }
-    if !ended.stderr.contains(message) {
+    if !says(ended, message) {
         return VerdictKind::Failed(format!("{}, without {message:?}", name_of(status)));
     }
     VerdictKind::Refused
+}
+
+/// Returns `true` if the program was told `message`: not in the first line of a panic, which has the thread's name, and not
+/// as the text of a planned panic.
+fn says(ended: &Ended, message: &str) -> bool {
+    let is_told = |line: &str| {
+        line.contains(message) && !line.contains("panicked at") && !line.contains("planned panic")
+    };
+    ended.stderr.lines().any(is_told)
 }
 
 #[cfg(unix)]

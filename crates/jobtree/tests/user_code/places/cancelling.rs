@@ -13,7 +13,10 @@ use crate::stage::{Stage, until};
 /// The timer thread calls these. It cannot wait for a timer: only it could bring that about.
 const BY_TIMER_THREAD: &[Rule] = &[
     (&[Behaviour::JoinSame], Outcome::Open(ON_TIMER_THREAD)),
-    (Behaviour::WAITS_FOR_TIMER, Outcome::EndsOrRefused("timer")),
+    (
+        Behaviour::WAITS_FOR_TIMER,
+        Outcome::EndsOrRefused("the timer thread cannot wait"),
+    ),
 ];
 
 pub const PLACES: &[Place] = &[

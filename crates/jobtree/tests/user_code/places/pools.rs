@@ -18,10 +18,13 @@ use Behaviour::*;
 const PANICS: &[Behaviour] = Behaviour::PANICS;
 
 /// A panic of a task that no other code waits for, without a panic handler.
-const ABORTS: Rule = (PANICS, Outcome::Refused("planned panic"));
+const NO_HANDLER: Rule = (PANICS, Outcome::Refused("the pool has no panic handler"));
 
-/// The same, where the payload has no text.
-const ABORTS_BY_PAYLOAD: Rule = (&[PanicPayload], Outcome::Refused("panic"));
+/// A panic of the panic handler.
+const HANDLER_PANICS: Rule = (
+    PANICS,
+    Outcome::Refused("a panic left the pool's panic handler"),
+);
 
 /// A thread of the program is never parked: it runs the job that it then waits for on top of its own wait.
 const IN_PLACE: Rule = (
@@ -40,7 +43,7 @@ const SECOND_PANIC: Rule = (
 );
 
 pub const PLACES: &[Place] = &[
-    Place::new("pool/spawn", pool_spawn).with(&[ABORTS_BY_PAYLOAD, ABORTS]),
+    Place::new("pool/spawn", pool_spawn).with(&[NO_HANDLER]),
     Place::new("pool/spawn-with-panic-handler", spawn_with_handler),
     Place::new("pool/spawn-fifo", spawn_fifo),
     Place::new("pool/spawn-broadcast", pool_spawn_broadcast),
@@ -66,7 +69,7 @@ pub const PLACES: &[Place] = &[
     .with(&[IN_PLACE]),
     Place::new("pool/on-start", on_start).with(&[(PANICS, Outcome::EndsOrRefused("on_start"))]),
     Place::new("pool/on-exit", on_exit).with(&[(PANICS, Outcome::EndsOrRefused("on_exit"))]),
-    Place::new("pool/on-panic", on_panic).with(&[ABORTS_BY_PAYLOAD, ABORTS]),
+    Place::new("pool/on-panic", on_panic).with(&[HANDLER_PANICS]),
     Place::new("pool/worker-name", worker_name),
     Place::new("pool/spawn-with", spawn_with),
     Place::new("pool/captured-by-handlers", captured_by_handlers),

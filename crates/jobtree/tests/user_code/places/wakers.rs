@@ -18,13 +18,19 @@ use crate::stage::{OnDrop, Stage, until};
 /// As below; the timer is the one that the thread of the global runtime waits for.
 const BY_OWN_TIMER_THREAD: &[Rule] = &[
     (Behaviour::SLEEPS, Outcome::Open(ON_TIMER_THREAD)),
-    (Behaviour::WAITS_FOR_TIMER, Outcome::EndsOrRefused("timer")),
+    (
+        Behaviour::WAITS_FOR_TIMER,
+        Outcome::EndsOrRefused("the timer thread cannot wait"),
+    ),
 ];
 
 /// The timer thread wakes these. It cannot wait for a timer: only it could bring that about.
 const BY_TIMER_THREAD: &[Rule] = &[
     (&[Behaviour::JoinSame], Outcome::Open(ON_TIMER_THREAD)),
-    (Behaviour::WAITS_FOR_TIMER, Outcome::EndsOrRefused("timer")),
+    (
+        Behaviour::WAITS_FOR_TIMER,
+        Outcome::EndsOrRefused("the timer thread cannot wait"),
+    ),
 ];
 
 /// Names the four places of a future: woken, dropped after it was woken, replaced by another waker, dropped with the future.
