@@ -434,8 +434,9 @@ typedef uint64_t jt_job_t;
 // Decides about a job that has used up its budget: returns a jt_decision_t. `lacking` is the jt_counter_t that is used up.
 // `more` is a budget of zeros, to be filled for JT_DECISION_RECHARGE. `job` is a handle that is valid during the call.
 //
-// It is called on the stack of that job, by several threads at once if several jobs have used up theirs. It may call
-// every function of this interface but jt_runtime_shutdown, which returns JT_EBUSY. It must return: nothing may jump
+// It is called on the stack of that job, but outside of all jobs, by several threads at once if several jobs have used up
+// theirs. It may call every function of this interface but jt_runtime_shutdown, which returns JT_EBUSY, as does waiting for
+// that job. It must return: nothing may jump
 // out of it. A number that is no jt_decision_t cancels the job, as does a Rust panic.
 typedef int32_t (*jt_exhausted_fn)(jt_job_t job, int32_t lacking, struct jt_budget_t *more, void *arg);
 
@@ -757,7 +758,8 @@ jt_status jt_sleep_ms(uint64_t milliseconds);
 // Starts so many threads for jobs (`dispatcher` in jt_launch_opts): for jobs that block theirs and must not wait for
 // others, or that must not run more often at once. On one thread, they run one after another.
 //
-// Returns JT_EINVAL for 0 threads, JT_ENOMEM if the system does not give that many.
+// Returns JT_EINVAL for 0 threads, JT_ENOMEM if the system does not give that many, JT_EREFUSED if the calling job may not
+// start threads.
 //
 // Requires: `dispatcher_out` is NULL or may be written to.
 jt_status jt_dispatcher_create(uint32_t threads,

@@ -76,15 +76,16 @@ thread_local! {
     static CALLBACKS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Calls a function of the program's that may not be part of a job and returns nothing; a panic is recorded.
-pub(crate) fn callback(function: impl FnOnce()) {
+/// Calls a function of the program's that may not be part of a job; a panic is recorded, and nothing returned.
+pub(crate) fn callback<R>(place: Place, function: impl FnOnce() -> R) -> Option<R> {
     let count = |change: fn(usize) -> usize| {
         // Gone only when the thread ends; then nothing waits for it.
         let _ = CALLBACKS.try_with(|callbacks| callbacks.set(change(callbacks.get())));
     };
     count(|callbacks| callbacks + 1);
-    call_user(Place::Callback, function);
+    let result = call_user(place, function);
     count(|callbacks| callbacks - 1);
+    result
 }
 
 /// Whether the caller is inside of [`callback`]: on a thread that may belong to the runtime, outside of all jobs.

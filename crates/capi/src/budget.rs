@@ -3,13 +3,14 @@
 use std::ffi::c_void;
 use std::mem::size_of;
 
-use jobtree_base::user_code::{Place, call_user};
+use jobtree_base::user_code::Place;
 use jobtree_runtime::binding::{recharge, supervise_budgets, within_limits};
 use jobtree_runtime::budget::{self, Budget, Decision, Exhausted, JobBudget, RechargeError};
 
-use crate::border::{is_null, put, required, running};
+use crate::border::{callback, is_null, put, required, running};
 use crate::current;
 use crate::growing::{self, Growing};
+use crate::job::deciding_about;
 use crate::launch::Target;
 use crate::limits::{
     counter_number, jt_budget_t, jt_capabilities_t, number_of_profile, read_budget,
@@ -67,8 +68,9 @@ pub enum jt_decision_t {
 /// Decides about a job that has used up its budget: returns a jt_decision_t. `lacking` is the jt_counter_t that is used up.
 /// `more` is a budget of zeros, to be filled for JT_DECISION_RECHARGE. `job` is a handle that is valid during the call.
 ///
-/// It is called on the stack of that job, by several threads at once if several jobs have used up theirs. It may call
-/// every function of this interface but jt_runtime_shutdown, which returns JT_EBUSY. It must return: nothing may jump
+/// It is called on the stack of that job, but outside of all jobs, by several threads at once if several jobs have used up
+/// theirs. It may call every function of this interface but jt_runtime_shutdown, which returns JT_EBUSY, as does waiting for
+/// that job. It must return: nothing may jump
 /// out of it. A number that is no jt_decision_t cancels the job, as does a Rust panic.
 #[allow(non_camel_case_types, reason = "the names are those of the header")]
 pub type jt_exhausted_fn = Option<
@@ -106,9 +108,11 @@ impl Handler {
             return Decision::Cancel;
         };
         let mut more = jt_budget_t::default();
-        let decision = call_user(Place::Handler, || {
-            // SAFETY: by the contract of `new`; `more` is a local.
-            unsafe { (self.function)(job, lacking, &raw mut more, self.argument.pointer()) }
+        let decision = deciding_about(exhausted.job(), || {
+            callback(Place::Handler, || {
+                // SAFETY: by the contract of `new`; `more` is a local.
+                unsafe { (self.function)(job, lacking, &raw mut more, self.argument.pointer()) }
+            })
         });
         OBJECTS.remove(job);
         const IGNORE: i32 = jt_decision_t::JT_DECISION_IGNORE as i32;

@@ -1,5 +1,6 @@
 //! Jobs and deferreds: waiting for them, asking and cancelling them.
 
+use std::cell::RefCell;
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::Ordering;
 
@@ -83,12 +84,35 @@ pub(crate) fn number_of_state(state: JobState) -> jt_job_state_t {
     }
 }
 
+thread_local! {
+    /// The jobs about whose budgets functions of the program's decide on this thread, innermost last.
+    static DECIDED_ABOUT: RefCell<Vec<Job>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Calls `decide`, without whose return `job` does not go on.
+pub(crate) fn deciding_about<R>(job: &Job, decide: impl FnOnce() -> R) -> R {
+    DECIDED_ABOUT.with_borrow_mut(|jobs| jobs.push(job.clone()));
+    let decision = decide();
+    // Another decision on the same thread may have begun meanwhile, and not be over.
+    DECIDED_ABOUT.with_borrow_mut(|jobs| {
+        if let Some(own) = jobs.iter().rposition(|decided| decided == job) {
+            jobs.remove(own);
+        }
+    });
+    decision
+}
+
+/// Returns the job that waits for the calling code to decide, if there is one.
+fn decided_about() -> Option<Job> {
+    DECIDED_ABOUT.with_borrow(|jobs| jobs.last().cloned())
+}
+
 /// Refuses to wait for a job that cannot end before the caller has.
 pub(crate) fn check_does_not_wait_for_itself(awaited: &Job) -> Result<(), CallError> {
     if awaited.is_ended() {
         return Ok(());
     }
-    let mut next = Job::current();
+    let mut next = Job::current().or_else(decided_about);
     let mut openers = Vec::new();
     while let Some(job) = next.or_else(|| openers.pop()) {
         if job == *awaited {

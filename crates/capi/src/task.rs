@@ -6,6 +6,7 @@ use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::null_mut;
 
+use jobtree_base::user_code::Place;
 use jobtree_runtime::{BoxError, Job, JobError, checkpoint};
 
 use crate::border::callback;
@@ -65,7 +66,7 @@ impl Drop for Argument {
     fn drop(&mut self) {
         if let Some(release) = self.release {
             // SAFETY: the caller gave the function for this pointer, and nothing else uses it any more.
-            callback(|| unsafe { release(self.pointer) });
+            callback(Place::Callback, || unsafe { release(self.pointer) });
         }
     }
 }

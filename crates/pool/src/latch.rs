@@ -17,6 +17,7 @@
 
 use std::ptr;
 
+use crate::raw::before_sleep::before_sleep;
 use crate::strand::Strand;
 use crate::sync::step::{Step, left_out, order_at};
 use crate::sync::{AtomicPtr, Futex, Ordering};
@@ -168,6 +169,7 @@ impl ThreadLatch {
     /// Sleeps until the latch is set. Does not unwind: others may know the latch, and with it the caller's frame. Who must
     /// not sleep here is refused before that, by [`refuse_to_sleep`](crate::sim::refuse_to_sleep).
     pub(crate) fn wait(&self) {
+        before_sleep();
         let word = self.state.word();
         if left_out(Step::ThreadLatchCheck) {
             word.swap(WAITING, Ordering::AcqRel);

@@ -22,10 +22,9 @@ pub(crate) fn install() {
     if !std::thread::panicking() {
         return install_here();
     }
+    // Not waited for: a hook that is running keeps the other thread waiting until it has returned.
     let installer = std::thread::Builder::new().name("jobtree-hook".to_owned());
-    if let Ok(thread) = installer.spawn(install_here) {
-        let _ = thread.join();
-    }
+    let _ = installer.spawn(install_here);
 }
 
 fn install_here() {
@@ -39,8 +38,13 @@ fn install_here() {
             notes.push_back((job.id(), location.to_string()));
         }
         // The hook that was there may wait. The worker must not run another job meanwhile: should that panic, too, the
-        // process would abort.
-        isolate(|| hook(info));
+        // process would abort. A single worker has to, or what the hook waits for might never run.
+        let is_worker = jobtree_pool::current_worker_index().is_some();
+        if is_worker && jobtree_pool::current_workers() > 1 {
+            isolate(|| hook(info));
+        } else {
+            hook(info);
+        }
     }));
 }
 

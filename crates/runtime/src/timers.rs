@@ -5,13 +5,16 @@
 //!
 //! In a simulation there is no such thread, and the clock stands still unless the simulator moves it.
 
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use jobtree_base::user_code::{Place, drop_user, wake_user};
-use jobtree_pool::raw::{PoolRef, monotonic_nanos, start_service_thread};
+use jobtree_pool::raw::{PoolRef, monotonic_nanos, set_before_sleep, start_service_thread};
 use jobtree_pool::{Yield, yield_now};
 use jobtree_tree::{Cause, Job, Lacking, TimerKey, Wheel};
 
@@ -59,6 +62,8 @@ struct Shared {
 
 struct State {
     wheel: Wheel<Expiry>,
+    /// Expiries that a driver left to its successor; see [`Driving`].
+    due: VecDeque<Expiry>,
     driver: Driver,
     is_closed: bool,
     /// The tick at which the driver wakes by itself.
@@ -99,6 +104,7 @@ impl Timers {
                 virtual_nanos,
                 state: Mutex::new(State {
                     wheel: Wheel::new(),
+                    due: VecDeque::new(),
                     driver: Driver::Absent,
                     is_closed: false,
                     wakes_at: u64::MAX,
@@ -272,9 +278,9 @@ impl Shared {
                 return;
             };
             let now = this.tick();
-            let mut expired = Vec::new();
+            let mut expired = std::mem::take(&mut state.due);
             while let Some((_, expiry)) = state.wheel.pop_expired(now) {
-                expired.push(expiry);
+                expired.push_back(expiry);
             }
             if !expired.is_empty() {
                 // Not under the lock: what happens may set other timers.
@@ -299,18 +305,21 @@ impl Shared {
         }
     }
 
-    fn drive(&self) {
+    fn drive(self: Arc<Shared>) {
+        let driving = Driving::begin(&self);
         let mut state = self.lock();
         while !state.is_closed {
             let now = self.tick();
-            let mut expired = Vec::new();
+            let mut expired = std::mem::take(&mut state.due);
             while let Some((_, expiry)) = state.wheel.pop_expired(now) {
-                expired.push(expiry);
+                expired.push_back(expiry);
             }
             if !expired.is_empty() {
                 // Not under the lock: what happens may set other timers.
                 drop(state);
-                expired.into_iter().for_each(Expiry::happen);
+                if driving.happen(expired) == Handed::Over {
+                    return;
+                }
                 state = self.lock();
                 continue;
             }
@@ -331,6 +340,66 @@ impl Shared {
                 }
             };
         }
+    }
+}
+
+/// What the thread that keeps deadlines is about to do.
+///
+/// Callbacks and wakers that the thread calls are user code, and may wait: for a deadline that this very thread keeps, or
+/// behind another expiry of the same moment. So before the thread sleeps in such a wait, it hands over what is left to a new
+/// thread, and ends when the wait is over.
+struct Driving {
+    shared: Arc<Shared>,
+    left: RefCell<VecDeque<Expiry>>,
+    handed: Cell<Handed>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Handed {
+    /// Another thread keeps the deadlines now.
+    Over,
+    NotYet,
+}
+
+thread_local! {
+    static DRIVING: RefCell<Option<Rc<Driving>>> = const { RefCell::new(None) };
+}
+
+impl Driving {
+    fn begin(shared: &Arc<Shared>) -> Rc<Driving> {
+        let driving = Rc::new(Driving {
+            shared: Arc::clone(shared),
+            left: RefCell::default(),
+            handed: Cell::new(Handed::NotYet),
+        });
+        DRIVING.set(Some(Rc::clone(&driving)));
+        set_before_sleep(|| {
+            let driving = DRIVING.with_borrow(Clone::clone);
+            if let Some(driving) = driving {
+                driving.hand_over();
+            }
+        });
+        driving
+    }
+
+    fn happen(&self, expired: VecDeque<Expiry>) -> Handed {
+        self.left.replace(expired);
+        loop {
+            let next = self.left.borrow_mut().pop_front();
+            match next {
+                Some(expiry) => expiry.happen(),
+                None => return self.handed.get(),
+            }
+        }
+    }
+
+    fn hand_over(&self) {
+        if self.handed.replace(Handed::Over) == Handed::Over {
+            return;
+        }
+        let mut left = self.left.take();
+        self.shared.lock().due.append(&mut left);
+        Shared::start_thread(&self.shared);
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use jobtree_runtime::budget::{self, Budget, Counter, CountingAllocator, Decision, JobBudget};
-use jobtree_runtime::{Job, JobError, Profile, WaitingFor, sleep, tick};
+use jobtree_runtime::{Job, JobError, Profile, Runtime, WaitingFor, nursery, sleep, tick};
 use support::{end, runtime_of, until, watch};
 
 #[global_allocator]
@@ -235,4 +235,37 @@ fn threads_and_jobs_without_a_budget_are_not_counted() {
     std::thread::spawn(|| drop(block(MEGABYTE))).join().unwrap();
     assert_eq!(runtime.statistics().exhaustions, 0);
     end(&runtime);
+}
+
+#[test]
+fn jobs_that_have_ended_use_none_of_the_memory_of_the_job_that_spawned_them() {
+    let runtime = Runtime::builder()
+        .workers(1)
+        .profile(Profile::Service)
+        .build()
+        .unwrap();
+    let used = runtime.supervisor(|n| {
+        let budget = Budget {
+            spawns: 40,
+            ..Budget::CHILD
+        };
+        let job = n.job_options().budget(budget).spawn(|| {
+            let own = Job::current().unwrap();
+            let used = || budget::of(&own).unwrap().memory_used;
+            let mut all = vec![used()];
+            nursery(|n| {
+                for _ in 0..5 {
+                    for _ in 0..1000 {
+                        n.spawn(|| Ok(1)).join()?;
+                    }
+                    all.push(used());
+                }
+                Ok(())
+            })?;
+            Ok(all)
+        });
+        Ok(job.join()?)
+    });
+    let used = used.unwrap();
+    assert!(used[5] < used[1] + 10_000, "{used:?}");
 }

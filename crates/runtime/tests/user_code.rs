@@ -307,6 +307,41 @@ fn a_callback_that_panics_on_the_timer_thread_does_not_end_time() {
     });
 }
 
+#[test]
+fn a_waker_or_callback_on_the_timer_thread_may_wait_for_a_timer() {
+    goes_on(|| {
+        let runtime = runtime(2);
+        let woken = Arc::new(AtomicUsize::new(0));
+        let mut sleeps = Vec::new();
+        for _ in 0..4 {
+            let woken = Arc::clone(&woken);
+            let waker = waker(move || {
+                sleep(Duration::from_millis(2)).unwrap();
+                woken.fetch_add(1, Ordering::Relaxed);
+            });
+            let mut sleep = Box::pin(runtime.clock().sleep(Duration::from_millis(5)));
+            assert!(
+                sleep
+                    .as_mut()
+                    .poll(&mut Context::from_waker(&waker))
+                    .is_pending()
+            );
+            sleeps.push(sleep);
+        }
+        until(|| woken.load(Ordering::Relaxed) == 4);
+        let limited = runtime.spawn(|| {
+            Ok(with_timeout(Duration::from_millis(5), || {
+                let job = Job::current().unwrap();
+                let _callback = job.on_cancel(|_| sleep(Duration::from_millis(2)).unwrap());
+                for_ever::<()>()
+            })?)
+        });
+        assert!(limited.join().is_err());
+        still_works(&runtime);
+        end(&runtime);
+    });
+}
+
 // Shutdown.
 
 #[test]
@@ -362,12 +397,12 @@ fn the_first_use_of_a_runtime_may_be_in_a_panicking_thread() {
             panic!("the test panics");
         });
         assert!(caught.is_err());
-        let error = Runtime::global().spawn(|| -> Result<(), BoxError> { panic!("later") });
-        let error = error.join().unwrap_err().to_string();
-        assert!(
-            error.contains("user_code.rs"),
-            "the place is known: {error}"
-        );
+        // The place of a panic is known as soon as another thread has set the hook.
+        until(|| {
+            let later = Runtime::global().spawn(|| -> Result<(), BoxError> { panic!("later") });
+            let error = later.join().unwrap_err().to_string();
+            error.contains("user_code.rs")
+        });
         still_works(Runtime::global());
     });
 }

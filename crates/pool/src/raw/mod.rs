@@ -13,6 +13,7 @@
 //!
 //! This is no public interface; it changes with what the layers above need.
 
+pub(crate) mod before_sleep;
 pub(crate) mod bell;
 mod claims;
 pub mod fuel;
@@ -35,6 +36,7 @@ mod ticks;
 
 pub use crate::blocking::{BlockingJob, BlockingThreads, Carriers, HandedBack, Ticket};
 pub use crate::stop::{can_be_stopped, unwind_if_stopped};
+pub use before_sleep::set_before_sleep;
 pub use bell::{
     Bell, current_stack, current_stack_with_bell, polled_waker, replace_polled_waker,
     stack_with_bell, wait_with_waker, wait_with_waker_breakably, waker_of_stack, with_bell,

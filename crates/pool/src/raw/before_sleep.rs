@@ -1,0 +1,23 @@
+//! What a service thread does before it sleeps in a wait of ours.
+//!
+//! A thread that serves others (the one that keeps deadlines) calls user code, and that may wait: for instance for a deadline
+//! that this very thread keeps. So the thread is told before it sleeps, and can hand its service over first.
+
+use std::cell::Cell;
+
+thread_local! {
+    static BEFORE_SLEEP: Cell<Option<fn()>> = const { Cell::new(None) };
+}
+
+/// Has `call` called on this thread, which is no worker, before each sleep in a wait of the library.
+pub fn set_before_sleep(call: fn()) {
+    BEFORE_SLEEP.set(Some(call));
+}
+
+/// The thread is about to sleep. No lock is held, and no frame that is about to wait is known to others.
+#[inline]
+pub(crate) fn before_sleep() {
+    if let Some(call) = BEFORE_SLEEP.get() {
+        call();
+    }
+}
