@@ -388,7 +388,11 @@ impl Runtime {
     pub fn dump_tree(&self) -> TreeDump {
         let inner = &self.owner.inner;
         let dump = self.owner.root.dump_tree();
-        inner.degraded.note_in(dump, inner.timers.are_on_workers())
+        let dump = inner.degraded.note_in(dump, inner.timers.are_on_workers());
+        match inner.pool.stats().degradation() {
+            Some(note) => dump.with_note(note),
+            None => dump,
+        }
     }
 
     /// What the jobs of this runtime did so far, counted.

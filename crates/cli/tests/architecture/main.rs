@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod rules;
+mod user_code;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -115,31 +115,6 @@ impl Behaviour {
         Behaviour::PanicFork,
     ];
 
-    /// The behaviours that wait for a timer of the runtime of the calling thread, or of the global one.
-    pub const SLEEPS: &[Behaviour] = &[
-        Behaviour::PanicWait,
-        Behaviour::PanicFork,
-        Behaviour::Sleep,
-        Behaviour::JoinOther,
-        Behaviour::JoinSame,
-        Behaviour::BlockOn,
-        Behaviour::ForkNursery,
-        Behaviour::Isolate,
-    ];
-
-    /// The behaviours that wait until some time has passed.
-    pub const WAITS_FOR_TIMER: &[Behaviour] = &[
-        Behaviour::PanicWait,
-        Behaviour::PanicFork,
-        Behaviour::Sleep,
-        Behaviour::JoinOther,
-        Behaviour::JoinSame,
-        Behaviour::BlockOn,
-        Behaviour::ForkNursery,
-        Behaviour::Isolate,
-        Behaviour::Shutdown,
-    ];
-
     /// The behaviours that wait, for whatever it is.
     pub const WAITS: &[Behaviour] = &[
         Behaviour::PanicWait,

@@ -28,17 +28,15 @@ pub enum VerdictKind {
     Ended,
     Refused,
     NotApplicable,
-    Open,
     Failed(String),
 }
 
-/// Runs a cell, and kills it after `limit`. Open ones are only run if `with_open`.
-pub fn run(cell: Cell, limit: Duration, with_open: bool) -> Verdict {
+/// Runs a cell, and kills it after `limit`.
+pub fn run(cell: Cell, limit: Duration) -> Verdict {
     let outcome = cell.place.outcome(cell.behaviour);
     let began = Instant::now();
     let (kind, output) = match outcome {
         Outcome::NotApplicable(_) => (VerdictKind::NotApplicable, String::new()),
-        Outcome::Open(_) if !with_open => (VerdictKind::Open, String::new()),
         _ => {
             let ended = run_process(&cell.name(), limit);
             let kind = judge(outcome, &ended);
@@ -113,7 +111,7 @@ fn judge(outcome: Outcome, ended: &Ended) -> VerdictKind {
         return VerdictKind::Failed("hangs".to_owned());
     };
     match outcome {
-        Outcome::Ends | Outcome::Open(_) => judge_end(status, ended, None),
+        Outcome::Ends => judge_end(status, ended, None),
         Outcome::Refused(message) => judge_refusal(status, ended, message),
         Outcome::EndsOrRefused(message) if status.success() => {
             judge_end(status, ended, Some(message))

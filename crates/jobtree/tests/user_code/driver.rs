@@ -115,7 +115,7 @@ fn choose(all: &[Cell], failed_once: &[String]) -> Vec<Cell> {
 
 fn is_applicable(cell: &&Cell) -> bool {
     let outcome = cell.place.outcome(cell.behaviour);
-    !matches!(outcome, Outcome::NotApplicable(_) | Outcome::Open(_))
+    !matches!(outcome, Outcome::NotApplicable(_))
 }
 
 fn number(variable: &str) -> Option<usize> {
@@ -127,14 +127,13 @@ fn number(variable: &str) -> Option<usize> {
 fn run_all(cells: Vec<Cell>) -> Vec<Verdict> {
     let limit = number("JOBTREE_MATRIX_LIMIT").map_or(LIMIT, |s| Duration::from_secs(s as u64));
     let threads = number("JOBTREE_MATRIX_THREADS").unwrap_or(2);
-    let with_open = std::env::var("JOBTREE_MATRIX_CELL").is_ok();
     let next = AtomicUsize::new(0);
     let verdicts = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
                 while let Some(&cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let verdict = child::run(cell, limit, with_open);
+                    let verdict = child::run(cell, limit);
                     if let VerdictKind::Failed(why) = &verdict.kind {
                         println!("FAILED {}: {why}", cell.name());
                     }
@@ -146,8 +145,8 @@ fn run_all(cells: Vec<Cell>) -> Vec<Verdict> {
     verdicts.into_inner().unwrap()
 }
 
-/// The counts of a family of places: ended, refused, not applicable, open, failed.
-type Counts = [usize; 5];
+/// The counts of a family of places: ended, refused, not applicable, failed.
+type Counts = [usize; 4];
 
 fn report(size: usize, verdicts: &[Verdict], time: Duration) -> ExitCode {
     let mut families: BTreeMap<&str, Counts> = BTreeMap::new();
@@ -165,8 +164,7 @@ fn report(size: usize, verdicts: &[Verdict], time: Duration) -> ExitCode {
             VerdictKind::Ended => 0,
             VerdictKind::Refused => 1,
             VerdictKind::NotApplicable => 2,
-            VerdictKind::Open => 3,
-            VerdictKind::Failed(_) => 4,
+            VerdictKind::Failed(_) => 3,
         };
         families.entry(family).or_default()[column] += 1;
         total[column] += 1;
@@ -178,12 +176,12 @@ fn report(size: usize, verdicts: &[Verdict], time: Duration) -> ExitCode {
         show(verdict);
     }
     println!(
-        "\n{:<14}{:>8}{:>9}{:>7}{:>6}{:>8}",
-        "family", "ended", "refused", "n/a", "open", "failed"
+        "\n{:<14}{:>8}{:>9}{:>7}{:>8}",
+        "family", "ended", "refused", "n/a", "failed"
     );
     for (family, counts) in families.iter().chain([(&"total", &total)]) {
-        let [ended, refused, not_applicable, open, failed] = counts;
-        println!("{family:<14}{ended:>8}{refused:>9}{not_applicable:>7}{open:>6}{failed:>8}");
+        let [ended, refused, not_applicable, failed] = counts;
+        println!("{family:<14}{ended:>8}{refused:>9}{not_applicable:>7}{failed:>8}");
     }
     println!(
         "\nthe matrix has {size} cells; {} were looked at, in {time:.1?}; the slowest took {slowest:.1?}",

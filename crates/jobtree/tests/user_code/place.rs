@@ -16,10 +16,6 @@ pub struct Place {
     pub rules: &'static [Rule],
 }
 
-/// The reason why cells are open whose user code the timer thread calls.
-pub const ON_TIMER_THREAD: &str =
-    "user code on the timer thread waits for a timer of the same thread";
-
 /// The outcome of some cells of a place.
 pub type Rule = (&'static [Behaviour], Outcome);
 
@@ -34,8 +30,6 @@ pub enum Outcome {
     EndsOrRefused(&'static str),
     /// There is no such program, for this reason.
     NotApplicable(&'static str),
-    /// It fails, and will go on to do so until this is solved. Such cells are counted, and run by name only.
-    Open(&'static str),
 }
 
 impl Place {

@@ -52,7 +52,11 @@ where
     F: Fn(&T, &T) -> Ordering + Sync,
 {
     let is_less = |a: &T, b: &T| compare(a, b) == Ordering::Less;
-    sort_stable(items, &is_less, &|piece: &mut [T]| piece.sort_by(&compare));
+    let sort_piece = |piece: &mut [T]| match raw::can_be_stopped() {
+        true => piece.sort_by(stopping(&compare)),
+        false => piece.sort_by(&compare),
+    };
+    sort_stable(items, &is_less, &sort_piece);
 }
 
 /// Sorts a slice by a key, and keeps the order of items with equal keys.
@@ -74,7 +78,11 @@ where
     F: Fn(&T) -> K + Sync,
 {
     let is_less = |a: &T, b: &T| key(a).lt(&key(b));
-    sort_stable(items, &is_less, &|piece: &mut [T]| piece.sort_by_key(&key));
+    let sort_piece = |piece: &mut [T]| match raw::can_be_stopped() {
+        true => piece.sort_by(stopping(&|a: &T, b: &T| key(a).cmp(&key(b)))),
+        false => piece.sort_by_key(&key),
+    };
+    sort_stable(items, &is_less, &sort_piece);
 }
 
 /// Sorts a slice; equal items may change places. Faster than [`sort`].
@@ -112,7 +120,10 @@ where
     F: Fn(&T, &T) -> Ordering + Sync,
 {
     let is_less = |a: &T, b: &T| compare(a, b) == Ordering::Less;
-    let sort_piece = |piece: &mut [T]| piece.sort_unstable_by(&compare);
+    let sort_piece = |piece: &mut [T]| match raw::can_be_stopped() {
+        true => piece.sort_unstable_by(stopping(&compare)),
+        false => piece.sort_unstable_by(&compare),
+    };
     sort_any(items, &is_less, &sort_piece);
 }
 
@@ -133,8 +144,32 @@ where
     F: Fn(&T) -> K + Sync,
 {
     let is_less = |a: &T, b: &T| key(a).lt(&key(b));
-    let sort_piece = |piece: &mut [T]| piece.sort_unstable_by_key(&key);
+    let sort_piece = |piece: &mut [T]| match raw::can_be_stopped() {
+        true => piece.sort_unstable_by(stopping(&|a: &T, b: &T| key(a).cmp(&key(b)))),
+        false => piece.sort_unstable_by_key(&key),
+    };
     sort_any(items, &is_less, &sort_piece);
+}
+
+/// The number of comparisons between two looks whether the sort is to stop. A comparison of the program's own may be slow;
+/// picked by feel, so that the looks cost nothing beside a fast one.
+const COMPARISONS_BETWEEN_LOOKS: u32 = 1024;
+
+/// Returns `compare`, except that it unwinds now and then if the job that sorts was cancelled. A sort survives a comparison
+/// that panics.
+fn stopping<T, F>(compare: &F) -> impl FnMut(&T, &T) -> Ordering
+where
+    F: Fn(&T, &T) -> Ordering,
+{
+    let mut left = COMPARISONS_BETWEEN_LOOKS;
+    move |a, b| {
+        left -= 1;
+        if left == 0 {
+            left = COMPARISONS_BETWEEN_LOOKS;
+            raw::unwind_if_stopped();
+        }
+        compare(a, b)
+    }
 }
 
 /// The stable sorts. Only what descends strictly may be reversed.

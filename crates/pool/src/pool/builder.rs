@@ -109,7 +109,9 @@ impl Builder {
     }
 
     /// Makes the building thread worker 0. It takes part whenever it waits inside the pool. Its stack is its own, so it is
-    /// never parked: while it waits it helps in place.
+    /// never parked: while it waits it helps in place. So tasks that wait nest on that stack, as deep as there are such tasks
+    /// for it to run: a program in which thousands of tasks wait at once gives them to workers of their own, or the stack
+    /// overflows, which ends the process.
     ///
     /// It is a worker until the pool is dropped; if that happens inside of a call of this crate on the thread, or on another
     /// thread, until that call or the thread's next one returns; at the latest until the thread ends. The pool does not end

@@ -262,7 +262,8 @@ impl Pool {
 
     /// Lets everything that was spawned finish, then waits at most `limit` for the threads to end.
     ///
-    /// Work that does not end in time keeps its threads; the error says how much there is.
+    /// Work that does not end in time keeps its threads; the error says how much there is. Called by code that runs on the
+    /// pool itself, it always fails, and does not wait: that code has not ended. The pool ends after it.
     ///
     /// ```
     /// use std::time::Duration;
@@ -274,14 +275,16 @@ impl Pool {
     /// ```
     pub fn shutdown(self, limit: Duration) -> Result<(), ShutdownError> {
         let shared = self.shared.clone();
-        let mut expected = self.own_threads;
+        let expected = self.own_threads;
         drop(self);
         // A pool that is shut down from one of its own workers cannot wait for that one.
         let inside = Worker::with_current(|worker| {
             worker.is_some_and(|worker| std::ptr::eq(worker.pool(), &*shared))
         });
         if inside {
-            expected = 0;
+            return Err(ShutdownError {
+                unfinished_tasks: shared.unfinished_tasks().max(1),
+            });
         }
         if shared.wait_until_gone(expected, limit) {
             Ok(())

@@ -12,7 +12,7 @@ use std::any::Any;
 use std::sync::{Condvar, Mutex as StdMutex};
 use std::time::{Duration, Instant};
 
-use jobtree_base::user_code::{Place, call_user};
+use jobtree_base::user_code::{Place, call_user, drop_user};
 
 use super::adopted::CurrentThread;
 use crate::context::ContextRef;
@@ -463,6 +463,8 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        // What they captured has destructors, and this may be a worker's thread, which must end well.
+        drop_user(Place::Captured, std::mem::take(&mut self.handlers));
         for strands in get_mut(&mut self.strands).drain(..) {
             // SAFETY: made by `Box::into_raw`; every worker thread held a reference to the pool, so all
             // of them are gone, and with them whoever could look at a strand.

@@ -106,6 +106,10 @@ impl Dispatcher {
         Dispatcher { target: Target::Io }
     }
 
+    /// The most threads that a dispatcher can have. They are all started at once, and a process that has used up the
+    /// system's threads and mappings cannot even report it.
+    pub const MOST_THREADS: usize = 4096;
+
     /// A dispatcher with `threads` threads of its own: for what must not wait for others, or must not run more often at
     /// once. They end when the last clone is dropped and everything on them has ended.
     ///
@@ -119,11 +123,14 @@ impl Dispatcher {
     /// ```
     ///
     /// # Errors
-    /// If `threads` is 0, or the system does not have that many. If the current job may not have threads of its own
+    /// If `threads` is 0 or more than [`MOST_THREADS`](Dispatcher::MOST_THREADS), or the system does not have that many. If the current job may not have threads of its own
     /// ([`Executor::Threaded`]).
     pub fn new(threads: usize) -> Result<Dispatcher, DispatcherError> {
         if threads == 0 {
             return Err(DispatcherError::NoThreads);
+        }
+        if threads > Dispatcher::MOST_THREADS {
+            return Err(DispatcherError::TooManyThreads);
         }
         may_use_executor(Executor::Threaded).map_err(DispatcherError::Refused)?;
         let carriers = route::carriers_here("jobtree-own");
@@ -255,6 +262,8 @@ impl fmt::Debug for Dispatcher {
 pub enum DispatcherError {
     /// None were asked for.
     NoThreads,
+    /// More than [`Dispatcher::MOST_THREADS`] were asked for.
+    TooManyThreads,
     /// A thread could not be started.
     Thread(io::Error),
     /// The current job may not have threads of its own.
@@ -266,6 +275,11 @@ impl fmt::Display for DispatcherError {
         match self {
             DispatcherError::NoThreads => f.write_str(
                 "a dispatcher without threads would never run anything; ask for at least one thread",
+            ),
+            DispatcherError::TooManyThreads => write!(
+                f,
+                "a dispatcher has at most {} threads; ask for fewer, or make several",
+                Dispatcher::MOST_THREADS
             ),
             DispatcherError::Thread(error) => write!(
                 f,
@@ -279,7 +293,7 @@ impl fmt::Display for DispatcherError {
 impl std::error::Error for DispatcherError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            DispatcherError::NoThreads => None,
+            DispatcherError::NoThreads | DispatcherError::TooManyThreads => None,
             DispatcherError::Thread(error) => Some(error),
             DispatcherError::Refused(refused) => Some(refused),
         }

@@ -7,23 +7,14 @@ use std::time::Duration;
 use jobtree::{CancelCallback, CancelToken, Job, channel, nursery, sleep, with_timeout};
 
 use crate::behaviour::Behaviour;
-use crate::place::{ON_TIMER_THREAD, Outcome, Place, Rule};
+use crate::place::Place;
 use crate::stage::{Stage, until};
-
-/// The timer thread calls these. It cannot wait for a timer: only it could bring that about.
-const BY_TIMER_THREAD: &[Rule] = &[
-    (&[Behaviour::JoinSame], Outcome::Open(ON_TIMER_THREAD)),
-    (
-        Behaviour::WAITS_FOR_TIMER,
-        Outcome::EndsOrRefused("the timer thread cannot wait"),
-    ),
-];
 
 pub const PLACES: &[Place] = &[
     Place::new("cancel/callback-by-caller", by_caller),
     Place::new("cancel/callback-by-worker", by_worker),
     Place::new("cancel/callback-by-itself", by_itself),
-    Place::new("cancel/callback-by-deadline", by_deadline).with(BY_TIMER_THREAD),
+    Place::new("cancel/callback-by-deadline", by_deadline),
     Place::new("cancel/callback-by-sibling", by_sibling),
     Place::new("cancel/callback-by-shutdown", by_shutdown),
     Place::new("cancel/callback-by-last-handle", by_last_handle),

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use jobtree::{JobError, channel, future, nursery, scope, sleep, supervisor};
 
-use crate::behaviour::Behaviour;
-use crate::place::{ON_TIMER_THREAD, Outcome, Place};
+use crate::place::Place;
 use crate::stage::{OnDrop, Stage, until};
 
 pub const PLACES: &[Place] = &[
@@ -19,11 +18,7 @@ pub const PLACES: &[Place] = &[
     Place::new("error/dropped-second", dropped_second),
     Place::new("error/dropped-by-supervisor", dropped_by_supervisor),
     Place::new("error/dropped-of-cancelled-job", dropped_of_cancelled_job),
-    Place::new("error/dropped-of-future", dropped_of_future).with(&[(
-        // The timer's waker may be the last that refers to the job.
-        &[Behaviour::JoinSame],
-        Outcome::Open(ON_TIMER_THREAD),
-    )]),
+    Place::new("error/dropped-of-future", dropped_of_future),
     Place::new("error/display", display),
     Place::new("error/debug", debug),
     Place::new("error/source", source),

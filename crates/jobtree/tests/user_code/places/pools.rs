@@ -20,12 +20,6 @@ const PANICS: &[Behaviour] = Behaviour::PANICS;
 /// A panic of a task that no other code waits for, without a panic handler.
 const NO_HANDLER: Rule = (PANICS, Outcome::Refused("the pool has no panic handler"));
 
-/// A panic of the panic handler.
-const HANDLER_PANICS: Rule = (
-    PANICS,
-    Outcome::Refused("a panic left the pool's panic handler"),
-);
-
 /// A thread of the program is never parked: it runs the job that it then waits for on top of its own wait.
 const IN_PLACE: Rule = (
     &[PanicWait],
@@ -67,9 +61,9 @@ pub const PLACES: &[Place] = &[
         current_thread_runtime_job,
     )
     .with(&[IN_PLACE]),
-    Place::new("pool/on-start", on_start).with(&[(PANICS, Outcome::EndsOrRefused("on_start"))]),
-    Place::new("pool/on-exit", on_exit).with(&[(PANICS, Outcome::EndsOrRefused("on_exit"))]),
-    Place::new("pool/on-panic", on_panic).with(&[HANDLER_PANICS]),
+    Place::new("pool/on-start", on_start),
+    Place::new("pool/on-exit", on_exit),
+    Place::new("pool/on-panic", on_panic),
     Place::new("pool/worker-name", worker_name),
     Place::new("pool/spawn-with", spawn_with),
     Place::new("pool/captured-by-handlers", captured_by_handlers),

@@ -16,30 +16,6 @@ const BY_STD: Rule = (
     Outcome::NotApplicable("the standard library ends the process when this panics"),
 );
 
-/// The hook waits for a job that only its own worker could run.
-const WAITS_FOR_OWN_WORKER: Rule = (
-    &[Behaviour::JoinSame],
-    Outcome::Open("a wait inside a panic hook runs nothing else on its worker"),
-);
-
-/// The hook is the first to use a runtime, which sets a panic hook of its own.
-const FIRST_USE: Rule = (
-    &[
-        Behaviour::Sleep,
-        Behaviour::JoinOther,
-        Behaviour::JoinSame,
-        Behaviour::BlockOn,
-        Behaviour::Dispatch,
-        Behaviour::ForkNursery,
-        Behaviour::Isolate,
-        Behaviour::CancelRoot,
-        Behaviour::Leak,
-        Behaviour::Spawn,
-        Behaviour::SpawnMany,
-    ],
-    Outcome::Open("a runtime cannot set its panic hook while another one runs"),
-);
-
 pub const PLACES: &[Place] = &[
     Place::new("thread-local/of-worker", of_worker).with(&[BY_STD]),
     Place::new("thread-local/of-pool-worker", of_pool_worker).with(&[BY_STD]),
@@ -51,12 +27,12 @@ pub const PLACES: &[Place] = &[
     .with(&[BY_STD]),
     Place::new("thread-local/of-simulation", of_simulation).with(&[BY_STD]),
     Place::new("thread-local/initialiser", initialiser),
-    Place::new("panic-hook/of-job", hook_of_job).with(&[BY_STD, WAITS_FOR_OWN_WORKER]),
-    Place::new("panic-hook/of-future", hook_of_future).with(&[BY_STD, WAITS_FOR_OWN_WORKER]),
-    Place::new("panic-hook/of-fork", hook_of_fork).with(&[BY_STD, WAITS_FOR_OWN_WORKER]),
-    Place::new("panic-hook/of-outside-thread", hook_of_outside_thread).with(&[BY_STD, FIRST_USE]),
+    Place::new("panic-hook/of-job", hook_of_job).with(&[BY_STD]),
+    Place::new("panic-hook/of-future", hook_of_future).with(&[BY_STD]),
+    Place::new("panic-hook/of-fork", hook_of_fork).with(&[BY_STD]),
+    Place::new("panic-hook/of-outside-thread", hook_of_outside_thread).with(&[BY_STD]),
     Place::new("panic-hook/of-dispatched-job", hook_of_dispatched_job).with(&[BY_STD]),
-    Place::new("panic-hook/set-before-first-use", hook_before_first_use).with(&[BY_STD, FIRST_USE]),
+    Place::new("panic-hook/set-before-first-use", hook_before_first_use).with(&[BY_STD]),
 ];
 
 thread_local! {

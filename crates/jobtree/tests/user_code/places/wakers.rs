@@ -11,27 +11,8 @@ use std::time::Duration;
 
 use jobtree::{CancelToken, JobHandle, channel, future, select_async, sync};
 
-use crate::behaviour::Behaviour;
-use crate::place::{ON_TIMER_THREAD, Outcome, Place, Rule};
+use crate::place::Place;
 use crate::stage::{OnDrop, Stage, until};
-
-/// As below; the timer is the one that the thread of the global runtime waits for.
-const BY_OWN_TIMER_THREAD: &[Rule] = &[
-    (Behaviour::SLEEPS, Outcome::Open(ON_TIMER_THREAD)),
-    (
-        Behaviour::WAITS_FOR_TIMER,
-        Outcome::EndsOrRefused("the timer thread cannot wait"),
-    ),
-];
-
-/// The timer thread wakes these. It cannot wait for a timer: only it could bring that about.
-const BY_TIMER_THREAD: &[Rule] = &[
-    (&[Behaviour::JoinSame], Outcome::Open(ON_TIMER_THREAD)),
-    (
-        Behaviour::WAITS_FOR_TIMER,
-        Outcome::EndsOrRefused("the timer thread cannot wait"),
-    ),
-];
 
 /// Names the four places of a future: woken, dropped after it was woken, replaced by another waker, dropped with the future.
 macro_rules! places {
@@ -52,11 +33,11 @@ places! {
     "ended": ended,
     "ended-by-cancel": ended_by_cancel,
     "cancel-requested": cancel_requested,
-    "cancelled-by-deadline": cancelled_by_deadline BY_TIMER_THREAD,
+    "cancelled-by-deadline": cancelled_by_deadline,
     "token": token,
     "child-token": child_token,
-    "sleep": sleep BY_OWN_TIMER_THREAD,
-    "clock": clock BY_TIMER_THREAD,
+    "sleep": sleep,
+    "clock": clock,
     "receive": receive,
     "receive-closed": receive_closed,
     "send": send,

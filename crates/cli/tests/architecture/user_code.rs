@@ -1,0 +1,206 @@
+//! User code is called through `jobtree_base::user_code`, or where a caller receives its panic: there is no third way.
+//!
+//! A reader cannot see from a call of `wake` or `catch_unwind` whether it keeps the rule. So every such call outside of
+//! `jobtree-base` stands in the list below with its reason, and a new one has to be added to it, or to go through the guards.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The crates that call user code.
+const CRATES: &[&str] = &["pool", "par", "tree", "runtime", "lanes", "capi"];
+
+/// What a call that is not guarded looks like.
+const CALLS: &[&str] = &["catch_unwind(", ".wake()", ".wake_by_ref()"];
+
+/// The files with such calls, how many each has, and why they need no guard.
+const ALLOWED: &[(&str, usize, &str)] = &[
+    (
+        "pool/src/fork.rs",
+        2,
+        "the panic of a fork continues in the code that joins it",
+    ),
+    (
+        "pool/src/job.rs",
+        1,
+        "the panic of a task goes to its scope, or to the pool's handler",
+    ),
+    (
+        "pool/src/scope.rs",
+        1,
+        "the panic of a scope's body continues after its tasks",
+    ),
+    (
+        "pool/src/broadcast.rs",
+        1,
+        "the panic of a broadcast continues in its caller",
+    ),
+    (
+        "pool/src/pool/install.rs",
+        1,
+        "the panic of an installed body continues in its caller",
+    ),
+    (
+        "pool/src/pool/start.rs",
+        1,
+        "the panic of a handler goes to the pool's panic handler",
+    ),
+    (
+        "pool/src/sim/hub.rs",
+        1,
+        "the panic of a callback is the simulation's outcome",
+    ),
+    (
+        "pool/src/stack/switch/routine.rs",
+        1,
+        "a panic at the bottom of a stack continues in the code that resumed it",
+    ),
+    (
+        "pool/src/latches.rs",
+        1,
+        "a waiter of the pool's own, no waker",
+    ),
+    ("pool/src/raw/bell.rs", 2, "the waker of a fiber, our own"),
+    ("tree/src/stack.rs", 1, "the waker of a fiber, our own"),
+    (
+        "runtime/src/current.rs",
+        1,
+        "the panic of a body is its job's outcome",
+    ),
+    (
+        "runtime/src/future/body.rs",
+        1,
+        "the panic of a future is its job's outcome",
+    ),
+    (
+        "runtime/src/supervision/child.rs",
+        1,
+        "the panic of a child is its outcome, which its supervisor judges",
+    ),
+    (
+        "runtime/src/actor/life.rs",
+        1,
+        "the panic of an actor's destructor is the actor's outcome",
+    ),
+    (
+        "runtime/src/sim/course.rs",
+        1,
+        "the panic continues after all stacks of the simulation have ended",
+    ),
+    (
+        "runtime/src/budget/tick.rs",
+        1,
+        "in a poll: a panic of the waker goes to the poll's caller",
+    ),
+    (
+        "runtime/src/future/mod.rs",
+        1,
+        "in a poll: a panic of the waker goes to the poll's caller",
+    ),
+    (
+        "lanes/src/context.rs",
+        1,
+        "in a poll: a panic of the waker goes to the poll's caller",
+    ),
+    (
+        "lanes/src/steps.rs",
+        1,
+        "in a poll: a panic of the waker goes to the poll's caller",
+    ),
+    (
+        "lanes/src/bodies.rs",
+        1,
+        "in a poll: a panic of the waker goes to the poll's caller",
+    ),
+    ("lanes/src/remote/gate.rs", 1, "a lane of ours, no waker"),
+    (
+        "capi/src/border.rs",
+        1,
+        "a panic becomes the status of the C function",
+    ),
+    (
+        "capi/src/task.rs",
+        1,
+        "the panic of a C task is its job's outcome",
+    ),
+];
+
+/// Returns the number of unguarded calls in the part of a source file that ships.
+fn calls_in(text: &str) -> usize {
+    let ships = text
+        .split("#[cfg(test)]")
+        .next()
+        .and_then(|before| before.split("#[cfg(all(test").next())
+        .unwrap_or_default();
+    let code = ships.lines().map(str::trim_start);
+    let code = code.filter(|line| !line.starts_with("//"));
+    code.map(|line| {
+        CALLS
+            .iter()
+            .map(|call| line.matches(call).count())
+            .sum::<usize>()
+    })
+    .sum()
+}
+
+fn is_test_file(path: &Path) -> bool {
+    let name = path.file_stem().and_then(|name| name.to_str());
+    name.is_some_and(|name| {
+        ["tests", "models", "modelling", "testing"]
+            .iter()
+            .any(|kind| name.ends_with(kind))
+    })
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("the folder can be listed") {
+        let path = entry.expect("the entry can be read").path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn user_code_is_called_through_the_guards() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for name in CRATES {
+        let mut files = Vec::new();
+        sources(&crates.join(name).join("src"), &mut files);
+        for file in files.iter().filter(|file| !is_test_file(file)) {
+            let text = fs::read_to_string(file).expect("a source file is text");
+            let path = file.strip_prefix(&crates).expect("found below");
+            let path = path
+                .to_str()
+                .expect("our names are text")
+                .replace('\\', "/");
+            let allowed = ALLOWED.iter().find(|(allowed, ..)| *allowed == path);
+            let (allowed, calls) = (allowed.map_or(0, |(_, count, _)| *count), calls_in(&text));
+            seen += calls;
+            if calls != allowed {
+                wrong.push(format!(
+                    "crates/{path}: {calls} calls of {CALLS:?}, {allowed} allowed. Call user code through \
+                     jobtree_base::user_code, or give the reason here why a caller receives its panic."
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    let listed: usize = ALLOWED.iter().map(|(_, count, _)| count).sum();
+    assert_eq!(seen, listed, "the list names a file that is gone");
+}
+
+#[test]
+fn a_call_is_seen_in_code_that_ships_and_only_there() {
+    assert_eq!(
+        calls_in("let _ = panic::catch_unwind(run);\nwaker.wake();"),
+        2
+    );
+    assert_eq!(
+        calls_in("// waker.wake();\n#[cfg(test)]\nmod tests { waker.wake() }"),
+        0
+    );
+}
