@@ -8,8 +8,10 @@ use jobtree::{Job, JobError, nursery, par};
 /// After this many comparisons the job is cancelled.
 const CANCELLED_AT: usize = 10_000;
 
+type Compare<'a> = dyn Fn(&u64, &u64) -> Ordering + Sync + 'a;
+
 /// Sorts in a job that cancels itself, and returns how often it compared.
-fn comparisons_of(sort: fn(&mut [u64], &(dyn Fn(&u64, &u64) -> Ordering + Sync))) -> usize {
+fn comparisons_of(sort: for<'a> fn(&mut [u64], &Compare<'a>)) -> usize {
     let comparisons = AtomicUsize::new(0);
     let compare = |a: &u64, b: &u64| {
         if comparisons.fetch_add(1, Relaxed) == CANCELLED_AT {
@@ -34,7 +36,7 @@ fn comparisons_of(sort: fn(&mut [u64], &(dyn Fn(&u64, &u64) -> Ordering + Sync))
 
 #[test]
 fn a_cancelled_sort_stops_in_the_middle_of_a_piece() {
-    let sorts: [fn(&mut [u64], &(dyn Fn(&u64, &u64) -> Ordering + Sync)); 2] = [
+    let sorts: [for<'a> fn(&mut [u64], &Compare<'a>); 2] = [
         |items, compare| par::sort_by(items, compare),
         |items, compare| par::sort_unstable_by(items, compare),
     ];
