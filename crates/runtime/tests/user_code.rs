@@ -606,8 +606,19 @@ fn a_budget_handler_may_open_a_nursery_and_may_panic() {
 fn a_token_is_cancelled_with_those_above_even_if_the_one_between_is_gone() {
     let root = CancelToken::new();
     let below = CancelToken::any_of([&root.child().child(), &CancelToken::new()]).child();
+    // What waits keeps its token.
+    let called = Arc::new(AtomicBool::new(false));
+    let _callback = root.child().on_cancel({
+        let called = Arc::clone(&called);
+        move |_| called.store(true, Ordering::Relaxed)
+    });
+    let mut cancelled = pin!(root.child().cancelled());
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(cancelled.as_mut().poll(&mut context).is_pending());
     assert!(root.cancel("enough".into()));
     assert_eq!(below.reason().unwrap().message(), Some("enough"));
+    assert!(called.load(Ordering::Relaxed));
+    assert!(cancelled.as_mut().poll(&mut context).is_ready());
 }
 
 #[test]

@@ -233,7 +233,7 @@ impl Job {
 
     /// A future that is ready when the job is asked to end.
     pub fn cancel_requested(&self) -> CancelRequested {
-        CancelRequested::new(self.clone())
+        CancelRequested::new(self.clone(), None)
     }
 
     /// Calls `callback` when the job is asked to end: at once, if it was already. On whatever thread asks; so it

@@ -136,7 +136,8 @@ impl CancelToken {
 
     /// A future that is ready when it is cancelled.
     pub fn cancelled(&self) -> CancelRequested {
-        self.0.job.cancel_requested()
+        // The token stays as long as the future: what it follows reaches the future through it.
+        CancelRequested::new(self.0.job.clone(), Some(self.0.clone()))
     }
 
     /// Calls `callback` when it is cancelled; see [`Job::on_cancel`].
@@ -144,7 +145,8 @@ impl CancelToken {
         &self,
         callback: impl FnOnce(&CancelReason) + Send + 'static,
     ) -> CancelCallback {
-        self.0.job.on_cancel(callback)
+        // The token stays as long as the callback: what it follows reaches the callback through it.
+        self.0.job.on_cancel(callback).keeping(self.0.clone())
     }
 
     /// Cancels it when what is returned is dropped: for code that may end by an early return, an error or a panic.

@@ -2,9 +2,11 @@
 //!
 //! Threads wait with these, too, by a waker that lets them go on; so there is one way to wait.
 
+use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use jobtree_base::user_code::{Place, call_user, drop_user};
@@ -245,11 +247,21 @@ impl fmt::Debug for Ended {
 
 /// A future that is ready when a job is asked to end; see [`Job::cancel_requested`]. Of a job that ends otherwise, it
 /// is never ready.
-pub struct CancelRequested(Registration);
+pub struct CancelRequested {
+    registration: Registration,
+    /// What the cancellation comes through: dropped after the registration.
+    _kept: Option<Kept>,
+}
+
+/// Something that lives as long as a registration.
+pub(crate) type Kept = Arc<dyn Any + Send + Sync>;
 
 impl CancelRequested {
-    pub(crate) fn new(job: Job) -> CancelRequested {
-        CancelRequested(Registration::new(job, What::Cancellation))
+    pub(crate) fn new(job: Job, kept: Option<Kept>) -> CancelRequested {
+        CancelRequested {
+            registration: Registration::new(job, What::Cancellation),
+            _kept: kept,
+        }
     }
 }
 
@@ -258,13 +270,14 @@ impl Future for CancelRequested {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         // SAFETY: the field is pinned with the whole.
-        unsafe { self.map_unchecked_mut(|this| &mut this.0) }.poll(context)
+        unsafe { self.map_unchecked_mut(|this| &mut this.registration) }.poll(context)
     }
 }
 
 impl fmt::Debug for CancelRequested {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CancelRequested").field(&self.0.job).finish()
+        let job = &self.registration.job;
+        f.debug_tuple("CancelRequested").field(job).finish()
     }
 }
 
@@ -272,6 +285,8 @@ impl fmt::Debug for CancelRequested {
 #[must_use = "dropping it takes the callback back"]
 pub struct CancelCallback {
     _entered: Option<Pin<Box<Registration>>>,
+    /// What the cancellation comes through: dropped after the registration.
+    _kept: Option<Kept>,
 }
 
 impl CancelCallback {
@@ -284,11 +299,20 @@ impl CancelCallback {
         CancelCallback::enter(job, Wake::Cancel(follower))
     }
 
+    /// The same callback, which keeps `kept` for as long.
+    pub(crate) fn keeping(self, kept: Kept) -> CancelCallback {
+        CancelCallback {
+            _kept: Some(kept),
+            ..self
+        }
+    }
+
     fn enter(job: Job, wake: Wake) -> CancelCallback {
         let mut registration = Box::pin(Registration::new(job, What::Cancellation));
         let Err(wake) = registration.as_mut().enter(wake) else {
             return CancelCallback {
                 _entered: Some(registration),
+                _kept: None,
             };
         };
         // The cancellation has come, or never will.
@@ -306,7 +330,10 @@ impl CancelCallback {
         } else {
             drop_wake(wake);
         }
-        CancelCallback { _entered: None }
+        CancelCallback {
+            _entered: None,
+            _kept: None,
+        }
     }
 }
 
