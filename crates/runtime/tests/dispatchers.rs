@@ -613,9 +613,10 @@ fn a_dropped_dispatcher_still_runs_what_was_given_to_it() {
 fn a_dispatcher_needs_threads() {
     let error = Dispatcher::new(0).unwrap_err();
     assert!(matches!(error, DispatcherError::NoThreads));
+    assert!(error.to_string().contains("at least one thread"));
     let error = Dispatcher::new(usize::MAX).unwrap_err();
     assert!(matches!(error, DispatcherError::TooManyThreads));
-    assert!(error.to_string().contains("at least one thread"));
+    assert!(error.to_string().contains("ask for fewer"));
 }
 
 #[test]
