@@ -58,8 +58,12 @@ static STUCK_WAITS: AtomicU64 = AtomicU64::new(0);
 /// ```
 ///
 /// Inside, wait only for work made inside: forks, and the tasks or jobs of scopes that were opened inside. Such waits end,
-/// also on a pool's only worker. Anything else may need this very worker: detached tasks (`spawn`), jobs of an `async`
-/// nursery, latches that are set by work made outside.
+/// also on a pool's only worker, if that work waits for nothing but its own. Anything else may need this very worker: detached
+/// tasks (`spawn`), jobs of an `async` nursery, latches that are set by work made outside.
+///
+/// Keep what runs inside short and free of other waits. Work that was made inside and is parked on another worker (it sleeps,
+/// or waits for a channel) goes on when that worker has time for it; if that worker waits inside an `isolate` of its own, for
+/// work that is parked here, both wait for ever. So do two broadcasts at once, each inside an `isolate`.
 ///
 /// On a stack of 64 KiB, what was made inside runs on top of the waiting frame, too.
 ///
