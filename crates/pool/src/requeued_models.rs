@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use super::Requeued;
-use crate::context;
+use crate::context::ContextRef;
 use crate::deque::Entry;
 use crate::job::Job;
 use crate::modelling::{Crew, Failure, Meeting, Model, Parcel, claim, find_work, pool};
@@ -72,7 +72,7 @@ fn filled(task: &Parcel) -> Entry {
     task.fill();
     Entry {
         job: NonNull::from(task).cast::<Job>(),
-        context: context::OUTERMOST,
+        context: ContextRef::OUTERMOST,
     }
 }
 

@@ -55,17 +55,16 @@ impl<X: Beside> JobCell<X> {
 
     unsafe fn free(node: NonNull<Node>) {
         let cell = node.cast::<JobCell<X>>();
-        // SAFETY: made in `attach_beside` of this type and with its layout; nobody else has a reference. What the user
-        // has in the node is dropped first, so that what is left runs no code of the user's and cannot unwind.
+        // SAFETY: made in `attach_beside` of this type and with its layout; nobody else has a reference.
         let free = || unsafe {
-            drop_user_parts(node);
             cell.drop_in_place();
             memory::free(cell.cast(), Layout::new::<JobCell<X>>());
         };
         // SAFETY: nobody else has a reference.
         if unsafe { has_user_parts(node) } {
-            // Where its memory was taken: see `allocate`.
-            outermost(free);
+            // Where its memory was taken: see `allocate`. What the user has in the node goes first: what is left runs no code
+            // of the user's and cannot unwind.
+            free_in_outermost(node, free);
         } else {
             free();
         }
@@ -97,6 +96,16 @@ impl<X: Beside> JobCell<X> {
             .beside
             .discard_value();
     }
+}
+
+#[cold]
+#[inline(never)]
+fn free_in_outermost(node: NonNull<Node>, free: impl FnOnce()) {
+    outermost(|| {
+        // SAFETY: called by the one who frees the job, to whom alone it is known.
+        unsafe { drop_user_parts(node) };
+        free();
+    });
 }
 
 /// A new job with something beside it, whose address stays the same until the job is freed.
