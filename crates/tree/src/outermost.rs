@@ -3,7 +3,7 @@
 //! The last child of a job ends the job, and that may end the job above, and so on, on the child's own thread. By then the
 //! frames of those jobs may be gone, and with them the context that the thread still has installed. User code that runs
 //! because of such an end (destructors of values, errors and locals, wakers, subscribers) must not see that context. The
-//! tree knows nothing of contexts; the runner tells it how to leave one ([`set_outermost`]).
+//! tree knows nothing of contexts; the runner tells it how to leave one ([`set_surroundings`]).
 //!
 //! User code that runs because of an end may also wait for that very end, which would then never come: the job ends when the
 //! code has returned. [`Ending`] marks the job with the stack that ends it, and a wait on the same stack is refused.
