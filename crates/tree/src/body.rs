@@ -226,8 +226,14 @@ fn ends_with_last_child(locked: &Locked<'_>) -> bool {
 /// Under the lock: the job ends now.
 #[inline]
 fn decide_end(locked: &Locked<'_>) {
-    origin::settle(locked);
+    if left_out(Step::OriginIsSettledLast) {
+        origin::settle(locked);
+        locked.node.word.change_always(Word::begin_end);
+        return;
+    }
     locked.node.word.change_always(Word::begin_end);
+    // A cancellation from above arrives under the parent's lock, not this one: until the end was decided.
+    origin::settle(locked);
 }
 
 #[cold]

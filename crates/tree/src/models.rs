@@ -305,3 +305,26 @@ fn loom_reading_a_cancellation_against_the_end_of_its_origin() {
         assert_eq!(cancelled.origin(), origin, "the id is known after the end");
     });
 }
+
+#[test]
+fn loom_a_cancellation_from_above_against_the_end_of_the_job() {
+    const STEPS: &[(Step, Failure)] = &[
+        (Step::OriginIsSettled, Failure::Invariant),
+        (Step::OriginIsSettledLast, Failure::Invariant),
+    ];
+    check(2, STEPS, || {
+        let tree = Tree::new();
+        let (above, above_body) = child(tree.root());
+        let (below, below_body) = child(&above);
+        // Without somebody who waits, it would end as a leaf, which a cancelled job never does.
+        let _waits = below.on_cancel(|_| {});
+        let origin = above.id();
+        let canceller = thread::spawn(move || above.cancel("stop".into()));
+        below_body.end(BodyResult::Value);
+        above_body.end(BodyResult::Value);
+        if let Some(cancelled) = below.cancellation() {
+            assert_eq!(cancelled.origin(), origin);
+        }
+        canceller.join().expect("no panic");
+    });
+}

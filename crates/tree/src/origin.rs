@@ -5,9 +5,13 @@
 //! square of the depth. So each job keeps a pointer to the origin.
 //!
 //! *The pointer is valid while the job's end is not decided*: the origin is a job above, and a job above ends after
-//! those below it. When the end is decided, under the job's lock, the pointer is replaced by the origin's id, which is all
-//! that is known from then on (on a 32-bit machine its lower 31 bits). A job that was asked to end always takes its lock to end, so a thread that holds the
-//! lock may follow the pointer if it finds one.
+//! those below it. When the end is decided, under the job's lock, the pointer is replaced by the origin's id, which is
+//! all that is known from then on (on a 32-bit machine its lower 31 bits). A job that was asked to end always takes its
+//! lock to end, so a thread that holds the lock may follow the pointer if it finds one.
+//!
+//! *First decided, then replaced*: a cancellation from above arrives under the parent's lock, so it may arrive between
+//! any two steps of the end. Until the decision it leaves a pointer that the replacement finds; after the decision it
+//! fails, and what it wrote is not read, since the job's word does not say that it was cancelled from above.
 
 use std::ptr::{self, NonNull};
 
@@ -64,7 +68,7 @@ impl OriginCell {
     }
 }
 
-/// Replaces the pointer by the id: to be called under the job's lock, when its end is decided.
+/// Replaces the pointer by the id: to be called under the job's lock, when its end has just been decided.
 pub(crate) fn settle(locked: &Locked<'_>) {
     let cell = &locked.node.origin;
     if left_out(Step::OriginIsSettled) {

@@ -62,6 +62,8 @@ steps! {
     EveryWaiterIsWoken,
     /// A job forgets the address of the job that its cancellation began at when its own end is decided.
     OriginIsSettled,
+    /// The pointer is replaced after the end was decided: a cancellation from above may arrive until then.
+    OriginIsSettledLast,
 }
 
 #[cfg(not(any(all(loom, test), feature = "planted-bugs")))]
