@@ -25,8 +25,8 @@ pub(crate) struct Context {
     stop_word: *const AtomicU64,
     /// The bits that count in it.
     stop_mask: u64,
-    /// What may be burnt in it.
-    pub(crate) meter: Meter,
+    /// What may be burnt in it. It outlives the context.
+    meter: *const Meter,
 }
 
 /// A context, or none, and the innermost `isolate` around it: what an entry carries, in one word.
@@ -109,10 +109,6 @@ impl ContextRef {
     /// The context is alive for `'a`: the caller runs in it or holds an entry that carries it.
     #[inline(always)]
     pub(crate) unsafe fn get<'a>(self) -> Option<&'a Context> {
-        // Most are the outermost one outside of all isolations, which is known at once.
-        if self == ContextRef::OUTERMOST {
-            return None;
-        }
         // SAFETY: null or alive by contract.
         unsafe { self.address().as_ref() }
     }
@@ -160,8 +156,8 @@ impl Context {
     /// The context `outer`, but with another meter.
     ///
     /// # Safety
-    /// `outer` must be alive, and stay so as long as this one.
-    pub(crate) unsafe fn metered(outer: ContextRef, meter: Meter) -> Context {
+    /// `outer` must be alive, and stay so as long as this one, and so must `meter`.
+    pub(crate) unsafe fn metered(outer: ContextRef, meter: &Meter) -> Context {
         // SAFETY: by contract.
         let outer_context = unsafe { outer.get() };
         Context {
@@ -180,6 +176,13 @@ impl Context {
             stop_mask: 0,
             meter: self.meter,
         }
+    }
+
+    /// What may be burnt in it.
+    #[inline(always)]
+    pub(crate) fn meter(&self) -> &Meter {
+        // SAFETY: it outlives the context, by the contracts of those who make one.
+        unsafe { &*self.meter }
     }
 
     /// Whether it can be stopped.
@@ -215,7 +218,7 @@ pub(crate) fn outside() -> ContextRef {
 #[inline(always)]
 pub(crate) fn with_current<R>(body: impl FnOnce(Option<&Context>) -> R) -> R {
     // SAFETY: the current context is alive while code runs in it, and `body` cannot keep it.
-    Worker::with_current(|worker| body(unsafe { of(worker).get() }))
+    Worker::with_running(|worker| body(unsafe { of(worker).get() }))
 }
 
 /// The pointer that the innermost [`with_user_context`] around this code installed, or null.
@@ -256,7 +259,7 @@ pub struct UserContext<'a> {
 /// Whatever `user` points to must outlive everything that reads the pointer by [`user_context`] as this layer
 /// uses it: all that `body` forks, installs or spawns in scopes ends before `body` does.
 pub unsafe fn with_user_context<R>(context: UserContext<'_>, body: impl FnOnce() -> R) -> R {
-    Worker::with_current(|worker| {
+    Worker::with_running(|worker| {
         let outer = of(worker);
         // SAFETY: the current context is alive as long as we are inside; the word is borrowed for the call.
         let context = unsafe { Context::inside(outer, context.user, context.stop) };
@@ -271,7 +274,7 @@ pub(crate) fn shielded_if_panicking<R>(body: impl FnOnce() -> R) -> R {
     if !std::thread::panicking() {
         return body();
     }
-    Worker::with_current(|worker| {
+    Worker::with_running(|worker| {
         let outer = of(worker);
         // SAFETY: the current context is alive as long as we are inside.
         match unsafe { outer.get() } {

@@ -371,7 +371,7 @@ impl WorkerThread {
     /// Begins a burst of `strand`, the running one, with the time slice of `meter`, that of its context. A job that is over its
     /// share loses the operations of the slice, so it gives way when it next burns one.
     #[inline(never)]
-    pub(crate) fn begin_burst(&self, strand: &Strand, meter: Meter) {
+    pub(crate) fn begin_burst(&self, strand: &Strand, meter: &Meter) {
         // Before the fuel changes, since it may have been this strand that ran last.
         self.end_burst();
         strand.fuel.set(meter.turn);
@@ -444,7 +444,7 @@ impl WorkerThread {
     ///
     /// # Safety
     /// The meter is that of a context that is alive.
-    pub(crate) unsafe fn may_run_in_turn(&self, meter: Meter) -> bool {
+    pub(crate) unsafe fn may_run_in_turn(&self, meter: &Meter) -> bool {
         // SAFETY: by contract.
         let share = unsafe { meter.share.as_ref() };
         share.is_some_and(|share| !share.has_preempted() && !share.is_over(ticks()))
@@ -455,7 +455,7 @@ impl WorkerThread {
     /// # Safety
     /// The meter is that of a context that is alive.
     #[inline]
-    pub(crate) unsafe fn is_over_share(&self, meter: Meter) -> bool {
+    pub(crate) unsafe fn is_over_share(&self, meter: &Meter) -> bool {
         // SAFETY: by contract.
         let share = unsafe { meter.share.as_ref() };
         share.is_some_and(|share| !self.is_simulated && share.is_over(ticks()))

@@ -380,7 +380,7 @@ where
     RA: Send,
     RB: Send,
 {
-    Worker::with_current(
+    Worker::with_running(
         #[inline(always)]
         |worker| match worker {
             Some(worker) => worker.join_context(
@@ -403,5 +403,9 @@ where
     RA: Send,
     RB: Send,
 {
-    Pool::global().install_on_worker(|worker| worker.join(|_| a(), |_| b()))
+    let join = |worker: &Worker| worker.join(|_| a(), |_| b());
+    Worker::with_current(|worker| match worker {
+        Some(worker) => join(worker),
+        None => Pool::global().install_on_worker(join),
+    })
 }

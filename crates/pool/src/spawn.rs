@@ -123,17 +123,20 @@ pub enum Yield {
 /// ```
 #[inline(always)]
 pub fn yield_now() -> Option<Yield> {
-    Worker::with_current(
+    Worker::with_running(
         #[inline(always)]
-        #[allow(
-            clippy::manual_map,
-            reason = "`map` is a frame more, if it is not inlined"
-        )]
         |worker| match worker {
             Some(worker) => Some(yield_worker(worker)),
-            None => None,
+            None => yield_from_outside(),
         },
     )
+}
+
+/// By a thread of the program's own that may be a worker.
+#[cold]
+#[inline(never)]
+fn yield_from_outside() -> Option<Yield> {
+    Worker::with_current(|worker| worker.map(yield_worker))
 }
 
 /// [`yield_now`], but only to this worker's own tasks.

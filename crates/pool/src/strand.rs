@@ -249,7 +249,7 @@ impl Strand {
     /// If its own worker is the one who wakes the strand, which is then awake: no letter and no notice.
     #[inline]
     fn wake_on_own_thread(&self) -> bool {
-        Worker::with_current(|worker| {
+        Worker::with_running(|worker| {
             let Some(worker) = worker else { return false };
             let is_own = worker.index() == self.worker_index() && ptr::eq(worker.pool(), self.pool);
             if is_own {

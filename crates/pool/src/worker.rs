@@ -6,6 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::context::Installed;
@@ -15,7 +16,7 @@ use crate::found::{Found, Work};
 use crate::isolation::{Isolation, KeptNumbers};
 use crate::job::{AbortOnUnwind, Job, JobName};
 use crate::pool::Pool;
-use crate::pool::adopted::{self, with_adopted};
+use crate::pool::adopted::{self, OutermostCall};
 use crate::pool::shared::{Shared, WorkerShared};
 use crate::preempted::PreemptedQueue;
 use crate::random::Random;
@@ -61,16 +62,27 @@ impl Worker {
         unsafe { &*std::ptr::from_ref(strand).cast::<Worker>() }
     }
 
-    /// The worker that runs the calling code, if it is on one.
+    /// Lends the worker that runs the calling code, if a call of this crate is under way. A thread of the program's own that
+    /// is a worker (`pool/adopted.rs`) is none outside of such calls: for that, there is [`Worker::with_current`].
+    #[inline(always)]
+    pub(crate) fn with_running<R>(body: impl FnOnce(Option<&Worker>) -> R) -> R {
+        // SAFETY: set only while that strand runs on this thread, and strands outlive the frames on
+        // them; the reference does not leave `body`, whose frame lies on the strand.
+        body(unsafe { CURRENT.get().cast::<Worker>().as_ref() })
+    }
+
+    /// Lends the worker that runs the calling code, if it is on one.
     #[inline(always)]
     pub(crate) fn with_current<R>(body: impl FnOnce(Option<&Worker>) -> R) -> R {
         let strand = CURRENT.get();
-        // SAFETY: set only while that strand runs on this thread, and strands outlive the frames on
-        // them; the reference does not leave `body`, whose frame lies on the strand.
-        match unsafe { strand.cast::<Worker>().as_ref() } {
-            Some(worker) => body(Some(worker)),
-            None => with_adopted(body),
-        }
+        let call = match strand.is_null() {
+            true => OutermostCall::enter(),
+            false => OutermostCall::NONE,
+        };
+        // SAFETY: as above.
+        let worker = unsafe { strand.cast::<Worker>().as_ref() };
+        // Called in one place only, or it would not be inlined.
+        body(worker.or_else(|| call.worker()))
     }
 
     #[inline(always)]
@@ -158,6 +170,8 @@ where
 /// What a worker thread keeps to itself.
 pub(crate) struct WorkerThread {
     pub(crate) pool: Arc<Shared>,
+    /// `pool.workers[index]`, which every search for work looks at several times.
+    own: NonNull<WorkerShared>,
     pub(crate) index: usize,
     /// Whether it is one of several workers that take turns on one thread (`sim/mod.rs`).
     pub(crate) is_simulated: bool,
@@ -216,6 +230,7 @@ pub(crate) enum Settled {
 impl WorkerThread {
     pub(crate) fn new(pool: Arc<Shared>, index: usize) -> WorkerThread {
         WorkerThread {
+            own: NonNull::from(&pool.workers[index]),
             index,
             is_simulated: pool.tuning.is_simulated,
             random: Random::new(pool.seed, index),
@@ -242,7 +257,8 @@ impl WorkerThread {
     /// What others may touch of this worker.
     #[inline]
     pub(crate) fn shared(&self) -> &WorkerShared {
-        &self.pool.workers[self.index]
+        // SAFETY: `own` points into the boxed slice of the pool, which never changes and which `self.pool` keeps.
+        unsafe { self.own.as_ref() }
     }
 
     /// Makes a strand for this worker, which the pool keeps until its end.

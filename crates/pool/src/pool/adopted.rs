@@ -1,6 +1,6 @@
 //! A thread of the program's own that is worker 0 of a pool (`use_current_thread`).
 //!
-//! The thread is a worker only while it is inside a call of this crate: the outermost such call enters ([`with_adopted`]),
+//! The thread is a worker only while it is inside a call of this crate: the outermost such call enters ([`OutermostCall`]),
 //! and leaves when it returns. So it is known whether frames that hold the worker are below. The pool's handle may be
 //! dropped in such a frame, or on another thread, or after the thread has ended; the thread's life as a worker ends
 //!
@@ -43,6 +43,15 @@ impl Drop for AtThreadsEnd {
 struct Adopted {
     thread: WorkerThread,
     strand: *const Strand,
+    /// Of the call that is under way.
+    outermost: Cell<Option<OutermostState>>,
+}
+
+/// What is put back when the outermost call ends, in this order.
+#[expect(dead_code, reason = "they act when they are dropped")]
+struct OutermostState {
+    context: Installed<'static>,
+    attached: Attached,
 }
 
 /// Whether a pool's worker 0 is a thread of the program's own, and what became of it.
@@ -90,7 +99,12 @@ pub(super) fn adopt_current_thread(pool: &Arc<Shared>) {
     let thread = WorkerThread::new(pool.clone(), 0);
     let strand: *const Strand = thread.new_strand();
     *pool.current_thread.lock() = Presence::Here;
-    ADOPTED.set(Box::into_raw(Box::new(Adopted { thread, strand })));
+    let adopted = Adopted {
+        thread,
+        strand,
+        outermost: Cell::new(None),
+    };
+    ADOPTED.set(Box::into_raw(Box::new(adopted)));
 }
 
 /// The handle of a pool with such a thread is gone: lets the pool end when the thread has left.
@@ -106,53 +120,67 @@ pub(super) fn give_up(pool: &Arc<Shared>) {
     leave_if_asked();
 }
 
-/// Calls `body` with the worker that the calling thread, which is in no call of this crate, is; with none if it is none.
-#[cold]
-#[inline(never)]
-pub(crate) fn with_adopted<R>(body: impl FnOnce(Option<&Worker>) -> R) -> R {
-    let adopted = ADOPTED.get();
-    if adopted.is_null() {
-        return body(None);
-    }
-    // SAFETY: made by `adopt_current_thread` on this thread, and freed only outside of all calls.
-    let inside = unsafe { Inside::enter(adopted) };
-    let result = body(Some(inside.worker));
-    drop(inside);
-    result
-}
+/// A call in which such a thread is a worker; null is none. It ends when the value is dropped.
+// One word: every call of the crate has one, most of them null.
+pub(crate) struct OutermostCall(*const Adopted);
 
-/// A call in which the thread is a worker.
-struct Inside<'a> {
-    worker: &'a Worker,
-    /// In the order in which they are to be dropped.
-    context: Option<Installed<'a>>,
-    attached: Option<Attached>,
-}
+impl OutermostCall {
+    pub(crate) const NONE: OutermostCall = OutermostCall(std::ptr::null());
 
-impl Inside<'_> {
-    /// # Safety
-    /// `adopted` is this thread's, in no call, and stays until the value is dropped.
-    unsafe fn enter<'a>(adopted: *const Adopted) -> Inside<'a> {
-        // SAFETY: alive by contract; its strand lives as long as the pool.
-        let (thread, strand) = unsafe { (&(*adopted).thread, &*(*adopted).strand) };
+    /// Makes the calling thread, which is in no call of this crate, the worker that it is in its calls, if it is one.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn enter() -> OutermostCall {
+        let adopted = ADOPTED.get();
+        if adopted.is_null() {
+            return OutermostCall::NONE;
+        }
+        // SAFETY: made by `adopt_current_thread` on this thread, and freed only outside of all calls. Its strand lives as
+        // long as the pool.
+        let (adopted, strand) = unsafe { (&*adopted, &*(*adopted).strand) };
         // What code outside of all calls runs in, it takes along.
         let outside = crate::context::outside();
-        let attached = thread.attach();
-        thread.set_current(strand);
-        let worker = Worker::of_strand(strand);
-        Inside {
-            worker,
-            context: Some(Installed::new(Some(worker), outside)),
-            attached: Some(attached),
+        let attached = adopted.thread.attach();
+        adopted.thread.set_current(strand);
+        let context = Installed::new(Some(Worker::of_strand(strand)), outside);
+        let outermost = OutermostState { context, attached };
+        debug_assert!(adopted.outermost.take().is_none(), "a call in a call");
+        adopted.outermost.set(Some(outermost));
+        OutermostCall(adopted)
+    }
+
+    /// The worker that the thread is, unless this is none.
+    #[inline]
+    pub(crate) fn worker(&self) -> Option<&Worker> {
+        // SAFETY: what is not null stays until the value is dropped; its strand lives as long as the pool.
+        let adopted = unsafe { self.0.as_ref() }?;
+        // SAFETY: as above.
+        Some(Worker::of_strand(unsafe { &*adopted.strand }))
+    }
+
+    /// Ends the call, and nothing else.
+    fn end(&mut self) {
+        // SAFETY: null, or alive until here.
+        if let Some(adopted) = unsafe { self.0.as_ref() } {
+            drop(adopted.outermost.take());
+            self.0 = std::ptr::null();
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_and_leave_if_asked(&mut self) {
+        self.end();
+        leave_if_asked();
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for OutermostCall {
+    #[inline(always)]
     fn drop(&mut self) {
-        self.context = None;
-        self.attached = None;
-        leave_if_asked();
+        if !self.0.is_null() {
+            self.end_and_leave_if_asked();
+        }
     }
 }
 
@@ -188,14 +216,15 @@ unsafe fn leave(adopted: *const Adopted) {
     // SAFETY: by contract; freed below, after the last use.
     let thread = unsafe { &(*adopted).thread };
     if thread.pool.current_thread.is_to_leave() {
-        // SAFETY: by contract.
-        let inside = unsafe { Inside::entered_for_the_last_time(adopted) };
-        while let Some(found) = thread.find_work() {
-            if !matches!(found.work(), Work::Ready(_)) {
-                thread.execute(inside.worker, found);
+        let mut last = OutermostCall::enter();
+        if let Some(worker) = last.worker() {
+            while let Some(found) = thread.find_work() {
+                if !matches!(found.work(), Work::Ready(_)) {
+                    thread.execute(worker, found);
+                }
             }
         }
-        inside.end();
+        last.end();
     }
     let pool = thread.pool.clone();
     let mut left_over: Vec<Entry> = Vec::new();
@@ -216,23 +245,5 @@ unsafe fn leave(adopted: *const Adopted) {
     if was_held {
         pool.release();
         pool.end_if_quiescent();
-    }
-}
-
-impl Inside<'_> {
-    /// [`Inside::enter`] by a thread that leaves: it does so itself.
-    ///
-    /// # Safety
-    /// As for [`Inside::enter`].
-    unsafe fn entered_for_the_last_time<'a>(adopted: *const Adopted) -> Inside<'a> {
-        // SAFETY: by contract.
-        unsafe { Inside::enter(adopted) }
-    }
-
-    /// Ends the call, and nothing else.
-    fn end(mut self) {
-        self.context = None;
-        self.attached = None;
-        std::mem::forget(self);
     }
 }

@@ -152,7 +152,7 @@ impl Wake for ThreadBell {
 /// A name for the stack that the calling code runs on, as long as it runs; null on threads that are no workers.
 #[inline]
 pub fn current_stack() -> *const () {
-    Worker::with_current(|worker| {
+    Worker::with_running(|worker| {
         worker.map_or(std::ptr::null(), |worker| {
             std::ptr::from_ref(worker.strand()).cast()
         })
@@ -186,7 +186,7 @@ pub unsafe fn waker_of_stack(stack: *const ()) -> Waker {
 /// what was noted before, to be put back.
 #[inline]
 pub fn replace_polled_waker(data: *const ()) -> *const () {
-    Worker::with_current(|worker| {
+    Worker::with_running(|worker| {
         worker.map_or(std::ptr::null(), |worker| {
             worker.strand().polled_waker().replace(data)
         })
@@ -196,7 +196,7 @@ pub fn replace_polled_waker(data: *const ()) -> *const () {
 /// What was noted last; null if nothing is.
 #[inline]
 pub fn polled_waker() -> *const () {
-    Worker::with_current(|worker| {
+    Worker::with_running(|worker| {
         worker.map_or(std::ptr::null(), |worker| {
             worker.strand().polled_waker().get()
         })

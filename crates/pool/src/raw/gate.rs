@@ -71,7 +71,7 @@ pub(crate) fn run_within(permit: &dyn TaskPermit, body: impl FnOnce()) {
 /// Returns `true` if the calling code may start what it likes.
 #[inline(always)]
 pub(crate) fn is_open() -> bool {
-    context::with_current(|context| context.is_none_or(|context| context.meter.gate.is_none()))
+    context::with_current(|context| context.is_none_or(|context| context.meter().gate.is_none()))
 }
 
 /// [`is_open`], for tasks that will run in `context`.
@@ -81,7 +81,7 @@ pub(crate) fn is_open() -> bool {
 #[inline(always)]
 pub(crate) unsafe fn is_open_in(context: ContextRef) -> bool {
     // SAFETY: by contract.
-    let is_open_there = unsafe { context.get() }.is_none_or(|there| there.meter.gate.is_none());
+    let is_open_there = unsafe { context.get() }.is_none_or(|there| there.meter().gate.is_none());
     is_open_there && is_open()
 }
 
@@ -108,7 +108,7 @@ unsafe fn ask(meter: &Meter, tasks: usize, place: TaskPlace) -> Option<Answer> {
 pub(crate) fn admit_detached(tasks: usize) -> Option<Arc<dyn TaskPermit>> {
     let asked = context::with_current(|context| {
         // SAFETY: the current context is alive.
-        context.and_then(|context| unsafe { ask(&context.meter, tasks, TaskPlace::Outside) })
+        context.and_then(|context| unsafe { ask(context.meter(), tasks, TaskPlace::Outside) })
     });
     match asked {
         None => Some(Arc::new(NoLimits)),
@@ -133,7 +133,7 @@ pub(crate) unsafe fn admit_in_scope(context: ContextRef, tasks: usize) -> Arc<dy
     // SAFETY: by contract.
     let there = unsafe { Meter::of(context) };
     // SAFETY: by contract.
-    let scope = unsafe { ask(&there, tasks, TaskPlace::Inside) };
+    let scope = unsafe { ask(there, tasks, TaskPlace::Inside) };
     let here = crate::raw::fuel::meter();
     let caller = match here.account == there.account {
         true => None,
@@ -160,10 +160,10 @@ pub(crate) unsafe fn admit_in_scope(context: ContextRef, tasks: usize) -> Arc<dy
 pub(crate) fn may_start_threads() -> Result<(), Refused> {
     context::with_current(|context| match context {
         None => Ok(()),
-        Some(context) => match context.meter.gate {
+        Some(context) => match context.meter().gate {
             None => Ok(()),
             // SAFETY: the account is beside its gate, and the current context is alive.
-            Some(gate) => unsafe { (gate.start_threads)(context.meter.account) },
+            Some(gate) => unsafe { (gate.start_threads)(context.meter().account) },
         },
     })
 }

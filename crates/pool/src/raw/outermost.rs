@@ -16,7 +16,7 @@ use crate::worker::Worker;
 /// they keep to themselves by [`isolate`](crate::isolate()) stays theirs.
 #[inline]
 pub fn outermost<R>(body: impl FnOnce() -> R) -> R {
-    Worker::with_current(|worker| {
+    Worker::with_running(|worker| {
         let isolation = context::of(worker).isolation();
         run_outermost(worker, isolation, Installed::new, body)
     })
@@ -31,7 +31,7 @@ pub fn outermost<R>(body: impl FnOnce() -> R) -> R {
 /// the task, unless it knows the context to be alive.
 #[inline]
 pub fn outermost_at_end<R>(body: impl FnOnce() -> R) -> R {
-    Worker::with_current(|worker| {
+    Worker::with_running(|worker| {
         let isolation = worker.map_or(Isolation::NONE, |worker| worker.thread().isolation.get());
         run_outermost(worker, isolation, Swapped::new, body)
     })

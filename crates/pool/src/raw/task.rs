@@ -260,7 +260,7 @@ pub fn wait_helping(latch: &OnceLatch, owner: *const ()) {
 #[inline]
 pub fn run_if_oldest(task: *const RawTask) -> bool {
     NonNull::new(task.cast_mut()).is_some_and(|task| {
-        Worker::with_current(|worker| {
+        Worker::with_running(|worker| {
             worker.is_some_and(|worker| worker.run_if_oldest(task.cast()))
         })
     })

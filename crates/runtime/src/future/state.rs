@@ -3,6 +3,8 @@
 //! Everything that threads hand over to each other by these states goes through the functions here, so that the loom
 //! models (`models.rs`) run the same code.
 
+use std::cell::Cell;
+
 use crate::atomics::{AtomicPtr, AtomicU8, Ordering, UnsafeCell};
 use crate::step::{Step, left_out, order_at};
 
@@ -17,6 +19,9 @@ pub(super) struct TaskState {
     polled_on: AtomicPtr<()>,
     /// `true` if the task was woken on that very stack, which needs no locked instruction.
     woke_itself: UnsafeCell<bool>,
+    /// Whether the pool was told that the task waits. Only the worker that runs it looks. Here, where there is room:
+    /// one word more may cost a future a cache line.
+    pub(super) holds_pool: Cell<bool>,
 }
 
 impl TaskState {
@@ -26,6 +31,7 @@ impl TaskState {
             word: AtomicU8::new(QUEUED),
             polled_on: AtomicPtr::new(std::ptr::null_mut()),
             woke_itself: UnsafeCell::new(false),
+            holds_pool: Cell::new(false),
         }
     }
 

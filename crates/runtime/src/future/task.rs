@@ -44,8 +44,6 @@ struct FutureTask<F, T> {
     raw: RawTask,
     slot: Slot<T>,
     state: TaskState,
-    /// Whether the pool was told that it waits. Only the worker that runs it looks.
-    holds_pool: Cell<bool>,
     context: RawContext,
     /// The runtime of the job: alive until the job has ended.
     runtime: *const Inner,
@@ -101,7 +99,7 @@ where
             return;
         };
         let Some((value, result)) = Self::poll(this, run) else {
-            if !task.holds_pool.replace(true) {
+            if !task.state.holds_pool.replace(true) {
                 hold_pool(worker);
             }
             if !task.state.comes_to_rest() {
@@ -113,7 +111,7 @@ where
             // Not touched from here on: it may be running elsewhere.
             return;
         };
-        let holds_pool = task.holds_pool.get();
+        let holds_pool = task.state.holds_pool.get();
         let Run {
             body,
             execution,
@@ -241,7 +239,6 @@ where
         raw: RawTask::new(&FutureTask::<F, T>::KIND, parent.as_ptr()),
         slot: Slot::empty(),
         state: TaskState::queued(),
-        holds_pool: Cell::new(false),
         context,
         runtime,
         job: Cell::new(std::ptr::null()),
