@@ -110,6 +110,7 @@ pub fn take_collected_panics() -> Vec<CaughtPanic> {
 }
 
 /// Calls `code`; returns `None` if it panicked, which is recorded.
+#[inline]
 pub fn call_user<R>(place: Place, code: impl FnOnce() -> R) -> Option<R> {
     match catch_unwind(AssertUnwindSafe(code)) {
         Ok(result) => Some(result),
@@ -128,11 +129,20 @@ pub fn drop_user<T>(place: Place, value: T) {
 }
 
 /// Wakes by `waker`, and consumes it; a panic is recorded.
+#[inline]
 pub fn wake_user(waker: Waker) {
     call_user(Place::Waker, move || waker.wake());
 }
 
+/// Wakes by all of `wakers`, and consumes them; the panic of one is recorded and does not keep the others from being woken.
+#[inline]
+pub fn wake_all_users(mut wakers: impl Iterator<Item = Waker>) {
+    let mut wake_rest = || call_user(Place::Waker, || wakers.by_ref().for_each(Waker::wake));
+    while wake_rest().is_none() {}
+}
+
 /// Wakes by `waker`; a panic is recorded.
+#[inline]
 pub fn wake_user_by_ref(waker: &Waker) {
     call_user(Place::Waker, || waker.wake_by_ref());
 }
@@ -215,6 +225,26 @@ mod tests {
             place: Place::Callback,
             message: Some("in a callback".to_owned()),
         }));
+    }
+
+    #[test]
+    fn all_are_woken_though_one_panics() {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        use std::task::Wake;
+
+        struct Counting(Arc<AtomicUsize>, bool);
+        impl Wake for Counting {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+                assert!(!self.1, "in a waker");
+            }
+        }
+
+        let woken = Arc::new(AtomicUsize::new(0));
+        let waker = |panics| Waker::from(Arc::new(Counting(Arc::clone(&woken), panics)));
+        wake_all_users([waker(false), waker(true), waker(true), waker(false)].into_iter());
+        assert_eq!(woken.load(Ordering::Relaxed), 4);
     }
 
     #[test]

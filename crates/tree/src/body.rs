@@ -12,8 +12,9 @@ use std::any::Any;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
+use std::task::Waker;
 
-use jobtree_base::user_code::{Place, drop_user, wake_user};
+use jobtree_base::user_code::{Place, drop_user, wake_all_users, wake_user};
 
 use crate::cancel;
 use crate::error::{BoxError, Failure, JobError, JobId, Panic, TimedOut, origins_in};
@@ -475,30 +476,32 @@ fn wake_waiters(node: &Node) {
         let mut locked = node.lock();
         (locked.waiters.take_first(), !locked.waiters.is_empty())
     };
-    if let Some(first) = first {
-        wake_waiter(node, first);
+    if let Some(waker) = first.and_then(|wake| waker_of(node, wake)) {
+        wake_user(waker);
     }
     // Usually there is but one.
     while are_more && !left_out(Step::EveryWaiterIsWoken) {
         let batch = node.lock().waiters.take_batch();
-        for wake in batch {
-            match wake {
-                Some(wake) => wake_waiter(node, wake),
-                None => are_more = false,
-            }
-        }
+        let wakers = batch.into_iter().filter_map(|wake| {
+            are_more &= wake.is_some();
+            waker_of(node, wake?)
+        });
+        wake_all_users(wakers);
     }
 }
 
-fn wake_waiter(node: &Node, wake: Wake) {
+/// Returns the waker of a waiter for the end of `node`, which is about to be woken.
+#[inline]
+fn waker_of(node: &Node, wake: Wake) -> Option<Waker> {
     // No waiter for an end has a function, and a waker that was lent is taken out as a copy.
-    if let Wake::Task(waker) = wake {
-        // SAFETY: the parent does not know of the end yet, so the tree is alive.
-        let monitor = unsafe { &(*node.tree).monitor };
-        monitor.count(Counter::WaitersWoken);
-        monitor.event(JobId(node.id), EventKind::WaitWake);
-        wake_user(waker);
-    }
+    let Wake::Task(waker) = wake else {
+        return None;
+    };
+    // SAFETY: the parent does not know of the end yet, so the tree is alive.
+    let monitor = unsafe { &(*node.tree).monitor };
+    monitor.count(Counter::WaitersWoken);
+    monitor.event(JobId(node.id), EventKind::WaitWake);
+    Some(waker)
 }
 
 /// A child has ended; `true` if the parent ends by that, and with it the right to end it comes

@@ -55,9 +55,10 @@ impl<X: Beside> JobCell<X> {
 
     unsafe fn free(node: NonNull<Node>) {
         let cell = node.cast::<JobCell<X>>();
-        // SAFETY: made in `attach_beside` of this type and with its layout; nobody else has a reference.
+        // SAFETY: made in `attach_beside` of this type and with its layout; nobody else has a reference. What the user has
+        // in the node is gone or was never there, and nothing else in it has a destructor.
         let free = || unsafe {
-            cell.drop_in_place();
+            (&raw mut (*cell.as_ptr()).beside).drop_in_place();
             memory::free(cell.cast(), Layout::new::<JobCell<X>>());
         };
         // SAFETY: nobody else has a reference.
