@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use jobtree_pool::{join, yield_now};
+use jobtree_pool::{OnceLatch, join, yield_now};
 use jobtree_runtime::budget::{
     self, Budget, Counter, Decision, charge, charge_channel_op, charge_syscall, remaining,
 };
@@ -88,12 +88,15 @@ fn two_that_never_give_way_do_not_keep_fresh_jobs_from_a_worker() {
 fn a_voluntary_yield_is_free_and_begins_a_new_turn() {
     let _watch = watch();
     let runtime = runtime_of(Profile::Service, 1);
-    let other_ran = &AtomicBool::new(false);
+    let (other_is_queued, other_ran) = &(OnceLatch::new(), AtomicBool::new(false));
     runtime
         .nursery(|n| {
             let yielding = n.spawn(move || {
+                // Who yields to nobody for long is over its share, and begins no new turn.
+                other_is_queued.wait();
                 charge(4_000);
                 assert_eq!(remaining().ops, 6_000);
+                yield_now();
                 while !other_ran.load(Ordering::Acquire) {
                     yield_now();
                 }
@@ -105,6 +108,7 @@ fn a_voluntary_yield_is_free_and_begins_a_new_turn() {
                 other_ran.store(true, Ordering::Release);
                 Ok(())
             });
+            other_is_queued.set();
             yielding.join()?;
             assert_eq!(budget_of(&job).exhaustions, 0);
             Ok(())

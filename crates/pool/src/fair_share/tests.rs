@@ -49,6 +49,7 @@ fn part_of_time(shares: &[(&Share, Burst)], rounds: u32, neighbours: u64) -> f64
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "arithmetic, and too many rounds")]
 fn who_yields_without_work_or_for_work_of_nearly_a_slice_is_slowed_down() {
     for (name, bad) in [
         ("a yielder", burst(100, 0)),
@@ -64,6 +65,7 @@ fn who_yields_without_work_or_for_work_of_nearly_a_slice_is_slowed_down() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "arithmetic, and too many rounds")]
 fn useful_and_unknown_bursts_are_not_slowed_down() {
     for (name, good) in [
         ("a unit of work", burst(600, 200)),
@@ -78,6 +80,7 @@ fn useful_and_unknown_bursts_are_not_slowed_down() {
 
 /// Less than a twentieth of the time in empty bursts.
 #[test]
+#[cfg_attr(miri, ignore = "arithmetic, and too many rounds")]
 fn a_modest_job_is_never_over_its_share() {
     let share = Share::outermost();
     let mut now = 1;
@@ -89,6 +92,7 @@ fn a_modest_job_is_never_over_its_share() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "arithmetic, and too many rounds")]
 fn the_work_of_a_child_pays_for_its_parent() {
     let parent = Share::outermost();
     let mut now = 1;
@@ -102,6 +106,7 @@ fn the_work_of_a_child_pays_for_its_parent() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "arithmetic, and too many rounds")]
 fn a_family_has_no_more_than_one_job() {
     let supervisor = Share::outermost();
     let (family, modest) = (Share::child_of(&supervisor), Share::child_of(&supervisor));

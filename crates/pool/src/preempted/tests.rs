@@ -118,6 +118,7 @@ fn play(hogs: &mut [Hog], unit: Option<u64>, time: u64) -> u64 {
 const LONG: u64 = 1_000_000_000;
 
 #[test]
+#[cfg_attr(miri, ignore = "too many rounds; other tests execute this code")]
 fn hogs_together_get_a_twentieth_of_a_worker_that_others_want() {
     for count in [1, 2, 30] {
         for slice in [500, 30_000, 2_000_000] {
@@ -146,6 +147,7 @@ fn hogs_together_get_a_twentieth_of_a_worker_that_others_want() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too many rounds; other tests execute this code")]
 fn hogs_without_a_share_get_a_third() {
     let mut hogs = [Hog::new(None, 30_000)];
     let kept = play(&mut hogs, Some(1_000), LONG) as f64 / LONG as f64;
@@ -153,6 +155,7 @@ fn hogs_without_a_share_get_a_third() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "too many rounds; other tests execute this code")]
 fn hogs_get_all_of_a_worker_that_no_other_work_wants() {
     let root = Share::outermost();
     let mut hogs = [Hog::new(Some(&Share::child_of(&root)), 30_000)];
@@ -162,6 +165,7 @@ fn hogs_get_all_of_a_worker_that_no_other_work_wants() {
 
 /// A family of many hogs gets as much as a single one.
 #[test]
+#[cfg_attr(miri, ignore = "too many rounds; other tests execute this code")]
 fn families_take_turns_not_fibers() {
     for unit in [None, Some(1_000)] {
         let root = Share::outermost();
