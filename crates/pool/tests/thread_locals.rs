@@ -1,5 +1,5 @@
 //! Thread-locals and jobs that wait: what `docs/soundness.md` promises.
-#![cfg(not(miri))]
+#![cfg(all(not(miri), jobtree_stacks))]
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
