@@ -51,7 +51,10 @@ fn nothing_of_the_job_is_left() {
         });
     };
     pool.install(in_and_out);
-    in_and_out();
+    if !cfg!(miri) {
+        // The fork needs the global pool, which never ends, as Miri wants all threads to.
+        in_and_out();
+    }
 }
 
 /// Whether a stranger can run on the only worker while `wait` waits for a latch that a thread sets later.
