@@ -85,7 +85,7 @@ sanitized() {
   local kind=$1
   shift
   # --target keeps the sanitizer out of build scripts and macros, which run on the uninstrumented host side.
-  RUSTFLAGS="-Zsanitizer=$kind ${RUSTFLAGS:-}" limited 3600 \
+  JOBTREE_SANITIZED=$kind RUSTFLAGS="-Zsanitizer=$kind ${RUSTFLAGS:-}" limited 3600 \
     cargo +nightly test --locked --target "$(host)" --target-dir "$target/$kind-sanitizer" "$@" --lib --tests
 }
 

@@ -359,6 +359,10 @@ fn assert_neighbours_live(hostile: Player) {
         }
         percents.sort_unstable();
         eprintln!("{name}: {percents:?} %");
+        if std::env::var_os("JOBTREE_SANITIZED").is_some() {
+            // A sanitizer makes a switch of stacks dearer than anything else: the shares are not meant for that.
+            continue;
+        }
         assert!(
             best >= ENOUGH,
             "a {name} neighbour keeps {:.0} % of its throughput",
