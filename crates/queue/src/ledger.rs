@@ -29,6 +29,8 @@ pub(crate) enum Phase {
     Proposed,
     /// Waits to be taken up until then, on the monotonic clock.
     Dispatched(Duration),
+    /// Proposed to the store for a claim. If nothing comes of that, it waits to be taken up until then, as before.
+    TakenUp(Duration),
     /// Runs.
     Running,
 }

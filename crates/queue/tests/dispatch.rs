@@ -374,6 +374,112 @@ fn a_claim_waits_for_jobs_and_gets_a_batch_under_one_lease() {
     assert!(world.started_at(more[0]).is_some());
 }
 
+fn taken_up(effects: &[Effect]) -> Vec<JobId> {
+    let taken = |effect: &Effect| match effect {
+        Effect::TakeUp { job, .. } => Some(*job),
+        _ => None,
+    };
+    effects.iter().filter_map(taken).collect()
+}
+
+/// A dispatcher with jobs of these priorities reserved for whoever comes.
+fn with_reserved(priorities: [Priority; 3]) -> (Dispatcher, Now, Vec<JobId>) {
+    let (mut dispatcher, now) = dispatcher("");
+    let jobs: Vec<Candidate> = (1..)
+        .zip(priorities)
+        .map(|(number, priority)| Candidate {
+            priority,
+            ..job(number, 20, now)
+        })
+        .collect();
+    let ids = jobs.iter().map(|job| job.id).collect();
+    for job in jobs {
+        let id = job.id;
+        let effects = dispatcher.step(Event::Submitted(vec![job]), now);
+        assert_eq!(reserved(&effects), [id]);
+        let outcome = Outcome::Accepted(None);
+        dispatcher.step(Event::Answered { job: id, outcome }, now);
+    }
+    (dispatcher, now, ids)
+}
+
+#[test]
+fn a_claim_takes_up_what_is_reserved_and_nothing_is_admitted_again() {
+    let _watchdog = watch();
+    let (mut dispatcher, now, ids) = with_reserved([Priority::Normal; 3]);
+    // All quiet is gone: what was admitted before is taken up all the same.
+    for _ in 0..40 {
+        dispatcher.step(Event::Sample(busy(10.0)), now.after(secs(2)));
+    }
+    let used = dispatcher.used();
+    let effects = dispatcher.step(Event::Claim(claim(1, "a", 1)), now);
+    assert_eq!(
+        taken_up(&effects),
+        ids[..1],
+        "the oldest, and one for one ask"
+    );
+    assert_eq!((dispatcher.used(), dispatcher.reserved()), (used, 40));
+    let lease = LeaseId::from_random([9; 16]);
+    let outcome = Outcome::Accepted(Some(lease));
+    let job = ids[0];
+    dispatcher.step(Event::Answered { job, outcome }, now);
+    assert_eq!(dispatcher.used(), used);
+    assert!(dispatcher.holds_units(Holder::Lease(lease)));
+    dispatcher.step(Event::Freed(Holder::Lease(lease)), now);
+    assert_eq!(dispatcher.used(), used - 20);
+    // One that asks for two leases gets both of the others.
+    let ask = ClaimAsk {
+        leases: 2,
+        ..claim(2, "a", 1)
+    };
+    assert_eq!(taken_up(&dispatcher.step(Event::Claim(ask), now)), ids[1..]);
+    assert_eq!(dispatcher.reserved(), 0);
+}
+
+#[test]
+fn what_nobody_claims_any_more_is_reserved_as_before() {
+    let _watchdog = watch();
+    let (mut dispatcher, now, ids) = with_reserved([Priority::Normal; 3]);
+    let effects = dispatcher.step(Event::Claim(claim(1, "a", 1)), now);
+    let [job] = taken_up(&effects)[..] else {
+        panic!("{effects:?}");
+    };
+    let outcome = Outcome::Failed;
+    dispatcher.step(Event::Answered { job, outcome }, now);
+    assert_eq!(dispatcher.reserved(), 60);
+    assert!(!dispatcher.is_waiting(job), "it is not in the queue");
+    let again = dispatcher.step(Event::Claim(claim(2, "a", 1)), now);
+    assert_eq!(taken_up(&again), ids[..1]);
+}
+
+#[test]
+fn of_reserved_and_waiting_jobs_the_highest_class_goes_first() {
+    let _watchdog = watch();
+    let priorities = [Priority::Low, Priority::High, Priority::Normal];
+    let (mut dispatcher, now, ids) = with_reserved(priorities);
+    let mut order = Vec::new();
+    for id in 1..=3 {
+        let effects = dispatcher.step(Event::Claim(claim(id, "a", 1)), now);
+        order.extend(taken_up(&effects));
+    }
+    assert_eq!(order, [ids[1], ids[2], ids[0]]);
+    // A waiting job of a higher class that may start now goes first, one of the same class does not.
+    for (priority, first) in [(Priority::High, false), (Priority::Normal, true)] {
+        let (mut dispatcher, now, ids) = with_reserved([Priority::Normal; 3]);
+        let waits = Candidate {
+            priority,
+            ..job(9, 20, now)
+        };
+        let both = [
+            Event::Submitted(vec![waits]),
+            Event::Claim(claim(1, "a", 1)),
+        ];
+        let effects = dispatcher.step_all(both, now);
+        let expected = if first { ids[..1].to_vec() } else { Vec::new() };
+        assert_eq!(taken_up(&effects), expected, "{priority:?}");
+    }
+}
+
 #[test]
 fn claims_of_several_addons_are_served_in_turns_whoever_asks_more() {
     let _watchdog = watch();

@@ -36,10 +36,21 @@ impl Random {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Where {
     Waiting,
+    /// As a dispatch.
     Proposed,
     Dispatched,
+    /// To a claim.
+    Granting,
+    /// To a claim, out of a dispatch.
+    TakenUp,
     Running(LeaseId),
     Gone,
+}
+
+impl Where {
+    fn is_proposed(self) -> bool {
+        matches!(self, Where::Proposed | Where::Granting | Where::TakenUp)
+    }
 }
 
 /// What the outside knows: where each job is, and what is in use.
@@ -94,7 +105,7 @@ impl Outside {
                         verdict.numbers.used + verdict.numbers.requested
                             <= verdict.numbers.capacity
                     );
-                    self.propose(&[job]);
+                    self.propose(&[job], Where::Proposed);
                 }
                 Effect::Grant {
                     jobs,
@@ -108,7 +119,11 @@ impl Outside {
                     );
                     let ids: Vec<JobId> = jobs.iter().map(|(id, _)| *id).collect();
                     assert!(ids.iter().all(|id| self.jobs[id].0.cost <= cost));
-                    self.propose(&ids);
+                    self.propose(&ids, Where::Granting);
+                }
+                Effect::TakeUp { job, .. } => {
+                    assert_eq!(self.jobs[&job].1, Where::Dispatched);
+                    self.set(job, Where::TakenUp);
                 }
                 Effect::ReturnUnclaimed { job } => assert_eq!(self.jobs[&job].1, Where::Dispatched),
                 Effect::WakeAt(at) => {
@@ -136,16 +151,12 @@ impl Outside {
         );
     }
 
-    fn propose(&mut self, ids: &[JobId]) {
+    fn propose(&mut self, ids: &[JobId], proposed: Where) {
         let cost = ids.iter().map(|id| self.jobs[id].0.cost).max().unwrap();
         for id in ids {
             let (_, place) = self.jobs.get_mut(id).unwrap();
             assert_eq!(*place, Where::Waiting, "what is proposed waits");
-            *place = if *id == ids[0] {
-                Where::Proposed
-            } else {
-                Where::Gone
-            };
+            *place = if *id == ids[0] { proposed } else { Where::Gone };
             self.started.insert(*id);
         }
         self.held.insert(Holder::Job(ids[0]), cost);
@@ -204,13 +215,14 @@ impl Outside {
         let lease = LeaseId::from_random(u128::from(self.number()).to_be_bytes());
         let units = self.held.remove(&Holder::Job(job)).unwrap();
         self.held.insert(Holder::Lease(lease), units);
+        let before = self.jobs[&job].1;
         self.set(job, Where::Running(lease));
-        match self.jobs[&job].0.addon.as_str() {
-            "claims" => self.step(Event::Answered {
+        match before {
+            Where::Dispatched => self.step(Event::TakenUp { job, lease }),
+            _ => self.step(Event::Answered {
                 job,
                 outcome: Outcome::Accepted(Some(lease)),
             }),
-            _ => self.step(Event::TakenUp { job, lease }),
         }
     }
 
@@ -224,7 +236,7 @@ impl Outside {
 
     /// An answer to a proposal.
     fn answer(&mut self, job: JobId, healthy: bool) {
-        let claimed = self.jobs[&job].0.addon.as_str() == "claims";
+        let proposed = self.jobs[&job].1;
         match self.random.below(if healthy { 1 } else { 4 }) {
             1 => {
                 self.held.remove(&Holder::Job(job));
@@ -235,7 +247,14 @@ impl Outside {
                 });
             }
             // A batch that fails comes back whole; kept simple: only dispatches fail here.
-            2 if !claimed => {
+            2 if proposed == Where::TakenUp => {
+                self.set(job, Where::Dispatched);
+                self.step(Event::Answered {
+                    job,
+                    outcome: Outcome::Failed,
+                });
+            }
+            2 if proposed == Where::Proposed => {
                 self.held.remove(&Holder::Job(job));
                 self.set(job, Where::Waiting);
                 self.started.remove(&job);
@@ -244,7 +263,7 @@ impl Outside {
                     outcome: Outcome::Failed,
                 });
             }
-            _ if claimed => self.take_up(job),
+            _ if proposed != Where::Proposed => self.take_up(job),
             _ => {
                 self.set(job, Where::Dispatched);
                 self.step(Event::Answered {
@@ -267,7 +286,7 @@ impl Outside {
                 self.step(Event::Sample(busy(self.level)));
             }
             6..9 => {
-                if let Some(job) = self.some(|place| place == Where::Proposed) {
+                if let Some(job) = self.some(Where::is_proposed) {
                     self.answer(job, false);
                 }
             }
@@ -299,9 +318,10 @@ impl Outside {
             }
             14 => {
                 let (id, jobs) = (self.number(), 1 + self.random.below(3) as u32);
+                let name = ADDONS[self.random.below(4) as usize];
                 let ask = ClaimAsk {
                     id,
-                    addon: addon("claims"),
+                    addon: addon(name),
                     types: Vec::new(),
                     jobs,
                     leases: 1,
@@ -361,7 +381,7 @@ impl Outside {
                 jobs: 1,
                 leases: 1,
             }));
-            while let Some(job) = self.some(|place| place == Where::Proposed) {
+            while let Some(job) = self.some(Where::is_proposed) {
                 self.answer(job, true);
             }
             while let Some(job) = self.some(|place| place == Where::Dispatched) {

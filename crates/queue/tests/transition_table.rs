@@ -55,7 +55,7 @@ commands! {
     Ack              of "ack":               [WRONG,            Now(Running),     Error("TakenUp"), WRONG,    WRONG,    WRONG],
     AckWithLease     of "ack":               [WRONG,            Now(Running),     Error("NotYourLease"), WRONG, WRONG,  WRONG],
     AckOwnLease      of "ack":               [ENDED,            ENDED,            Repeated,         ENDED,    ENDED,    ENDED],
-    Claim            of "claim":             [Now(Running),     NOTHING,          NOTHING,          NOTHING,  NOTHING,  NOTHING],
+    Claim            of "claim":             [Now(Running),     Now(Running),         NOTHING,          NOTHING,  NOTHING,  NOTHING],
     Heartbeat        of "heartbeat":         [ENDED,            ENDED,            Now(Running),     ENDED,    ENDED,    ENDED],
     Report           of "report":            [ENDED,            ENDED,            Now(Running),     ENDED,    ENDED,    ENDED],
     Log              of "log":               [ENDED,            ENDED,            Now(Running),     ENDED,    ENDED,    ENDED],

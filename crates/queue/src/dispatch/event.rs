@@ -155,6 +155,16 @@ pub enum Effect {
         /// By which numbers it was decided.
         verdict: Verdict,
     },
+    /// Grant a lease for this job, which is reserved for this node, to the worker that asked. The reservation becomes the
+    /// lease; nothing is admitted again.
+    TakeUp {
+        /// The ask.
+        ask: u64,
+        /// The job.
+        job: JobId,
+        /// What to compare and swap on.
+        revision: u64,
+    },
     /// This dispatch was not taken up in time.
     ReturnUnclaimed {
         /// The job.

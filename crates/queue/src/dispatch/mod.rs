@@ -15,6 +15,7 @@ mod event;
 mod filter;
 mod outcome;
 mod pump;
+mod take_up;
 mod trial;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -22,11 +23,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobtree_protocol::{AddonId, JobId, JobType, NodeId};
+use jobtree_protocol::{AddonId, JobId, NodeId};
 
 use crate::admission::{Admission, Ask, Usage, View};
 use crate::block::Block;
-use crate::candidate::Candidate;
 use crate::hold::{Hold, Holds};
 use crate::ledger::{Held, Holder, Ledger};
 use crate::now::{Now, wall_until};
@@ -247,25 +247,6 @@ impl Dispatcher {
             held.jobs.first()
         };
         waiting.or_else(proposed).map(|candidate| &candidate.addon)
-    }
-
-    /// Dispatches of an addon, of these types if there are any, that nobody has taken up, at most so many: the next to
-    /// go back first.
-    pub fn untaken<'a>(
-        &'a self,
-        addon: &'a AddonId,
-        types: &'a [JobType],
-        most: usize,
-    ) -> impl Iterator<Item = JobId> + 'a {
-        let wanted = |job: &Candidate| {
-            job.addon == *addon && (types.is_empty() || types.contains(&job.job_type))
-        };
-        self.ledger
-            .dispatched()
-            .filter_map(|held| held.jobs.first())
-            .filter(move |job| wanted(job))
-            .map(|job| job.id)
-            .take(most)
     }
 
     /// What holds units.

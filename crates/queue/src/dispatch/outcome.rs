@@ -133,7 +133,11 @@ impl Dispatcher {
                     self.refund(&held);
                 }
             }
-            Outcome::Failed => self.put_back(holder, None),
+            Outcome::Failed => {
+                if !self.reserve_again(holder) {
+                    self.put_back(holder, None);
+                }
+            }
         }
     }
 

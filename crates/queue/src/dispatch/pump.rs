@@ -26,6 +26,8 @@ const NOTED: usize = 16;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Started {
     pub(crate) holders: Vec<Holder>,
+    /// What was reserved, and was taken up.
+    pub(crate) taken_up: Vec<Holder>,
     pub(crate) jobs: Vec<JobId>,
 }
 
@@ -47,7 +49,12 @@ impl Dispatcher {
             self.start_held(&view, &mut started, effects);
             let mut search = Search::default();
             while self.leases() < policy.caps.leases {
-                let Some(pick) = self.pick(&view, search) else {
+                let pick = self.pick(&view, search);
+                let class = pick.map_or(0, |pick| pick.class);
+                if self.take_up_reserved(class, &mut started, effects) {
+                    continue;
+                }
+                let Some(pick) = pick else {
                     break;
                 };
                 if !self.fits(&view, &pick.gate) {
@@ -62,6 +69,8 @@ impl Dispatcher {
             }
             self.start_allowed_one(&view, &mut started, effects);
         }
+        // Admitted before: neither the machine's state nor the number of leases is asked again.
+        while !self.draining && self.take_up_reserved(0, &mut started, effects) {}
         self.note_heads(&view, effects);
         started
     }

@@ -105,6 +105,9 @@ impl Dispatcher {
             held: self.hold().map(|hold| hold.job),
         };
 
+        for holder in started.taken_up {
+            self.reserve_again(holder);
+        }
         for holder in started.holders.into_iter().rev() {
             self.put_back(holder, None);
         }

@@ -243,6 +243,9 @@ pub struct Claimed {
 
 /// Grants one lease for jobs that one worker runs one after the other.
 ///
+/// A job may be QUEUED, or DISPATCHING with a reservation on the same node: then the reservation becomes the lease, and the
+/// job keeps what it was admitted for.
+///
 /// A proposed job that cannot run (canceled in the meantime, its concurrency key full) is left out and told; the others
 /// are not made to wait for it. Jobs with one concurrency key may be in one batch, since they do not run at a time. A
 /// job whose worker crashed before is claimed alone.
@@ -271,19 +274,16 @@ pub fn claim(
         }));
     }
     let mut taken: Vec<&JobRecord> = Vec::with_capacity(proposed.len());
+    let mut steps: Vec<Step> = Vec::with_capacity(proposed.len());
     let mut skipped = Vec::new();
     for Proposed { job, key_holders } in proposed {
-        let fits = may_run(
-            cx,
-            job,
-            &command.node_id,
-            *key_holders,
-            Step::Claim,
-            "a claim",
-        );
-        let fits = fits.and_then(|()| joins(job, taken.first().copied()));
-        match fits {
-            Ok(()) => taken.push(job),
+        let step = step_of_claim(cx, job, &command.node_id, *key_holders);
+        let step = step.and_then(|step| joins(job, taken.first().copied()).map(|()| step));
+        match step {
+            Ok(step) => {
+                taken.push(job);
+                steps.push(step);
+            }
             Err(why) => skipped.push((job.id, why)),
         }
     }
@@ -316,8 +316,8 @@ pub fn claim(
         Some(reason),
     ));
     let mut jobs = Vec::with_capacity(taken.len());
-    for (job, leased) in taken.iter().zip(&lease.jobs) {
-        let next = running(cx, job, Step::Claim, &lease, leased.position);
+    for ((job, step), leased) in taken.iter().zip(steps).zip(&lease.jobs) {
+        let next = running(cx, job, step, &lease, leased.position);
         changes.events.push(running_event(cx, &next));
         jobs.push(Arc::clone(changes.put(next)));
     }
@@ -330,6 +330,20 @@ pub fn claim(
         },
         changes,
     ))
+}
+
+/// The step by which a claim on `node` gets a job: it takes up the job's reservation there, or the job waits and may run.
+fn step_of_claim(
+    cx: &Context<'_>,
+    job: &JobRecord,
+    node: &NodeId,
+    key_holders: u32,
+) -> Result<Step, TransitionError> {
+    let reservation = job.reservation.as_deref();
+    if allows(job.state, Step::TakeUp) && reservation.is_some_and(|it| it.node_id == *node) {
+        return Ok(Step::TakeUp);
+    }
+    may_run(cx, job, node, key_holders, Step::Claim, "a claim").map(|()| Step::Claim)
 }
 
 /// Whether a job may get a place on this node now, as far as it itself is concerned.

@@ -11,7 +11,7 @@
 //! | [`reserve`] | QUEUED | DISPATCHING |
 //! | [`return_unclaimed`] | DISPATCHING | QUEUED |
 //! | [`take_up`], [`ack`] | DISPATCHING | RUNNING |
-//! | [`claim`] | QUEUED | RUNNING |
+//! | [`claim`] | QUEUED, DISPATCHING | RUNNING |
 //! | [`complete`], [`complete_many`] | RUNNING | DONE, FAILED, CANCELED, QUEUED (another attempt) |
 //! | [`release`], [`revoke`] | RUNNING | QUEUED, CANCELED |
 //! | [`expire`] | RUNNING | QUEUED (a rescue), FAILED (quarantined), CANCELED |

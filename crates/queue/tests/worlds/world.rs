@@ -140,6 +140,11 @@ impl World {
                         outcome: Outcome::Accepted(Some(lease)),
                     });
                 }
+                Effect::TakeUp { job, .. } => {
+                    let lease = self.lease(&[job]);
+                    let outcome = Outcome::Accepted(Some(lease));
+                    self.step(Event::Answered { job, outcome });
+                }
                 Effect::ReturnUnclaimed { job } => {
                     self.returned.push(job);
                     self.step(Event::Returned { job, revision: 1 });

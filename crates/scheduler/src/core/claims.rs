@@ -12,16 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jobtree_protocol::{
-    ApiError, ClaimAnswer, ClaimRequest, InstanceId, JobId, LeaseAnswer, LeaseAsk, LeaseId,
+    ApiError, ClaimAnswer, ClaimRequest, InstanceId, LeaseAnswer, LeaseAsk, LeaseId,
 };
 use jobtree_queue::dispatch::{ClaimAsk, Event, LeaseAsk as CapacityAsk};
-use jobtree_queue::lease::Due;
-use jobtree_queue::transitions::{Admit, Claimed, TransitionError, Unclaimed};
+use jobtree_queue::transitions::{Admit, Claimed, TransitionError};
 use jobtree_queue::{JobRecord, LeaseRecord, Now};
 use jobtree_store::StoreError;
 
 use super::io::{Op, OpId, Slot, Told};
-use super::sweep::Ending;
 use super::{Bug, Core};
 use crate::error::told;
 
@@ -41,8 +39,6 @@ struct Claiming {
     refused: Option<ApiError>,
     /// Its time is over: it is answered when the grants under way are, and there will be no others.
     over: bool,
-    /// The dispatcher has not seen it yet.
-    fresh: bool,
 }
 
 /// All that wait.
@@ -153,52 +149,8 @@ impl Core {
                 outstanding: 0,
                 refused: None,
                 over: false,
-                fresh: true,
             },
         );
-    }
-
-    /// Dispatches that nobody has taken up go back for a worker that is there, waits, and got nothing: as soon as they
-    /// are back they are its own. Each ask does so once, for as many as it could take.
-    pub(super) fn recall_for_claims(&mut self, now: Now) {
-        let mut wanted: Vec<JobId> = Vec::new();
-        for claim in self.claims.waiting.values_mut() {
-            let waits = claim.slot.is_some() && claim.request.wait_sec > 0;
-            if std::mem::take(&mut claim.fresh) && waits && claim.outstanding == 0 {
-                let ClaimRequest {
-                    addon_id,
-                    job_types,
-                    max_jobs,
-                    max_leases,
-                    ..
-                } = &claim.request;
-                let most = max_jobs.saturating_mul(*max_leases) as usize;
-                wanted.extend(self.dispatcher.untaken(addon_id, job_types, most));
-            }
-        }
-        for job in wanted {
-            let Some(due) = self.deadlines.reservation(job) else {
-                continue;
-            };
-            if let Due::Reservation { reservation_id, .. } = due
-                && self.ending.insert(Ending::Dispatch(job))
-            {
-                self.deadlines.forget(&due);
-                let why = Unclaimed::Declined {
-                    reason: "a worker claims jobs of its kind".to_owned(),
-                };
-                let reservation = reservation_id;
-                self.op(
-                    Op::Return {
-                        job,
-                        reservation,
-                        why,
-                    },
-                    None,
-                    now,
-                );
-            }
-        }
     }
 
     /// A lease was looked for. Whether that was for a claim.

@@ -314,7 +314,11 @@ impl Core {
             let in_it = claimed.jobs.iter().any(|it| it.id == *job);
             match latest {
                 // Before the claim, or after all of it: nobody can tell.
-                Some(latest) if in_it && latest.state == JobState::Queued => self.park(*job, now),
+                Some(latest)
+                    if in_it && latest.state != JobState::Running && !latest.state.is_ended() =>
+                {
+                    self.park(*job, now);
+                }
                 Some(latest) => self.reconcile(&latest, now),
                 None if in_it => {}
                 None => self.park(*job, now),

@@ -102,6 +102,9 @@ const NOTING: Duration = Duration::from_secs(15 * 60);
 /// Somebody may set the wall clock: what waits for a time on it is looked at this often.
 const WALL_LOOK: Duration = Duration::from_secs(15);
 
+/// Why a claim got a job that was reserved: it was admitted when that was done.
+const TAKEN_UP: &str = "a claim took up what was reserved";
+
 /// Mistakes that can be switched on, to see that a simulation finds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(not(feature = "sim"), allow(dead_code))]
@@ -416,7 +419,6 @@ impl Core {
         for effect in self.dispatcher.step_all(events, now) {
             self.carry_out(effect, now);
         }
-        self.recall_for_claims(now);
     }
 
     /// The mistake [`Bug::BlockedHead`]: something waits that is paused.
@@ -443,24 +445,14 @@ impl Core {
             } => {
                 let ids: Vec<JobId> = jobs.iter().map(|(job, _)| *job).collect();
                 self.log(&verdict, ids.first().copied(), now);
-                let drawn = self.dice.lease_id();
-                let Some(grant) = self.claims.granting(ask) else {
-                    // The ask has ended in this very step: nothing is proposed.
-                    return self.take_back(&ids, now);
-                };
-                let command = Claim {
-                    lease_id: grant.lease_id.unwrap_or(drawn),
-                    node_id: self.node.clone(),
-                    instance_id: Some(grant.instance_id),
-                    pids: grant.pids,
-                    reason: verdict.reason(),
-                };
-                for job in &ids {
-                    self.flying.insert(*job, None);
+                self.grant(ask, ids, verdict.reason(), now);
+            }
+            Effect::TakeUp { ask, job, .. } => {
+                if self.claims.granting(ask).is_some() {
+                    // After a refusal the job is read: if it still is dispatched, that is news then.
+                    self.dispatched.remove(&job);
                 }
-                self.granting.insert(command.lease_id);
-                let id = self.op(Op::Claim(ids, command), None, now);
-                self.claims.began(ask, id);
+                self.grant(ask, vec![job], TAKEN_UP.to_owned(), now);
             }
             // The deadlines know better when it is over, and heal what the dispatcher has wrong.
             Effect::ReturnUnclaimed { job } => {
@@ -490,6 +482,28 @@ impl Core {
                 self.dispatcher_wake = Some(known.min(at.mono));
             }
         }
+    }
+
+    /// Asks the store for a lease for `jobs`, for the worker behind `ask`.
+    fn grant(&mut self, ask: u64, jobs: Vec<JobId>, reason: String, now: Now) {
+        let drawn = self.dice.lease_id();
+        let Some(grant) = self.claims.granting(ask) else {
+            // The ask has ended in this very step: nothing is proposed.
+            return self.take_back(&jobs, now);
+        };
+        let command = Claim {
+            lease_id: grant.lease_id.unwrap_or(drawn),
+            node_id: self.node.clone(),
+            instance_id: Some(grant.instance_id),
+            pids: grant.pids,
+            reason,
+        };
+        for job in &jobs {
+            self.flying.insert(*job, None);
+        }
+        self.granting.insert(command.lease_id);
+        let id = self.op(Op::Claim(jobs, command), None, now);
+        self.claims.began(ask, id);
     }
 
     fn log(&mut self, verdict: &jobtree_queue::admission::Verdict, job: Option<JobId>, now: Now) {
