@@ -1,11 +1,9 @@
 //! What can be said about a runtime before it exists.
 
-use std::sync::Arc;
-
 use jobtree_pool::raw::PoolRef;
 use jobtree_pool::{BuildError, Pool};
 
-use crate::budget::{Budget, Capabilities, Decision, Exhausted, GroundBuilder, Profile};
+use crate::budget::{Budget, Capabilities, Decision, Exhausted, GroundBuilder, Handler, Profile};
 use crate::dispatcher::{Blocking, Route};
 use crate::runtime::{MadeOf, Runtime};
 use crate::task::TaskStack;
@@ -92,7 +90,7 @@ impl RuntimeBuilder {
         mut self,
         handler: impl Fn(&Exhausted) -> Decision + Send + Sync + 'static,
     ) -> RuntimeBuilder {
-        self.ground.handler = Some(Arc::new(handler));
+        self.ground.handler = Some(Handler::new(handler));
         self
     }
 

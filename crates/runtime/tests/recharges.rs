@@ -5,7 +5,9 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use jobtree_pool::OnceLatch;
 use jobtree_runtime::budget::{Budget, Counter, Decision, RechargeError};
+use jobtree_runtime::user_code::caught_panics;
 use jobtree_runtime::{Job, JobError, JobState, Nursery, Profile, Runtime, WaitingFor, nursery};
 use support::{budget_of, end, ops, rounds, runtime_of, ticking, ticks, until, watch};
 
@@ -270,5 +272,41 @@ fn a_cancelled_scope_ends_with_exhausted_jobs_in_it() {
         Ok(())
     });
     assert!(matches!(outcome, Err(JobError::Cancelled(_))));
+    end(&runtime);
+}
+
+/// The job that asks the handler may be the last to let go of it, and must not get the panic of its destructor.
+#[test]
+fn a_handler_that_is_replaced_while_it_decides_may_panic_in_its_destructor() {
+    struct PanicsOnDrop;
+    impl Drop for PanicsOnDrop {
+        fn drop(&mut self) {
+            panic!("in the destructor of what a handler captured");
+        }
+    }
+
+    let _watch = watch();
+    let runtime = runtime_of(Profile::Cluster, 2);
+    let decides = Arc::new(OnceLatch::new());
+    let is_replaced = Arc::new(OnceLatch::new());
+    let caught_before = caught_panics();
+    runtime
+        .nursery(|n| {
+            let (begun, replaced) = (Arc::clone(&decides), Arc::clone(&is_replaced));
+            let captured = PanicsOnDrop;
+            n.supervise_budgets(move |_| {
+                let _ = &captured;
+                begun.set();
+                replaced.wait();
+                Decision::Recharge(ops(5_000))
+            });
+            let busy = n.spawn(|| ticking(12_000));
+            decides.wait();
+            n.supervise_budgets(|_| Decision::Recharge(ops(5_000)));
+            is_replaced.set();
+            Ok(busy.join()?)
+        })
+        .unwrap();
+    assert!(caught_panics() > caught_before);
     end(&runtime);
 }

@@ -16,7 +16,7 @@ use super::capability::{Capabilities, Executor};
 use super::profile::{Profile, Refill};
 use super::refusal::Refusal;
 use super::statistics::BudgetCounters;
-use super::supervise::{Decision, Exhausted, RechargeError, Supervision};
+use super::supervise::{Decision, Exhausted, Handler, RechargeError, Supervision};
 use super::tick;
 
 /// What a runtime's profile means for what is directly under its root.
@@ -31,7 +31,7 @@ pub(crate) struct GroundBuilder {
     pub(crate) profile: Profile,
     pub(crate) budget: Option<Budget>,
     pub(crate) capabilities: Option<Capabilities>,
-    pub(crate) handler: Option<Arc<super::supervise::Handler>>,
+    pub(crate) handler: Option<Arc<Handler>>,
 }
 
 impl fmt::Debug for GroundBuilder {
@@ -271,7 +271,7 @@ impl Scope {
         &self,
         handler: impl Fn(&Exhausted) -> Decision + Send + Sync + 'static,
     ) {
-        self.supervision.set_handler(Arc::new(handler));
+        self.supervision.set_handler(Handler::new(handler));
     }
 
     pub(crate) fn exhausted(&self) -> Vec<Exhausted> {

@@ -111,6 +111,7 @@ pub use permit::{ChannelPermit, may_create_channel, may_use_executor};
 pub use profile::{Profile, UnknownProfile};
 pub use refusal::{ChannelRefused, ExecutorRefused, Refusal, SpawnRefused};
 pub use statistics::Statistics;
+pub(crate) use supervise::Handler;
 pub use supervise::{Decision, Exhausted, RechargeError};
 pub use tick::{TickAsync, charge, charge_channel_op, charge_syscall, remaining, tick, tick_async};
 

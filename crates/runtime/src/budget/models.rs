@@ -9,7 +9,7 @@ use jobtree_pool::raw::fuel::Turn;
 use jobtree_tree::{Body, BodyResult, Job, JobOptions, Tree};
 
 use super::account::{Account, Lack, Terms};
-use super::supervise::{Decision, Supervision, Waiting};
+use super::supervise::{Decision, Handler, Supervision, Waiting};
 use super::{Budget, Capabilities, Profile};
 use crate::block::{Either, FirstOf};
 use crate::modelling::{Crew, Failure, block, check, claim};
@@ -112,7 +112,7 @@ fn loom_a_handler_set_while_a_fiber_runs_out_recharges_it() {
         let scene = Scene::new();
         let crew = Crew::new();
         let supervision = Arc::clone(&scene.supervision);
-        crew.spawn(move || supervision.set_handler(Arc::new(|_| Decision::Recharge(ONE_OP))));
+        crew.spawn(move || supervision.set_handler(Handler::new(|_| Decision::Recharge(ONE_OP))));
         pay(&scene.account);
         crew.wait();
         scene.finish();
@@ -167,7 +167,7 @@ fn loom_a_recharge_against_a_cancellation() {
         let scene = Scene::new();
         scene
             .supervision
-            .set_handler(Arc::new(|_| Decision::Ignore));
+            .set_handler(Handler::new(|_| Decision::Ignore));
         let crew = Crew::new();
         let job = scene.job.clone();
         crew.spawn(move || claim(job.cancel("stop".into()), "the job runs until then"));

@@ -35,8 +35,38 @@ pub enum Decision {
     Ignore,
 }
 
-/// Decides about exhausted jobs.
-pub(super) type Handler = dyn Fn(&Exhausted) -> Decision + Send + Sync;
+type Decide = dyn Fn(&Exhausted) -> Decision + Send + Sync;
+
+/// The program's function that decides about exhausted jobs.
+///
+/// Whoever uses it last drops it, with what it captured: that may be the frame of a job, in the middle of something. So it
+/// sees to it that its destructor runs outside of all jobs, and that a panic stays in there.
+pub(crate) struct Handler {
+    /// There until it is dropped.
+    decide: Option<Box<Decide>>,
+}
+
+impl Handler {
+    pub(crate) fn new(
+        decide: impl Fn(&Exhausted) -> Decision + Send + Sync + 'static,
+    ) -> Arc<Handler> {
+        Arc::new(Handler {
+            decide: Some(Box::new(decide)),
+        })
+    }
+}
+
+impl Drop for Handler {
+    fn drop(&mut self) {
+        let decide = self.decide.take();
+        if cfg!(all(loom, test)) {
+            // As in `decide`.
+            drop(decide);
+        } else {
+            outermost(|| drop_user(Place::Handler, decide));
+        }
+    }
+}
 
 /// A job whose budget is used up, as its supervisor sees it.
 #[derive(Clone)]
@@ -141,12 +171,12 @@ impl Supervision {
     pub(super) fn set_handler(&self, handler: Arc<Handler>) {
         let replaced = lock(&self.handler).replace(Arc::clone(&handler));
         // Without the lock: its destructor may be the program's, and set a handler, too.
-        drop_user(Place::Handler, replaced);
+        drop(replaced);
         if left_out(Step::HandlerSeesListed) {
             return;
         }
         for exhausted in self.exhausted() {
-            decide(&*handler, &exhausted);
+            decide(&handler, &exhausted);
         }
     }
 
@@ -202,11 +232,15 @@ fn decide(handler: &Handler, exhausted: &Exhausted) {
     // The handler is not part of the job, whose budget is used up, but runs in its place: outside of the job, so that what
     // the handler spawns and waits for does not lack the same. A handler that panics decides nothing, and the job would wait
     // for ever.
+    let Some(decide) = &handler.decide else {
+        return;
+    };
+    let decision = || decide(exhausted);
     let decided = if cfg!(all(loom, test)) {
         // All threads of a model share the one context of the thread that runs them, and a failure must not be caught.
-        Some(handler(exhausted))
+        Some(decision())
     } else {
-        call_user(Place::Handler, || outermost(|| handler(exhausted)))
+        call_user(Place::Handler, || outermost(decision))
     };
     match decided.unwrap_or(Decision::Cancel) {
         Decision::Recharge(more) => {
@@ -253,7 +287,7 @@ impl<'a> Waiting<'a> {
                 handler = lock(&supervision.handler).clone();
             }
             if let Some(handler) = handler {
-                decide(&*handler, &exhausted);
+                decide(&handler, &exhausted);
             }
         }
         waiting
