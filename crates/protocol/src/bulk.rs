@@ -60,6 +60,7 @@ pub struct CompleteOne {
     pub status: CompleteStatus,
     /// What it gave.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Json, required = false))]
     pub result: Option<Json>,
     /// Why it failed.
     #[serde(default)]

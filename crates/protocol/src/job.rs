@@ -146,6 +146,7 @@ pub struct JobView {
     pub dispatch_until: Option<Timestamp>,
     /// Its input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Json, required = false))]
     pub payload: Option<Json>,
     /// It does not wait for QUIET in NORMAL.
     pub time_sensitive: bool,
@@ -173,6 +174,7 @@ pub struct JobView {
     pub metrics: BTreeMap<String, f64>,
     /// What it gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Json, required = false))]
     pub result: Option<Json>,
     /// Why it failed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 /// A valid JSON text.
+// Null is one, too: a field that may be missing is described as `Json` and not as "either `Json` or null", which null would
+// fit twice.
 #[derive(Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "openapi", schema(value_type = serde_json::Value))]

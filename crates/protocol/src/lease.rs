@@ -262,6 +262,7 @@ pub struct CompleteRequest {
     pub status: CompleteStatus,
     /// What it gave.
     #[serde(default)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Json, required = false))]
     pub result: Option<Json>,
     /// Why it failed.
     #[serde(default)]

@@ -48,7 +48,6 @@ pub struct SubmitRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_duration_sec: Option<i64>,
     /// Its input.
-    // Any JSON, null included: that is the same as nothing, so "either JSON or null" would describe null twice.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Json))]
     pub payload: Option<Json>,

@@ -105,6 +105,26 @@ fn it_is_sound() {
     }
 }
 
+/// `oneOf` wants exactly one: JSON that may be anything beside null would fit null twice.
+#[test]
+fn null_is_described_once() {
+    fn look(schema: &Value, path: &str) {
+        let alternatives = schema["oneOf"].as_array().into_iter().flatten();
+        let any = "#/components/schemas/Json";
+        let is_doubled = alternatives.clone().any(|it| it["type"] == "null")
+            && alternatives.clone().any(|it| it["$ref"] == any);
+        assert!(!is_doubled, "{path}: null fits twice");
+        match schema {
+            Value::Object(fields) => fields
+                .iter()
+                .for_each(|(name, field)| look(field, &format!("{path}/{name}"))),
+            Value::Array(items) => items.iter().for_each(|item| look(item, path)),
+            _ => {}
+        }
+    }
+    look(&document(), "");
+}
+
 #[test]
 fn the_server_has_exactly_these_operations() {
     let house = House::new();
