@@ -422,7 +422,9 @@ impl Stage {
             manager.shutdown(MUCH_LATER).unwrap();
         }
         if let Some(runtime) = objects.runtime {
-            if !runtime.root().is_cancelled() && !objects.has_limits {
+            // A shutdown whose time was up may go on to cancel the root at any moment.
+            let is_open = self.behaviour != Behaviour::Hold && !runtime.root().is_cancelled();
+            if is_open && !objects.has_limits {
                 crate::canary::check_runtime(&runtime);
             }
             runtime.shutdown(MUCH_LATER).unwrap();
