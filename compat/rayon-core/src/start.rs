@@ -63,9 +63,14 @@ where
     if let Some(handler) = description.exit_handler.take() {
         builder = builder.on_exit(handler);
     }
-    if let Some(handler) = description.panic_handler.take() {
-        builder = builder.on_panic(handler);
-    }
+    builder = match description.panic_handler.take() {
+        Some(handler) => builder.on_panic(handler),
+        // As rayon: a panic that no code waits for ends the process.
+        None => builder.on_panic(|_| {
+            eprintln!("Rayon: detected unexpected panic; aborting");
+            std::process::abort();
+        }),
+    };
     let is_named = description.thread_name.is_some();
     if let Some(mut name) = description.thread_name.take() {
         if description.use_current_thread {

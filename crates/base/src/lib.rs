@@ -10,3 +10,4 @@
 #[cfg(loom)]
 pub mod modelling;
 pub mod user_code;
+pub mod user_owned;

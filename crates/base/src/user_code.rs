@@ -44,6 +44,8 @@ pub enum Place {
     Error,
     /// The destructor of a panic payload.
     Payload,
+    /// A task of a pool that no code waits for, and whose pool has no panic handler.
+    Task,
     /// A handler that the program gave to a pool, a runtime or a manager.
     Handler,
 }
@@ -59,6 +61,7 @@ impl Place {
             Place::Captured => "destructor of a closure or future",
             Place::Error => "error",
             Place::Payload => "destructor of a panic payload",
+            Place::Task => "detached task",
             Place::Handler => "handler",
         }
     }

@@ -357,12 +357,39 @@ enum jt_event_kind_t
   JT_EVENT_WAIT_REGISTER = 5,
   // A caller that waited for it was woken.
   JT_EVENT_WAIT_WAKE = 6,
+  // The runtime could not get something from the system, and goes on with less: `lacking` says what. `job` is the root.
+  JT_EVENT_DEGRADED = 7,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
 typedef enum jt_event_kind_t jt_event_kind_t;
 #else
 typedef int32_t jt_event_kind_t;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// What the runtime could not get from the system.
+enum jt_lacking_t
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // Something that this version of the header does not name.
+  JT_LACKING_OTHER = -1,
+  // Nothing.
+  JT_LACKING_NONE = 0,
+  // The thread that keeps deadlines: workers keep them, and they may be late.
+  JT_LACKING_TIMER_THREAD = 1,
+  // A thread for a job that blocks: the job waits for another thread, or blocks a worker.
+  JT_LACKING_BLOCKING_THREAD = 2,
+  // A stack for a job that waits: its worker runs other jobs on top.
+  JT_LACKING_STACK = 3,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum jt_lacking_t jt_lacking_t;
+#else
+typedef int32_t jt_lacking_t;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
@@ -547,6 +574,12 @@ typedef struct jt_counters_t {
   uint64_t recharges;
   // Panics of callbacks and destructors that no caller received, in this process.
   uint64_t caught_panics;
+  // Times the thread that keeps deadlines could not be started.
+  uint64_t timer_thread_failures;
+  // Times a thread for a job that blocks could not be started.
+  uint64_t blocking_thread_failures;
+  // Times the system refused a stack for a job that waits.
+  uint64_t stack_failures;
 } jt_counters_t;
 
 // Something that happened to a job.
@@ -563,8 +596,8 @@ typedef struct jt_event_t {
   int32_t state;
   // A jt_cause_t; -1 if the event has none.
   int32_t cause;
-  // Always 0.
-  int32_t reserved;
+  // A jt_lacking_t: 0 unless `kind` is JT_EVENT_DEGRADED.
+  int32_t lacking;
 } jt_event_t;
 
 // A nursery: a scope that is open until it is awaited or destroyed.

@@ -254,6 +254,8 @@ static inline int kc_job_counters(kc_job_counters_t *counters_out) {
 #define KC_JOB_CHILD_ATTACH JT_EVENT_CHILD_ATTACH
 #define KC_JOB_WAIT_REGISTER JT_EVENT_WAIT_REGISTER
 #define KC_JOB_WAIT_WAKE JT_EVENT_WAIT_WAKE
+/* The runtime does without something: `lacking` is a jt_lacking_t, and `job` the root. */
+#define KC_RUNTIME_DEGRADED JT_EVENT_DEGRADED
 
 /* Something that happened to a job: its `kind` is one of the above, its `job` what kc_job_id gives. */
 typedef jt_event_t kc_job_event_t;

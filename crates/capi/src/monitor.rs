@@ -10,7 +10,7 @@ use std::mem::size_of;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jobtree_base::user_code::caught_panics;
-use jobtree_runtime::{Cause, Event, EventKind, JobId};
+use jobtree_runtime::{Cause, Event, EventKind, JobId, Lacking};
 
 use crate::border::{put, required, running};
 use crate::growing::{self, Growing};
@@ -62,6 +62,12 @@ pub struct jt_counters_t {
     pub recharges: u64,
     /// Panics of callbacks and destructors that no caller received, in this process.
     pub caught_panics: u64,
+    /// Times the thread that keeps deadlines could not be started.
+    pub timer_thread_failures: u64,
+    /// Times a thread for a job that blocks could not be started.
+    pub blocking_thread_failures: u64,
+    /// Times the system refused a stack for a job that waits.
+    pub stack_failures: u64,
 }
 
 // SAFETY: `repr(C)`, begins with its size, and consists of numbers.
@@ -90,6 +96,35 @@ pub enum jt_event_kind_t {
     JT_EVENT_WAIT_REGISTER = 5,
     /// A caller that waited for it was woken.
     JT_EVENT_WAIT_WAKE = 6,
+    /// The runtime could not get something from the system, and goes on with less: `lacking` says what. `job` is the root.
+    JT_EVENT_DEGRADED = 7,
+}
+
+/// What the runtime could not get from the system.
+#[allow(non_camel_case_types, reason = "the names are those of the header")]
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum jt_lacking_t {
+    /// Something that this version of the header does not name.
+    JT_LACKING_OTHER = -1,
+    /// Nothing.
+    JT_LACKING_NONE = 0,
+    /// The thread that keeps deadlines: workers keep them, and they may be late.
+    JT_LACKING_TIMER_THREAD = 1,
+    /// A thread for a job that blocks: the job waits for another thread, or blocks a worker.
+    JT_LACKING_BLOCKING_THREAD = 2,
+    /// A stack for a job that waits: its worker runs other jobs on top.
+    JT_LACKING_STACK = 3,
+}
+
+fn number_of_lacking(lacking: Lacking) -> jt_lacking_t {
+    use jt_lacking_t::*;
+    match lacking {
+        Lacking::TimerThread => JT_LACKING_TIMER_THREAD,
+        Lacking::BlockingThread => JT_LACKING_BLOCKING_THREAD,
+        Lacking::Stack => JT_LACKING_STACK,
+        _ => JT_LACKING_OTHER,
+    }
 }
 
 /// Something that happened to a job.
@@ -109,8 +144,8 @@ pub struct jt_event_t {
     pub state: i32,
     /// A jt_cause_t; -1 if the event has none.
     pub cause: i32,
-    /// Always 0.
-    pub reserved: i32,
+    /// A jt_lacking_t: 0 unless `kind` is JT_EVENT_DEGRADED.
+    pub lacking: i32,
 }
 
 impl From<Event> for jt_event_t {
@@ -121,6 +156,7 @@ impl From<Event> for jt_event_t {
             cause as i32
         };
         let (mut other, mut state, mut cause) = (None, -1, -1);
+        let mut lacking = jt_lacking_t::JT_LACKING_NONE;
         let kind = match event.kind {
             EventKind::Create { parent } => {
                 other = parent;
@@ -144,6 +180,10 @@ impl From<Event> for jt_event_t {
             }
             EventKind::WaitRegister => JT_EVENT_WAIT_REGISTER,
             EventKind::WaitWake => JT_EVENT_WAIT_WAKE,
+            EventKind::Degraded { lacking: what } => {
+                lacking = number_of_lacking(what);
+                JT_EVENT_DEGRADED
+            }
             _ => JT_EVENT_OTHER,
         };
         jt_event_t {
@@ -153,7 +193,7 @@ impl From<Event> for jt_event_t {
             kind: kind as i32,
             state,
             cause,
-            reserved: 0,
+            lacking: lacking as i32,
         }
     }
 }
@@ -201,6 +241,9 @@ pub unsafe extern "C" fn jt_counters(counters_out: *mut jt_counters_t) -> jt_sta
             refusals: all.refusals,
             recharges: all.recharges,
             caught_panics: caught_panics(),
+            timer_thread_failures: all.timer_thread_failures,
+            blocking_thread_failures: all.blocking_thread_failures,
+            stack_failures: all.stack_failures,
         };
         // SAFETY: as this function's contract.
         unsafe { growing::write(counters_out.as_ptr(), counters) }
@@ -266,7 +309,7 @@ pub unsafe extern "C" fn jt_events_take(
 #[unsafe(no_mangle)]
 pub extern "C" fn jt_event_name(kind: i32) -> *const c_char {
     use jt_event_kind_t::*;
-    const NAMES: [(jt_event_kind_t, &std::ffi::CStr); 7] = [
+    const NAMES: [(jt_event_kind_t, &std::ffi::CStr); 8] = [
         (JT_EVENT_CREATE, c"JOB_CREATE"),
         (JT_EVENT_STATE, c"JOB_STATE"),
         (JT_EVENT_CANCEL_REQUEST, c"JOB_CANCEL_REQ"),
@@ -274,6 +317,7 @@ pub extern "C" fn jt_event_name(kind: i32) -> *const c_char {
         (JT_EVENT_CHILD_ATTACH, c"JOB_CHILD_ATTACH"),
         (JT_EVENT_WAIT_REGISTER, c"JOB_WAIT_REGISTER"),
         (JT_EVENT_WAIT_WAKE, c"JOB_WAIT_WAKE"),
+        (JT_EVENT_DEGRADED, c"RUNTIME_DEGRADED"),
     ];
     let known = NAMES.iter().find(|(known, _)| *known as i32 == kind);
     known.map_or(c"JOB_OTHER", |(_, name)| name).as_ptr()

@@ -223,6 +223,11 @@ fn counters_events_dumps_and_reasons() {
 }
 
 #[test]
+fn degradations_are_events_and_counted() {
+    passes("tests/c/degraded.c");
+}
+
+#[test]
 fn scopes_under_a_named_parent() {
     passes("tests/c/parent.c");
 }

@@ -16,9 +16,7 @@ fn quiet_in(hours: i64) -> Result<Policy, Box<dyn std::error::Error>> {
     };
     let window = format!("{}-{} UTC", clock(hours)?, clock(hours + 2)?);
     // In earnest: `windows = ["22:00-06:00 Europe/Berlin"]`, and `enter_after` left alone.
-    let text = format!(
-        "dispatch.mode = \"claim\"\n[quiet]\nwindows = [\"{window}\"]\nenter_after = \"0s\""
-    );
+    let text = format!("[quiet]\nwindows = [\"{window}\"]\nenter_after = \"0s\"");
     Ok(Policy::from_toml(&text)?)
 }
 

@@ -8,13 +8,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use jobtree_base::user_code::{Place, call_user, drop_user};
+use jobtree_base::user_owned::UserOwned;
 use jobtree_runtime::JobError;
 
 use crate::lane::Lane;
 use crate::lock::lock;
 use crate::progress::Progress;
 use crate::shared::Shared;
-use crate::user_owned::UserOwned;
 
 /// Something to be called once.
 pub type Call = Box<dyn FnOnce() + Send>;

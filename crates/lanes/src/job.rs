@@ -5,6 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use jobtree_base::user_code::Place;
+use jobtree_base::user_owned::UserOwned;
 use jobtree_runtime::{BoxError, CancelToken, JobError};
 
 use crate::Priority;
@@ -17,7 +18,6 @@ use crate::lane::Lane;
 use crate::lock::lock;
 use crate::progress::Progress;
 use crate::steps::Step;
-use crate::user_owned::UserOwned;
 
 /// A job for a [`JobManager`](crate::JobManager), of any kind. Scheduling takes it, so nobody can schedule it twice.
 ///

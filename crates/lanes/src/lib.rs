@@ -37,7 +37,6 @@ mod shutdown;
 mod slots;
 mod steps;
 mod tracker;
-mod user_owned;
 
 pub use bodies::{Action, Boxed, Coroutine, Eventual, JobBody, Next, Steps, Task};
 pub use builder::{BuildError, JobManagerBuilder};

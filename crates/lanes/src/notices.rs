@@ -20,11 +20,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jobtree_base::user_code::{Place, call_user};
+use jobtree_base::user_owned::UserOwned;
 
 use crate::lane::Lane;
 use crate::moment::Moment;
 use crate::priority::Priority;
-use crate::user_owned::UserOwned;
 
 /// How long nothing more is said of a label whose jobs starve.
 pub(crate) const STARVATION_PAUSE: Duration = Duration::from_secs(10);

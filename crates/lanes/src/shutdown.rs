@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jobtree_base::user_code::{Place, drop_user};
+use jobtree_runtime::scheduled::is_part_of_end;
 use jobtree_runtime::{Cause, Job, TreeDump};
 
 use crate::header::JobTurn;
@@ -84,19 +85,23 @@ impl Shared {
         let above = above(Job::current());
         let guests = self.guests.all();
         let others = || guests.iter().filter(|guest| !above.contains(guest));
-        for guest in others() {
-            self.clock.wait_regardless(left(), guest.ended());
-        }
+        let wait_for = |job: &Job| {
+            // Not for a job whose end waits for the calling code, as for the destructor of a value.
+            if !is_part_of_end(job) {
+                self.clock.wait_regardless(left(), job.ended());
+            }
+        };
+        others().for_each(wait_for);
         let guests = others().filter(|guest| !guest.is_ended()).map(Job::path);
         let guests: Vec<String> = guests.collect();
         if !above.contains(scope) {
-            self.clock.wait_regardless(left(), scope.ended());
+            wait_for(scope);
             return stragglers(&scope.dump_tree(), &[], scope.is_ended(), guests);
         }
         for job in &above {
             for other in job.children() {
                 if !above.contains(&other) {
-                    self.clock.wait_regardless(left(), other.ended());
+                    wait_for(&other);
                 }
             }
             if job == scope {

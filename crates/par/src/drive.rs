@@ -11,6 +11,7 @@
 //! loop that is asked therefore looks first whether it shall end; then it unwinds as a fork does, and each worker
 //! handles at most one block more.
 
+use jobtree_pool::raw::UserOwned;
 use jobtree_pool::{Worker, raw};
 
 use crate::grain::Grain;
@@ -109,8 +110,9 @@ impl<B> Drive<'_, B> {
         if self.body.can_skip(ahead_len) {
             return ahead;
         }
+        let ahead = UserOwned::value(ahead);
         let rest = self.cut(worker, rest, ahead_len, halvings);
-        self.body.combine(ahead, rest)
+        self.body.combine(ahead.into_inner(), rest)
     }
 
     /// Forks until there are enough pieces.
@@ -143,7 +145,8 @@ impl<B> Drive<'_, B> {
         } else {
             self.grain.pace(items.item_count(), B::LONGEST_BLOCK)
         };
-        let mut state = self.body.start();
+        // What has come out so far is the program's, and may be dropped because a closure or a fork panics.
+        let mut state = UserOwned::value(self.body.start());
         let mut position = position;
         let mut rest = items;
         while rest.item_count() > 0 && !self.body.can_skip(position) {
@@ -157,8 +160,9 @@ impl<B> Drive<'_, B> {
                         |worker| self.go_through(worker, left, position),
                         |worker| self.go_through(worker, right, position + half),
                     );
-                    state = self.body.combine(state, left);
-                    return self.body.combine(state, right);
+                    let right = UserOwned::value(right);
+                    let left = self.body.combine(state.into_inner(), left);
+                    return self.body.combine(left, right.into_inner());
                 }
             }
             let mut len = pace.begin();
@@ -167,11 +171,11 @@ impl<B> Drive<'_, B> {
                 len = pace.begin().min(rest.item_count());
             }
             let (block, later) = rest.cut_at(len);
-            state = self.body.feed(state, position, block);
+            state = UserOwned::value(self.body.feed(state.into_inner(), position, block));
             pace.end();
             position += len;
             rest = later;
         }
-        state
+        state.into_inner()
     }
 }

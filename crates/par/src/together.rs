@@ -1,5 +1,7 @@
 //! Forks that can fail.
 
+use jobtree_pool::raw::{Place, drop_user};
+
 /// Runs `a` and `b`, possibly in parallel. Both end before an error is returned.
 ///
 /// ```
@@ -23,8 +25,17 @@ where
     RB: Send,
     E: Send,
 {
-    let (a, b) = jobtree_pool::join(a, b);
-    Ok((a?, b?))
+    match jobtree_pool::join(a, b) {
+        (Ok(a), Ok(b)) => Ok((a, b)),
+        (Err(error), other) => {
+            drop_user(Place::Value, other);
+            Err(error)
+        }
+        (Ok(other), Err(error)) => {
+            drop_user(Place::Value, other);
+            Err(error)
+        }
+    }
 }
 
 /// Runs closures of one type, possibly in parallel. All end before an error is returned.
@@ -49,13 +60,22 @@ where
     let mut first_error = None;
     let values = jobtree_pool::join_each(bodies).map(|result| match result {
         Ok(value) => Some(value),
-        Err(error) => {
-            first_error.get_or_insert(error);
+        Err(error) if first_error.is_none() => {
+            first_error = Some(error);
+            None
+        }
+        Err(later) => {
+            drop_user(Place::Error, later);
             None
         }
     });
     match first_error {
-        Some(error) => Err(error),
+        Some(error) => {
+            for value in values {
+                drop_user(Place::Value, value);
+            }
+            Err(error)
+        }
         None => Ok(values.map(|value| value.expect("there was no error"))),
     }
 }

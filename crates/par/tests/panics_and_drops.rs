@@ -172,3 +172,114 @@ fn a_source_that_lies_about_its_length_is_caught() {
     });
     assert!(message.contains("fewer items than it said"), "{message}");
 }
+
+/// Panics when it is dropped.
+#[derive(PartialEq, Eq)]
+struct Bomb(usize);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("on purpose in a destructor");
+    }
+}
+
+impl PartialOrd for Bomb {
+    fn partial_cmp(&self, other: &Bomb) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Bomb {
+    fn cmp(&self, other: &Bomb) -> std::cmp::Ordering {
+        panic_at(100, self.0);
+        self.0.cmp(&other.0)
+    }
+}
+
+#[test]
+fn values_dropped_because_of_a_panic_may_panic_in_their_destructors() {
+    quiet_panics();
+    const LEN: usize = 300;
+    on_every_pool(|| {
+        for position in [0, 7, 100, LEN - 1] {
+            let expected = format!("on purpose at {position}");
+            let check = |body: &dyn Fn()| assert_eq!(panic_message(body), expected);
+            let over = || par::over(0..LEN).grain(Grain::of(1));
+            let make = |index| {
+                panic_at(position, index);
+                Bomb(index)
+            };
+            let bombs = || (0..LEN).map(Bomb).collect::<Vec<_>>();
+            check(&|| drop(over().map(make).collect()));
+            check(&|| drop(over().flat_map(|index| Some(make(index))).collect()));
+            check(&|| drop(over().map(make).partition(|bomb| bomb.0 % 2 == 0)));
+            check(&|| {
+                let all = over().map(Bomb);
+                drop(all.partition(|bomb| {
+                    panic_at(position, bomb.0);
+                    true
+                }));
+            });
+            check(&|| {
+                par::drain(&mut bombs())
+                    .grain(Grain::of(1))
+                    .for_each(|bomb| {
+                        let index = bomb.0;
+                        std::mem::forget(bomb);
+                        panic_at(position, index);
+                    });
+            });
+            check(&|| {
+                let operation = |left: Bomb, right: Bomb| {
+                    let index = right.0;
+                    std::mem::forget(right);
+                    if index == position.max(1) {
+                        // In a frame of the program's it would end the process.
+                        std::mem::forget(left);
+                        panic!("on purpose at {position}");
+                    }
+                    left
+                };
+                drop(over().map(Bomb).reduce(operation));
+            });
+            let captured = || Bomb(0);
+            check(&|| {
+                let captured = captured();
+                let uses = move |index| {
+                    let whole = &captured;
+                    (index, whole.0)
+                };
+                over()
+                    .map(uses)
+                    .for_each(|(index, _)| panic_at(position, index));
+            });
+        }
+        // A comparison of keys.
+        let mut items: Vec<usize> = (0..LEN).rev().collect();
+        let sort = || par::sort_by_cached_key(&mut items, |item| Bomb(*item));
+        assert_eq!(panic_message(sort), "on purpose at 100");
+    });
+}
+
+#[test]
+fn values_dropped_because_of_an_error_may_panic_in_their_destructors() {
+    quiet_panics();
+    on_every_pool(|| {
+        let make = |index| {
+            if index == 100 {
+                Err(index)
+            } else {
+                Ok(Bomb(index))
+            }
+        };
+        let collected = par::over(0..300_usize)
+            .grain(Grain::of(1))
+            .map(make)
+            .try_collect();
+        assert_eq!(collected.err(), Some(100));
+        assert_eq!(par::try_join(|| make(100), || make(1)).err(), Some(100));
+        assert_eq!(par::try_join(|| make(1), || make(100)).err(), Some(100));
+        let each = par::try_join_each([1, 2, 100, 3, 100].map(|index| move || make(index)));
+        assert_eq!(each.err(), Some(100));
+    });
+}

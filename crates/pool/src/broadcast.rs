@@ -1,10 +1,9 @@
 //! The same closure once on every worker.
 
 use std::marker::PhantomData;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use jobtree_base::user_code::{Place, drop_user};
+use jobtree_base::user_owned::{UserOwned, UserVec};
 
 use crate::pool::shared::Shared;
 use crate::raw::gate;
@@ -58,7 +57,9 @@ where
     F: Fn(BroadcastContext<'_>) -> R + Sync,
     R: Send,
 {
-    broadcast_on(&current_pool(), body)
+    let body = UserOwned::captured(body);
+    let pool = current_pool();
+    broadcast_on(&pool, body.into_inner())
 }
 
 /// Runs `body` once on every worker of the current pool, or the global one, some time.
@@ -78,7 +79,9 @@ pub fn spawn_broadcast<F>(body: F)
 where
     F: Fn(BroadcastContext<'_>) + Send + Sync + 'static,
 {
-    spawn_broadcast_on(&current_pool(), body);
+    let body = UserOwned::captured(body);
+    let pool = current_pool();
+    spawn_broadcast_on(&pool, body.into_inner());
 }
 
 pub(crate) fn broadcast_on<F, R>(pool: &Arc<Shared>, body: F) -> Vec<R>
@@ -86,28 +89,22 @@ where
     F: Fn(BroadcastContext<'_>) -> R + Sync,
     R: Send,
 {
-    let results: Vec<Mutex<Option<R>>> = pool.workers.iter().map(|_| Mutex::new(None)).collect();
-    let (body, slots) = (&body, &results);
-    let run = || {
-        in_place_scope_of(pool, |scope| {
-            scope.spawn_broadcast(move |_, context| {
-                let result = body(context);
-                *slots[context.sent_to]
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner) = Some(result);
-            });
+    let body = UserOwned::captured(body);
+    let results = pool.workers.iter().map(|_| Mutex::new(None)).collect();
+    // If one panics, the results of the others are dropped before the panic goes on.
+    let mut results = UserVec::new(results);
+    let (run, slots) = (&*body, &*results);
+    in_place_scope_of(pool, |scope| {
+        scope.spawn_broadcast(move |_, context| {
+            let result = run(context);
+            *slots[context.sent_to]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner) = Some(result);
         });
-    };
-    if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(run)) {
-        // One by one, and before the panic goes on: their destructors may panic, too.
-        for result in results {
-            drop_user(Place::Value, result);
-        }
-        panic::resume_unwind(payload);
-    }
+    });
     results
-        .into_iter()
-        .map(|slot| {
+        .drain(..)
+        .map(|slot: Mutex<Option<R>>| {
             let result = slot.into_inner().unwrap_or_else(PoisonError::into_inner);
             result.expect("the scope has waited for every worker")
         })
@@ -119,6 +116,7 @@ where
     F: Fn(BroadcastContext<'_>) + Send + Sync + 'static,
 {
     let workers = pool.workers.len();
+    let body = UserOwned::captured(body);
     let Some(permit) = gate::admit_detached(workers) else {
         return;
     };

@@ -24,6 +24,7 @@ use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
 
 use jobtree_base::user_code::{Place, discard_payload, drop_user};
+use jobtree_base::user_owned::UserOwned;
 
 use crate::context::{Context, Installed};
 use crate::deque::Entry;
@@ -207,8 +208,10 @@ impl Worker {
     {
         // SAFETY: a `&Worker` is only to be had on the strand's own stack.
         if unsafe { self.strand().forks.private_is_full() } {
-            let a = a(self, false);
-            return (a, b(self, false));
+            let b = UserOwned::captured(b);
+            let a = UserOwned::value(a(self, false));
+            let b = b.into_inner()(self, false);
+            return (a.into_inner(), b);
         }
         self.fork(a, b)
     }
@@ -266,7 +269,9 @@ impl Worker {
                 drop_user(Place::Captured, body);
                 stop::unwind();
             }
-            (a, body(self, false))
+            let a = UserOwned::value(a);
+            let b = body(self, false);
+            (a.into_inner(), b)
         } else {
             self.wait_for_stolen(&record.header);
             // SAFETY: the latch is set, so the thief has written the result and is done with it.
@@ -369,8 +374,9 @@ fn is_worse(second: &(dyn Any + Send), first: &(dyn Any + Send)) -> bool {
 /// ```
 ///
 /// # Panics
-/// If a closure panics, so does `join`, after both have ended. If both do, the panic of `a` wins. In a context
-/// that was told to stop ([`with_user_context`](crate::with_user_context)) it may unwind with
+/// If a closure panics, so does `join`, after both have ended. If both do, the panic of `a` wins. A panic in a destructor of
+/// what is dropped because of that (the result of the other closure, or that closure itself if it has not begun) is recorded
+/// and goes no further. In a context that was told to stop ([`with_user_context`](crate::with_user_context)) it may unwind with
 /// [`Stopped`]. Panics if the global pool is needed and cannot be made (see [`Pool::try_global`]).
 #[inline]
 pub fn join<A, B, RA, RB>(a: A, b: B) -> (RA, RB)
@@ -403,7 +409,9 @@ where
     RA: Send,
     RB: Send,
 {
-    let join = |worker: &Worker| worker.join(|_| a(), |_| b());
+    // There may be no global pool.
+    let (a, b) = (UserOwned::captured(a), UserOwned::captured(b));
+    let join = |worker: &Worker| worker.join(|_| a.into_inner()(), |_| b.into_inner()());
     Worker::with_current(|worker| match worker {
         Some(worker) => join(worker),
         None => Pool::global().install_on_worker(join),

@@ -18,11 +18,12 @@
 //!
 //! What does not end: waiting inside for something that only this worker could bring about and that was made outside:
 //! a latch that one of its parked stacks sets, a detached task (`spawn`, `Runtime::spawn`), a child of an `async` nursery
-//! (these belong to no frame, and so to no isolation). In debug builds a wait inside that has slept longer than
-//! [`WATCHDOG_PATIENCE`] is reported on stderr, once.
+//! (these belong to no frame, and so to no isolation). In debug builds a wait inside that has found nothing to run for
+//! [`WATCHDOG_PATIENCE`] is reported on stderr, once, with the other workers of the pool that wait inside an isolation.
 
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::context::Installed;
 use crate::isolation::Isolation;
@@ -63,7 +64,8 @@ static STUCK_WAITS: AtomicU64 = AtomicU64::new(0);
 ///
 /// Keep what runs inside short and free of other waits. Work that was made inside and is parked on another worker (it sleeps,
 /// or waits for a channel) goes on when that worker has time for it; if that worker waits inside an `isolate` of its own, for
-/// work that is parked here, both wait for ever. So do two broadcasts at once, each inside an `isolate`.
+/// work that is parked here, both wait for ever. So do two broadcasts at once, each inside an `isolate`. A debug build reports
+/// both on stderr after ten seconds, and names the workers that wait for each other.
 ///
 /// On a stack of 64 KiB, what was made inside runs on top of the waiting frame, too.
 ///
@@ -133,9 +135,85 @@ impl Drop for BelowFrames<'_> {
     }
 }
 
-/// How long one sleep inside `isolate` may last before `report_stuck` is to be called.
-pub(crate) fn watchdog_limit() -> Option<Duration> {
-    cfg!(debug_assertions).then(patience)
+/// The watch of a debug build over one wait inside `isolate`, which reports the wait once if it finds nothing to run for long,
+/// however often the worker is woken meanwhile.
+///
+/// While it watches, the worker shows how much it holds up: stacks that are ready to go on, and tasks that were sent to this
+/// very worker and were not made inside. Another worker's report names it.
+pub(crate) struct Watchdog<'t> {
+    thread: &'t WorkerThread,
+    /// When the worker last had something to run; `None` if there is nothing to report, or no more.
+    idle_since: Option<Instant>,
+}
+
+impl Watchdog<'_> {
+    pub(crate) fn new(thread: &WorkerThread) -> Watchdog<'_> {
+        let watches = cfg!(debug_assertions) && !thread.is_simulated;
+        Watchdog {
+            thread,
+            idle_since: watches.then(Instant::now),
+        }
+    }
+
+    pub(crate) fn found_work(&mut self) {
+        self.idle_since = self.idle_since.map(|_| Instant::now());
+    }
+
+    /// Shows what the worker holds up, and returns how long the next sleep may last before [`Watchdog::report`].
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        if cfg!(debug_assertions) {
+            let held_up = self.held_up();
+            let shown = &self.thread.shared().held_up_inside;
+            shown.store(1 + held_up, Ordering::Relaxed);
+        }
+        Some(patience().saturating_sub(self.idle_since?.elapsed()))
+    }
+
+    fn held_up(&self) -> usize {
+        self.thread.ready.borrow().len() + self.thread.own_mail.borrow().len()
+    }
+
+    /// Says that the wait has lasted suspiciously long, and which other workers of the pool wait inside an isolation.
+    pub(crate) fn report(&mut self) {
+        self.idle_since = None;
+        let (thread, held_up) = (self.thread, self.held_up());
+        let mut report = format!(
+            "jobtree: worker {} has waited inside `isolate` for {:?} and found nothing of its own to run. \
+             If it waits for something that was not forked or spawned inside, this is a deadlock: move \
+             that wait out of `isolate` ({held_up} stacks and tasks of this worker are ready to go on and cannot).",
+            thread.index,
+            patience(),
+        );
+        for (index, other) in thread.pool.workers.iter().enumerate() {
+            // One more than it holds up, while it waits inside.
+            let shown = other.held_up_inside.load(Ordering::Relaxed);
+            if index != thread.index && shown > 0 {
+                let _ = write!(
+                    report,
+                    "\n  worker {index} waits inside `isolate`, too, and holds up {} stacks and tasks{}",
+                    shown - 1,
+                    match shown > 1 && held_up > 0 {
+                        true =>
+                            ": if these are what the two wait for, they wait for each other, for ever; leave one of the \
+                             isolations before the wait or the broadcast",
+                        false => "",
+                    }
+                );
+            }
+        }
+        eprintln!("{report}");
+        // After the report: who sees the count may rely on it.
+        STUCK_WAITS.fetch_add(1, Ordering::Release);
+    }
+}
+
+impl Drop for Watchdog<'_> {
+    fn drop(&mut self) {
+        if cfg!(debug_assertions) {
+            let shown = &self.thread.shared().held_up_inside;
+            shown.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 fn patience() -> Duration {
@@ -145,20 +223,6 @@ fn patience() -> Duration {
             .map_or(WATCHDOG_PATIENCE, Duration::from_millis),
         Err(_) => WATCHDOG_PATIENCE,
     }
-}
-
-/// Says that a wait inside `isolate` has lasted suspiciously long.
-pub(crate) fn report_stuck(thread: &WorkerThread) {
-    let parked = thread.ready.borrow().len();
-    eprintln!(
-        "jobtree: worker {} has waited inside `isolate` for {:?} and found nothing of its own to run. \
-         If it waits for something that was not forked or spawned inside, this is a deadlock: move \
-         that wait out of `isolate` ({parked} stacks of this worker are ready to go on and cannot).",
-        thread.index,
-        patience(),
-    );
-    // After the report: who sees the count may rely on it.
-    STUCK_WAITS.fetch_add(1, Ordering::Release);
 }
 
 /// How many waits inside [`isolate`] debug builds have reported as stuck, in this process.

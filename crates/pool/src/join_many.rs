@@ -1,5 +1,8 @@
 //! Forks of more than two.
 
+use jobtree_base::user_code::{Place, drop_user};
+use jobtree_base::user_owned::UserOwned;
+
 /// Runs several closures, possibly in parallel, and returns their results as a tuple.
 ///
 /// The first one runs on the calling worker, as with [`join`](crate::join()).
@@ -17,23 +20,70 @@ macro_rules! join {
         $crate::join($a, $b)
     };
     ($a:expr, $b:expr, $c:expr $(,)?) => {{
-        let (a, (b, c)) = $crate::join($a, || $crate::join($b, $c));
-        (a, b, c)
+        let a = $crate::raw::held($a);
+        let b = $crate::raw::held($b);
+        let c = $crate::raw::held($c);
+        let (a, (b, c)) = $crate::join(a, move || $crate::join(b, c));
+        (a.into_inner(), b.into_inner(), c.into_inner())
     }};
     ($a:expr, $b:expr, $c:expr, $d:expr $(,)?) => {{
-        let ((a, b), (c, d)) = $crate::join(|| $crate::join($a, $b), || $crate::join($c, $d));
-        (a, b, c, d)
+        let a = $crate::raw::held($a);
+        let b = $crate::raw::held($b);
+        let c = $crate::raw::held($c);
+        let d = $crate::raw::held($d);
+        let ((a, b), (c, d)) = $crate::join(move || $crate::join(a, b), move || $crate::join(c, d));
+        (
+            a.into_inner(),
+            b.into_inner(),
+            c.into_inner(),
+            d.into_inner(),
+        )
     }};
     ($a:expr, $b:expr, $c:expr, $d:expr, $e:expr $(,)?) => {{
-        let ((a, b), (c, d, e)) =
-            $crate::join(|| $crate::join($a, $b), || $crate::join!($c, $d, $e));
-        (a, b, c, d, e)
+        let a = $crate::raw::held($a);
+        let b = $crate::raw::held($b);
+        let c = $crate::raw::held($c);
+        let d = $crate::raw::held($d);
+        let e = $crate::raw::held($e);
+        let ((a, b), (c, (d, e))) = $crate::join(
+            move || $crate::join(a, b),
+            move || $crate::join(c, move || $crate::join(d, e)),
+        );
+        (
+            a.into_inner(),
+            b.into_inner(),
+            c.into_inner(),
+            d.into_inner(),
+            e.into_inner(),
+        )
     }};
     ($a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr $(,)?) => {{
-        let ((a, b, c), (d, e, f)) =
-            $crate::join(|| $crate::join!($a, $b, $c), || $crate::join!($d, $e, $f));
-        (a, b, c, d, e, f)
+        let a = $crate::raw::held($a);
+        let b = $crate::raw::held($b);
+        let c = $crate::raw::held($c);
+        let d = $crate::raw::held($d);
+        let e = $crate::raw::held($e);
+        let f = $crate::raw::held($f);
+        let ((a, (b, c)), (d, (e, f))) = $crate::join(
+            move || $crate::join(a, move || $crate::join(b, c)),
+            move || $crate::join(d, move || $crate::join(e, f)),
+        );
+        (
+            a.into_inner(),
+            b.into_inner(),
+            c.into_inner(),
+            d.into_inner(),
+            e.into_inner(),
+            f.into_inner(),
+        )
     }};
+}
+
+/// Returns `body` as part of a larger fork: when another part panics, the closure and its result are dropped each for itself, and
+/// the panic of a destructor is recorded.
+pub fn held<R>(body: impl FnOnce() -> R) -> impl FnOnce() -> UserOwned<R> {
+    let body = UserOwned::captured(body);
+    move || UserOwned::value(body.into_inner()())
 }
 
 /// Runs closures of one type, possibly in parallel, and returns their results in order.
@@ -50,10 +100,24 @@ where
     F: FnOnce() -> R + Send,
     R: Send,
 {
-    let mut bodies = bodies.map(Some);
-    let mut slots: [Option<R>; N] = std::array::from_fn(|_| None);
-    run_each(&mut bodies, &mut slots);
-    slots.map(|slot| slot.expect("every closure has run"))
+    let mut bodies = Each(Place::Captured, bodies.map(Some));
+    let mut slots = Each(Place::Value, std::array::from_fn(|_| None));
+    run_each(&mut bodies.1, &mut slots.1);
+    let results = slots.1.each_mut().map(Option::take);
+    results.map(|slot| slot.expect("every closure has run"))
+}
+
+/// Closures that have not begun, or results. When one closure panics, the rest of them is dropped here, one by one.
+struct Each<T, const N: usize>(Place, [Option<T>; N]);
+
+impl<T, const N: usize> Drop for Each<T, N> {
+    fn drop(&mut self) {
+        if std::mem::needs_drop::<T>() {
+            for slot in &mut self.1 {
+                drop_user(self.0, slot.take());
+            }
+        }
+    }
 }
 
 fn run_each<F, R>(bodies: &mut [Option<F>], results: &mut [Option<R>])

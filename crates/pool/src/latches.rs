@@ -206,26 +206,23 @@ impl CountLatch {
     /// Asks for one more countdown.
     ///
     /// # Panics
-    /// If it is open already: who counts up must hold a count of its own.
+    /// If it is open already: who counts up must hold a count of its own. And if it waits for `usize::MAX` countdowns. It is
+    /// as before then.
     pub fn increment(&self) {
-        let counted = self.add(1);
-        assert!(counted, "a CountLatch that is open cannot be counted up");
-    }
-
-    fn add(&self, amount: usize) -> bool {
         let mut count = self.count.load(Ordering::Relaxed);
-        while count != 0 {
-            match self.count.compare_exchange_weak(
-                count,
-                count + amount,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return true,
+        loop {
+            assert!(count != 0, "a CountLatch that is open cannot be counted up");
+            let Some(more) = count.checked_add(1) else {
+                panic!("a CountLatch cannot wait for more than usize::MAX countdowns");
+            };
+            match self
+                .count
+                .compare_exchange_weak(count, more, Ordering::AcqRel, Ordering::Relaxed)
+            {
+                Ok(_) => return,
                 Err(now) => count = now,
             }
         }
-        false
     }
 
     /// Counts down by one; the last one opens it.

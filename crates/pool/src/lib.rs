@@ -29,6 +29,7 @@ mod latch;
 mod latches;
 #[cfg(all(test, loom))]
 mod modelling;
+mod out_of_stacks;
 mod padded;
 #[cfg(jobtree_stacks)]
 mod parking;

@@ -48,6 +48,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::found::{Found, Work};
+use crate::out_of_stacks;
 use crate::pool::shared::Shared;
 use crate::raw::prefetch;
 use crate::stack::switch::{Hub, PASSES_DIRECTLY, stack_pointer};
@@ -155,6 +156,7 @@ impl WorkerThread {
         let has_spare = self.ensure_spare(class).is_ok();
         if !has_spare {
             self.shared().stats.without_stack.add(1);
+            out_of_stacks::report(&self.pool);
         }
         has_spare
     }

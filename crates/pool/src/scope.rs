@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jobtree_base::user_code::{Place, discard_payload, drop_user};
+use jobtree_base::user_owned::UserOwned;
 
 use crate::broadcast::BroadcastContext;
 use crate::context::{self, ContextRef, shielded_if_panicking};
@@ -170,8 +171,9 @@ impl<'scope> ScopeBase<'scope> {
         if unsafe { gate::is_open_in(self.context) } {
             return self.entry::<Named>(body);
         }
+        let body = UserOwned::captured(body);
         let permit = self.ask_for(1);
-        self.entry_within::<Named>(permit, body)
+        self.entry_within::<Named>(permit, body.into_inner())
     }
 
     /// Asks for leave to start tasks in the scope.
@@ -268,7 +270,9 @@ impl<'scope> Scope<'scope> {
     where
         F: FnOnce() + Send + 'scope,
     {
+        let body = UserOwned::captured(body);
         unwind_if_stopped();
+        let body = body.into_inner();
         let entry = self.base.entry::<F>(move |_| body());
         self.base.pool.submit(entry);
         sim::point();
@@ -380,6 +384,7 @@ fn broadcast_in<'scope, Named>(
     base: &ScopeBase<'scope>,
     body: impl Fn(BroadcastContext<'_>) + Send + Sync + 'scope,
 ) {
+    let body = UserOwned::captured(body);
     unwind_if_stopped();
     let workers = base.pool.workers.len();
     let shared = Arc::new((body, base.ask_for(workers)));
@@ -478,7 +483,9 @@ pub fn in_place_scope<'scope, F, R>(body: F) -> R
 where
     F: FnOnce(&Scope<'scope>) -> R,
 {
-    in_place_scope_of(&current_pool(), body)
+    let body = UserOwned::captured(body);
+    let pool = current_pool();
+    in_place_scope_of(&pool, body.into_inner())
 }
 
 /// [`in_place_scope`] whose tasks start first in, first out, as far as one worker spawned them.
@@ -486,20 +493,23 @@ pub fn in_place_scope_fifo<'scope, F, R>(body: F) -> R
 where
     F: FnOnce(&ScopeFifo<'scope>) -> R,
 {
-    in_place_scope_fifo_of(&current_pool(), body)
+    let body = UserOwned::captured(body);
+    let pool = current_pool();
+    in_place_scope_fifo_of(&pool, body.into_inner())
 }
 
 pub(crate) fn in_place_scope_of<'scope, R>(
     pool: &Arc<Shared>,
     body: impl FnOnce(&Scope<'scope>) -> R,
 ) -> R {
+    let body = UserOwned::captured(body);
     sim::refuse_outside_work(pool);
     shielded_if_panicking(|| {
         Worker::with_current(|worker| {
             let scope = Scope {
                 base: ScopeBase::new(pool, worker),
             };
-            scope.base.run(worker, || body(&scope))
+            scope.base.run(worker, || body.into_inner()(&scope))
         })
     })
 }
@@ -508,11 +518,12 @@ pub(crate) fn in_place_scope_fifo_of<'scope, R>(
     pool: &Arc<Shared>,
     body: impl FnOnce(&ScopeFifo<'scope>) -> R,
 ) -> R {
+    let body = UserOwned::captured(body);
     sim::refuse_outside_work(pool);
     shielded_if_panicking(|| {
         Worker::with_current(|worker| {
             let scope = ScopeFifo::new(ScopeBase::new(pool, worker));
-            scope.base.run(worker, || body(&scope))
+            scope.base.run(worker, || body.into_inner()(&scope))
         })
     })
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use jobtree_base::user_owned::UserOwned;
+
 use crate::context::ContextRef;
 use crate::deque::Entry;
 use crate::found::{Found, Work};
@@ -15,7 +17,8 @@ use crate::worker::Worker;
 
 /// Runs `body` some time on the current pool, or the global one; nobody waits for it.
 ///
-/// A panic goes to the pool's panic handler; without one the process aborts.
+/// A panic goes to the pool's panic handler; without one it is recorded
+/// (`jobtree::user_code`), and the pool goes on.
 ///
 /// # Panics
 /// If the calling code has limits that do not allow it: in a job of `jobtree-runtime` with a budget or a profile. See the
@@ -33,7 +36,9 @@ pub fn spawn<F>(body: F)
 where
     F: FnOnce() + Send + 'static,
 {
-    spawn_on(&current_pool(), body);
+    let body = UserOwned::captured(body);
+    let pool = current_pool();
+    spawn_on(&pool, body.into_inner());
 }
 
 /// [`spawn`], but tasks spawned so by one worker start in the order of spawning.
@@ -41,7 +46,9 @@ pub fn spawn_fifo<F>(body: F)
 where
     F: FnOnce() + Send + 'static,
 {
-    spawn_fifo_on(&current_pool(), body);
+    let body = UserOwned::captured(body);
+    let pool = current_pool();
+    spawn_fifo_on(&pool, body.into_inner());
 }
 
 pub(crate) fn spawn_on<F: FnOnce() + Send + 'static>(pool: &Arc<Shared>, body: F) {
@@ -63,7 +70,9 @@ pub(crate) fn spawn_unasked<F: FnOnce() + Send + 'static>(pool: &Arc<Shared>, bo
 #[cold]
 #[inline(never)]
 fn detached_within_limits<F: FnOnce() + Send + 'static>(body: F) -> Option<Entry> {
+    let body = UserOwned::captured(body);
     let permit = gate::admit_detached(1)?;
+    let body = body.into_inner();
     Some(detached::<F>(move |_| gate::run_within(&*permit, body)))
 }
 

@@ -262,11 +262,12 @@ impl Worker {
             return;
         }
         let _below = BelowFrames::enter(thread, isolation);
-        let mut watchdog = isolate::watchdog_limit();
+        let mut watchdog = isolate::Watchdog::new(thread);
         let mut looks = 0;
         while !latch.is_set() {
             if let Some(found) = thread.find_work_inside(self.strand(), isolation) {
                 thread.execute(self, found);
+                watchdog.found_work();
                 looks = 0;
             } else if thread.is_simulated {
                 thread.idle_in_simulation(true);
@@ -274,10 +275,10 @@ impl Worker {
                 looks += 1;
                 spin_pause();
             } else {
-                let limit = watchdog.take();
+                let limit = watchdog.limit();
                 let is_over = || latch.is_set() || thread.sees_work_inside(isolation);
                 if !thread.pool.sleep.sleep_alone(thread.index, is_over, limit) {
-                    isolate::report_stuck(thread);
+                    watchdog.report();
                 }
                 looks = 0;
             }

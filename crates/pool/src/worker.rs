@@ -9,6 +9,8 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use jobtree_base::user_owned::UserOwned;
+
 use crate::context::Installed;
 use crate::deque::Entry;
 use crate::fair_share::RunningBurst;
@@ -163,7 +165,11 @@ where
 {
     Worker::with_current(|worker| match worker {
         Some(worker) => body(worker),
-        None => Pool::global().install_on_worker(body),
+        None => {
+            let body = UserOwned::captured(body);
+            let pool = Pool::global();
+            pool.install_on_worker(body.into_inner())
+        }
     })
 }
 

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use jobtree_base::user_code::{caught_panics, recent_panics};
 use jobtree_pool::raw::{BlockingThreads, Carriers};
 use jobtree_pool::{
-    CountLatch, Pool, StopSignal, Stopped, UserContext, broadcast, join, scope, spawn,
+    CountLatch, Pool, StopSignal, Stopped, UserContext, broadcast, join, join_each, scope, spawn,
     with_user_context,
 };
 
-use support::{ends_well, in_child};
+use support::ends_well;
 
 /// Panics when it is dropped, with another such payload.
 struct PanicsInDrop(usize);
@@ -110,6 +111,80 @@ fn results_of_scopes_and_forks_whose_other_part_panics() {
             }
         },
     );
+}
+
+/// Calls `body` inside so many forks. Only the outermost ones make a record.
+fn inside_forks(depth: usize, body: &(dyn Fn() + Sync)) {
+    match depth {
+        0 => body(),
+        _ => drop(join(|| inside_forks(depth - 1, body), || ())),
+    }
+}
+
+#[test]
+fn what_is_dropped_because_the_other_side_panics() {
+    fn fails<R>() -> R {
+        resume_unwind(Box::new("the other side"));
+    }
+    ends_well("what_is_dropped_because_the_other_side_panics", || {
+        let forks: [&(dyn Fn() + Sync); 7] = [
+            &|| drop(join(hostile, fails::<()>)),
+            &|| {
+                // A closure that has not begun.
+                let captured = hostile();
+                join(fails::<()>, move || drop(captured));
+            },
+            &|| drop(join!(hostile, hostile, fails::<()>)),
+            &|| {
+                drop(join!(
+                    hostile,
+                    hostile,
+                    hostile,
+                    hostile,
+                    hostile,
+                    fails::<()>
+                ))
+            },
+            &|| {
+                let bodies = [0, 1, 2, 3, 4, 5].map(|number| {
+                    let captured = hostile();
+                    move || match number {
+                        3 => {
+                            std::mem::forget(captured);
+                            fails()
+                        }
+                        _ => captured,
+                    }
+                });
+                drop(join_each(bodies));
+            },
+            &|| {
+                let captured = hostile();
+                broadcast(move |_| {
+                    let _used = &captured;
+                    fails::<()>();
+                });
+            },
+            &|| {
+                let captured = hostile();
+                scope(move |s| {
+                    s.spawn(|_| fails());
+                    captured
+                });
+            },
+        ];
+        for workers in [1, 3] {
+            let pool = pool(workers);
+            for depth in [0, 1, 2, 4, 16] {
+                for fork in forks {
+                    let run = || pool.install(|| inside_forks(depth, fork));
+                    let payload = catch_unwind(AssertUnwindSafe(run)).expect_err("it panics");
+                    let passed_on = payload.downcast_ref::<&str>();
+                    assert_eq!(passed_on, Some(&"the other side"));
+                }
+            }
+        }
+    });
 }
 
 #[test]
@@ -222,19 +297,23 @@ fn a_payload_on_a_blocking_thread() {
 }
 
 #[test]
-fn a_spawned_task_that_panics_without_a_handler_ends_the_process_with_advice() {
-    let ended = in_child(
-        "a_spawned_task_that_panics_without_a_handler_ends_the_process_with_advice",
+fn a_spawned_task_that_panics_without_a_handler_is_recorded() {
+    ends_well(
+        "a_spawned_task_that_panics_without_a_handler_is_recorded",
         || {
             let pool = pool(1);
             pool.spawn(|| panic!("nobody waits for this"));
-            std::thread::sleep(Duration::from_secs(20));
+            // The only worker runs it before what comes from outside later.
+            pool.install(|| ());
+            while caught_panics() == 0 {
+                std::thread::yield_now();
+            }
+            assert!(
+                recent_panics()
+                    .iter()
+                    .any(|panic| { panic.message.as_deref() == Some("nobody waits for this") })
+            );
+            assert_eq!(pool.install(|| 1), 1);
         },
-    );
-    assert!(!ended.status.expect("it ended").success());
-    assert!(
-        ended.stderr.contains("Builder::on_panic"),
-        "{}",
-        ended.stderr
     );
 }

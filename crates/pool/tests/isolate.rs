@@ -1,8 +1,8 @@
 //! The classic deadlock: a thread that waits while it holds a lock runs a task that wants the lock.
 
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use jobtree_pool::{OnceLatch, Pool, isolate, join, scope};
@@ -181,30 +181,119 @@ fn a_wait_for_something_outside_is_reported_in_debug_builds() {
     if !cfg!(debug_assertions) {
         return;
     }
+    let report = report_of(
+        "a_wait_for_something_outside_is_reported_in_debug_builds",
+        || {
+            let pool = Pool::builder().workers(1).build().unwrap();
+            pool.spawn(|| {
+                let never = OnceLatch::new();
+                isolate(|| never.wait());
+            });
+            until_reported(1)
+        },
+    );
+    assert!(report.contains("inside `isolate`"), "{report}");
+    assert!(!report.contains("each other"), "{report}");
+}
+
+/// Runs `program` in a process of its own, with a short patience; returns what it wrote to standard error.
+fn report_of(test: &str, program: fn()) -> String {
     const WATCHED: &str = "JOBTREE_TEST_WATCHED_CHILD";
     if std::env::var_os(WATCHED).is_some() {
-        let pool = Pool::builder().workers(1).build().unwrap();
-        pool.spawn(|| {
-            let never = OnceLatch::new();
-            isolate(|| never.wait());
-        });
-        loop {
-            std::thread::sleep(Duration::from_millis(5));
-            if jobtree_pool::stuck_isolated_waits() > 0 {
-                std::process::exit(0);
-            }
-        }
+        program();
     }
     let output = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "a_wait_for_something_outside_is_reported_in_debug_builds",
-        ])
-        .args(["--nocapture"])
+        .args(["--exact", test, "--nocapture"])
         .env(WATCHED, "1")
         .env("JOBTREE_ISOLATE_WATCHDOG_MS", "20")
         .output()
         .unwrap();
-    let report = String::from_utf8_lossy(&output.stderr);
-    assert!(report.contains("inside `isolate`"), "{report}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Ends the process when so many waits were reported; without them, after a time, by a failure.
+fn until_reported(waits: u64) {
+    for _ in 0..4000 {
+        std::thread::sleep(Duration::from_millis(5));
+        if jobtree_pool::stuck_isolated_waits() >= waits {
+            std::process::exit(0);
+        }
+    }
+    eprintln!("only {} reports", jobtree_pool::stuck_isolated_waits());
+    std::process::exit(1);
+}
+
+/// Has both workers of a pool enter an isolation, and then each call `body`.
+fn in_two_isolations(body: fn(&'static Pool)) {
+    let pool = Pool::builder().workers(2).build().unwrap();
+    let pool: &'static Pool = Box::leak(Box::new(pool));
+    let both: &'static Barrier = Box::leak(Box::new(Barrier::new(2)));
+    for _ in 0..2 {
+        pool.spawn(move || {
+            isolate(|| {
+                both.wait();
+                body(pool);
+            });
+        });
+    }
+    until_reported(2);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "starts a child process")]
+fn isolated_broadcasts_that_wait_for_each_other_are_named_in_debug_builds() {
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    let report = report_of(
+        "isolated_broadcasts_that_wait_for_each_other_are_named_in_debug_builds",
+        || {
+            in_two_isolations(|pool| {
+                pool.broadcast(|_| ());
+            });
+        },
+    );
+    let named = report.contains("worker 0 waits inside `isolate`, too")
+        || report.contains("worker 1 waits inside `isolate`, too");
+    assert!(named, "{report}");
+    assert!(report.contains("wait for each other"), "{report}");
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "starts a child process")]
+fn isolated_waits_for_each_others_parked_work_are_named_in_debug_builds() {
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    let report = report_of(
+        "isolated_waits_for_each_others_parked_work_are_named_in_debug_builds",
+        || {
+            let pool = Pool::builder().workers(2).build().unwrap();
+            let pool: &'static Pool = Box::leak(Box::new(pool));
+            let latches = || Arc::new([OnceLatch::new(), OnceLatch::new()]);
+            // On each worker a stack is parked until `go`. Then it would set the latch that the isolation on the other
+            // worker waits for.
+            let (parked, go, isolated, done) = (latches(), latches(), latches(), latches());
+            let (park, resume, finish) = (parked.clone(), go.clone(), done.clone());
+            pool.spawn_broadcast(move |broadcast| {
+                let own = broadcast.index();
+                park[own].set();
+                resume[own].wait();
+                finish[own].set();
+            });
+            parked.iter().for_each(OnceLatch::wait);
+            let enter = isolated.clone();
+            pool.spawn_broadcast(move |broadcast| {
+                let own = broadcast.index();
+                isolate(|| {
+                    enter[own].set();
+                    done[1 - own].wait();
+                });
+            });
+            isolated.iter().for_each(OnceLatch::wait);
+            go.iter().for_each(OnceLatch::set);
+            until_reported(2);
+        },
+    );
+    assert!(report.contains("wait for each other"), "{report}");
 }

@@ -208,3 +208,17 @@ fn pools_that_install_into_each_other_come_back() {
     let depth = if cfg!(miri) { 8 } else { 100 };
     assert_eq!(a.install(|| bounce(&a, &b, depth)), depth);
 }
+
+#[test]
+fn a_count_latch_that_cannot_count_further_refuses_and_stays_as_it_was() {
+    let latch = CountLatch::new(usize::MAX - 1);
+    latch.increment();
+    for _ in 0..2 {
+        let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| latch.increment()));
+        assert!(refused.is_err());
+        assert!(!latch.is_set(), "nothing was counted down");
+    }
+    latch.count_down();
+    latch.increment();
+    assert!(!latch.is_set());
+}

@@ -24,6 +24,8 @@ pub(crate) fn install() {
         raw::set_surroundings(Surroundings {
             outermost: |code| outermost_at_end(code),
             stack: name_of_stack,
+            limits: budget::later::limits_for_tree,
+            waker: budget::later::waker_for_later,
         });
         panics::install();
     });
@@ -32,8 +34,7 @@ pub(crate) fn install() {
 /// Returns a name of the stack that the calling code runs on: that of its fiber, or that of its thread.
 fn name_of_stack() -> *const () {
     thread_local! {
-        // Two bytes, for an address that is a multiple of two.
-        static THREAD: u16 = const { 0 };
+        static THREAD: u8 = const { 0 };
     }
     let fiber = current_stack();
     if fiber.is_null() {

@@ -10,6 +10,7 @@ use jobtree_tree::{
 };
 
 use crate::block::unless_cancelled;
+use crate::budget::later::waker_for_later;
 use crate::current::checkpoint;
 use crate::inline;
 use crate::runtime::{self, Inner, Place};
@@ -195,7 +196,7 @@ impl Future for Sleep {
         if self.timers.now() >= deadline {
             return Poll::Ready(());
         }
-        let expiry = Expiry::Wake(context.waker().clone());
+        let expiry = Expiry::Wake(waker_for_later(context.waker()));
         self.timer = Some(self.timers.add(deadline, expiry));
         Poll::Pending
     }

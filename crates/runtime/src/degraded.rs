@@ -12,9 +12,14 @@
 //! * **No thread for a job that blocks** (`dispatcher/job.rs`): the job waits for one of the threads that are there. If
 //!   there is none, it runs on the workers, and blocks at most all of them. Every further job tries to start a thread.
 
+//! * **No stack for a job that waits** (`pool/src/parking.rs`): its worker runs other work on top of the waiting stack, as pools
+//!   without stacks of their own always do. That the waiting job goes on only after what runs on top, and how many stacks
+//!   there may be, is told by [`StackStats`](jobtree_pool::StackStats). The event comes once for each pool.
+
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use jobtree_pool::raw::OutOfStacks;
 use jobtree_tree::{Lacking, Reporter, TreeDump};
 
 use crate::budget::Statistics;
@@ -27,6 +32,12 @@ pub(crate) struct Degraded {
     reporter: OnceLock<Reporter>,
 }
 
+impl OutOfStacks for Degraded {
+    fn out_of_stacks(&self) {
+        self.add(Lacking::Stack);
+    }
+}
+
 impl Degraded {
     /// Has events recorded from now on.
     pub(crate) fn report_to(&self, reporter: Reporter) {
@@ -34,14 +45,18 @@ impl Degraded {
         let _ = self.reporter.set(reporter);
     }
 
-    /// Counts and reports a thread that could not be started. Not to be called under a lock.
+    /// Counts and reports what could not be had. Not to be called under a lock.
     #[cold]
     pub(crate) fn add(&self, lacking: Lacking) {
         let counter = match lacking {
-            Lacking::TimerThread => &self.timer_threads,
-            _ => &self.blocking_threads,
+            Lacking::TimerThread => Some(&self.timer_threads),
+            Lacking::BlockingThread => Some(&self.blocking_threads),
+            // The pool counts.
+            _ => None,
         };
-        counter.fetch_add(1, Ordering::Relaxed);
+        if let Some(counter) = counter {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
         if let Some(reporter) = self.reporter.get() {
             reporter.degraded(lacking);
         }

@@ -6,10 +6,13 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
+use jobtree_base::user_code::{Place, drop_user};
+use jobtree_pool::raw::outermost;
 use jobtree_pool::raw::task::run_if_oldest;
 use jobtree_tree::{CancelReason, Cause, Ended, Job, JobError, Outcome, WaitingFor, raw};
 
 use crate::block::unless_cancelled;
+use crate::budget::later::with_limits_of;
 use crate::current::checkpoint;
 use crate::sim;
 use crate::task::{Slot, Spawned, task_around};
@@ -17,7 +20,9 @@ use crate::task::{Slot, Spawned, task_around};
 /// A job and the right to its value. Wait for it with [`join`](JobHandle::join), or await it: it is a future for any
 /// executor.
 ///
-/// Dropping it neither cancels the job nor detaches it: its scope still waits for it.
+/// Dropping it neither cancels the job nor detaches it: its scope still waits for it. The value is then dropped at the end of
+/// the job, or with the handle if the job has ended, in both cases outside of any job. A panic of its destructor is recorded
+/// ([`user_code`](crate::user_code)), and goes to nobody.
 ///
 /// ```
 /// use jobtree_runtime::nursery;
@@ -196,8 +201,10 @@ impl<T> Drop for JobHandle<T> {
     fn drop(&mut self) {
         // What needs no destructor need not be dropped, and the job need not know.
         if std::mem::needs_drop::<T>() && raw::lose_interest(&self.job) {
-            // SAFETY: it has ended, and the value is ours. A panic of its destructor goes to the code that drops the handle.
-            drop(unsafe { self.slot.as_ref().take() });
+            // SAFETY: it has ended, and the value is ours.
+            let value = unsafe { self.slot.as_ref().take() };
+            // As if the job had dropped it, which was a matter of timing.
+            outermost(|| with_limits_of(&self.job, || drop_user(Place::Value, value)));
         }
     }
 }

@@ -44,6 +44,7 @@ pub(crate) fn try_run<T>(
     }
     let is_born_cancelled = job.is_cancelled();
     let (value, result) = if is_born_cancelled {
+        drop_user(Place::Captured, body);
         (None, BodyResult::Cancelled)
     } else {
         run_body(&job, || body(&job))

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use jobtree_pool::raw::PoolRef;
 use jobtree_pool::raw::task::RawContext;
+use jobtree_pool::raw::{OutOfStacks, PoolRef};
 use jobtree_pool::{Pool, PoolStats};
 use jobtree_tree::{
     BoxError, CancelToken, Cause, Counters, Hooks, Job, JobOptions, Outcome, Recorded, Tree,
@@ -205,6 +205,8 @@ impl Runtime {
         let degraded = Arc::<Degraded>::default();
         degraded.report_to(tree.reporter());
         timers.fall_back_on(pool.clone(), Arc::clone(&degraded));
+        let listener: Arc<dyn OutOfStacks> = degraded.clone();
+        pool.on_out_of_stacks(&listener);
         let inner = Arc::new(Inner {
             pool,
             timers,
@@ -403,7 +405,8 @@ impl Runtime {
     /// What this runtime and its pool did so far, counted.
     pub fn statistics(&self) -> Statistics {
         let counters = self.counters();
-        let workers = self.owner.inner.pool.stats().total();
+        let pool = self.owner.inner.pool.stats();
+        let workers = pool.total();
         let mut statistics = Statistics {
             executed: workers.executed,
             completed: counters.completed,
@@ -414,6 +417,7 @@ impl Runtime {
             local_pops: workers.executed.saturating_sub(workers.stolen),
             idle: workers.sleeps,
             caught_panics: user_code::caught_panics(),
+            stack_failures: pool.stacks.refused,
             ..Statistics::default()
         };
         self.owner.inner.ground.counters().add_to(&mut statistics);
@@ -441,7 +445,8 @@ impl Runtime {
     ///
     /// # Errors
     /// If `limit` was over first: with the paths of the jobs that were still there. Always if it is called
-    /// from inside a job of this runtime, which is then one of them; the others are waited for.
+    /// from inside a job of this runtime, which is then one of them; the others are waited for. And at once if the calling code
+    /// runs because such a job ends, as the destructor of its value does.
     pub fn shutdown(&self, limit: Duration) -> Result<(), ShutdownError> {
         let owner = &self.owner;
         let began = owner.inner.timers.now();
@@ -488,6 +493,10 @@ impl Runtime {
     }
 
     fn wait_for(&self, job: &Job, limit: Duration) {
+        if raw::is_part_of_end(job) {
+            // A destructor, callback or handler that the end of the job waits for: there is nothing to gain.
+            return;
+        }
         let patience = Sleep::new(self.owner.inner.timers.clone(), limit);
         until_ready_or_unwound(pin!(FirstOf(job.ended(), patience)));
     }

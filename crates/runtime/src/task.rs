@@ -7,9 +7,12 @@ use jobtree_base::user_code::{Place, drop_user};
 use jobtree_pool::Worker;
 use jobtree_pool::raw::task::{RawContext, RawTask, RawTaskKind};
 use jobtree_pool::raw::{PoolRef, outermost_at_end, stack_with_bell};
-use jobtree_tree::raw::{Attached, Beside, StackName, attach_beside_with, start_on};
+use jobtree_tree::raw::{
+    Attached, Beside, StackName, as_part_of_end, attach_beside_with, start_on,
+};
 use jobtree_tree::{Body, BodyResult, BoxError, Job, JobOptions, ParentEnded};
 
+use crate::budget::later::with_limits_of;
 use crate::current::run_body;
 use crate::sim;
 use crate::timers::Timer;
@@ -99,7 +102,7 @@ impl<F: FnOnce() -> Result<T, BoxError> + Send, T: Send> Task<F, T> {
             None => run.execution.start(),
         };
         if !starts {
-            drop_user(Place::Captured, run.body);
+            drop_unused(run.execution.job(), run.body);
             run.execution.end(BodyResult::Cancelled);
             keep_deadline(run.deadline);
             return;
@@ -109,6 +112,15 @@ impl<F: FnOnce() -> Result<T, BoxError> + Send, T: Send> Task<F, T> {
         unsafe { task.slot.put(value) };
         run.execution.end(result);
         keep_deadline(run.deadline);
+    }
+}
+
+/// Drops the body of a job that was cancelled before it began, with what the body captured.
+pub(crate) fn drop_unused<F>(job: &Job, body: F) {
+    if std::mem::needs_drop::<F>() {
+        as_part_of_end(job, || {
+            with_limits_of(job, || drop_user(Place::Captured, body));
+        });
     }
 }
 
@@ -187,7 +199,7 @@ where
     let slot = unsafe { NonNull::new_unchecked(&raw mut (*beside.as_ptr()).slot) };
     if job.is_cancelled() {
         // Born cancelled: it never runs, so no worker needs to see it.
-        drop_user(Place::Captured, body);
+        drop_unused(&job, body);
         execution.end(BodyResult::Cancelled);
         return Ok(Spawned { job, slot });
     }

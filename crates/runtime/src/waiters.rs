@@ -7,10 +7,12 @@
 //! the lock. It may free the entry only then.
 
 use std::marker::PhantomPinned;
-use std::ptr;
 use std::task::Waker;
+use std::{mem, ptr};
 
-use crate::atomics::UnsafeCell;
+use jobtree_base::user_code::{Place, drop_user};
+
+use crate::atomics::{UnsafeCell, model_has_failed};
 use crate::claim::Claim;
 use crate::step::{Step, left_out};
 
@@ -87,7 +89,7 @@ impl<T> Waiter<T> {
     /// The caller owns an entry that is in no list.
     pub(crate) unsafe fn drop_waker(&self) {
         // SAFETY: by contract.
-        drop(unsafe { self.entry().waker.take() });
+        drop_user(Place::Waker, unsafe { self.entry().waker.take() });
     }
 
     /// Replaces the way in which it is told; the old one is to be dropped without the lock.
@@ -97,6 +99,24 @@ impl<T> Waiter<T> {
     pub(crate) unsafe fn replace_waker(&self, waker: Waker) -> Option<Waker> {
         // SAFETY: by contract.
         unsafe { self.entry().waker.replace(waker) }
+    }
+}
+
+/// An operation is often dropped because its thread unwinds, and what is left in its entry is the program's.
+impl<T> Drop for Waiter<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if model_has_failed() {
+            return;
+        }
+        // SAFETY: the operation that owns it has taken it out of every list.
+        let entry = unsafe { self.entry() };
+        if entry.waker.is_some() {
+            drop_user(Place::Waker, entry.waker.take());
+        }
+        if mem::needs_drop::<T>() && entry.slot.is_some() {
+            drop_user(Place::Value, entry.slot.take());
+        }
     }
 }
 

@@ -3,12 +3,14 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use jobtree_pool::raw::fail_service_threads;
+use jobtree_pool::OnceLatch;
+use jobtree_pool::raw::{PoolRef, fail_service_threads};
 use jobtree_runtime::{
-    Dispatcher, EventKind, JobError, Lacking, Runtime, nursery, sleep, with_timeout,
+    Dispatcher, EventKind, JobError, Lacking, Runtime, nursery, pool_stats, sleep, with_timeout,
 };
 use support::{end, runtime, until, watch};
 
@@ -137,6 +139,55 @@ fn busy_workers_look_at_deadlines_between_their_tasks() {
         .unwrap_err();
     end(&runtime);
     drop(failing);
+}
+
+#[test]
+fn without_stacks_waits_run_other_work_on_top_and_the_runtime_says_so_once() {
+    let _watch = watch();
+    let runtime = runtime(1);
+    runtime.record_events(10_000);
+    assert_eq!(runtime.statistics().stack_failures, 0);
+    let pool = runtime.spawn(|| Ok((PoolRef::current(), pool_stats())));
+    let (pool, stats) = pool.join().unwrap();
+    let Some(pool) = pool.filter(|_| stats.stacks.can_park) else {
+        return;
+    };
+    pool.refuse_stacks(true);
+    for _ in 0..2 {
+        // More than the worker has stacks at hand for wait, one on top of another; the last one lets them go.
+        let (count, gate) = (40, OnceLatch::new());
+        let left = AtomicUsize::new(count);
+        let waited = runtime.nursery(|n| {
+            for _ in 0..count {
+                n.launch(|| {
+                    if left.fetch_sub(1, Ordering::Relaxed) == 1 {
+                        gate.set();
+                    }
+                    gate.wait();
+                    Ok(())
+                });
+            }
+            Ok(())
+        });
+        waited.unwrap();
+    }
+    assert!(runtime.statistics().stack_failures > 0);
+    let dump = runtime.dump_tree().to_string();
+    assert!(dump.contains("! out of stacks"), "{dump}");
+    // A task tells of it.
+    let mut told = 0;
+    until(|| {
+        told += events(&runtime, Lacking::Stack);
+        told > 0
+    });
+    pool.refuse_stacks(false);
+    runtime
+        .spawn(|| Ok(sleep(Duration::from_millis(1))?))
+        .join()
+        .unwrap();
+    told += events(&runtime, Lacking::Stack);
+    assert_eq!(told, 1);
+    end(&runtime);
 }
 
 #[test]

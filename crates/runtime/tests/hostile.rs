@@ -1,8 +1,8 @@
 //! Jobs that take what they can get, beside one that does not: on one worker, in the profile `service`.
 //!
 //! The neighbour works in units and lets others run after each. Its units are counted over a short window, alone and
-//! beside the hostile job, by the time that the worker's thread had a processor; what counts is the ratio. Machines have
-//! bad moments, so the best of a few counts. `JOBTREE_HOSTILE_FIGURES=1` has all of them measured and printed.
+//! beside the hostile job, by the time that the worker's thread had a processor; what counts is the median of the ratios.
+//! `JOBTREE_HOSTILE_FIGURES=1` has all of them measured and printed.
 //!
 //! The discipline itself is tested without a clock, in `pool/src/preempted/tests.rs` and `pool/src/fair_share/tests.rs`.
 //!
@@ -28,10 +28,14 @@ static ALLOCATOR: CountingAllocator = CountingAllocator::system();
 
 /// How long one measurement takes.
 const WINDOW: Duration = Duration::from_millis(60);
-/// What a neighbour must keep of what it does alone.
-const ENOUGH: f64 = 0.9;
-/// Measurements at most; the first good one will do.
-const ATTEMPTS: usize = 12;
+/// The percentage of its throughput that a neighbour must keep. Without optimisation, where a switch of stacks costs more
+/// than the neighbour's work, less will do.
+const ENOUGH: u64 = if cfg!(debug_assertions) { 80 } else { 90 };
+/// The same in the cases that README names as exceptions: a neighbour that spawns and joins a job for every unit, beside a spawn
+/// bomb of empty jobs (the worker finds other work before the joined job), and any neighbour beside a loop of sleeps for no time.
+const ENOUGH_OF_EXCEPTION: u64 = ENOUGH - 10;
+/// Measurements, an odd number; as soon as more than half are good, or bad, the median is known.
+const ATTEMPTS: usize = if cfg!(debug_assertions) { 5 } else { 11 };
 
 /// Readings at most: on a busy machine a window of the worker's own time takes many of the clock's.
 const READINGS: usize = 16;
@@ -344,16 +348,26 @@ fn throughput(neighbour: Player, hostile: Option<Player>) -> f64 {
 
 #[track_caller]
 fn assert_neighbours_live(hostile: Player) {
-    for (name, neighbour) in [("polite", polite as Player), ("delegating", delegating)] {
+    assert_neighbours_keep(hostile, ENOUGH, ENOUGH);
+}
+
+/// Asserts what a polite neighbour keeps, and what one keeps that delegates.
+#[track_caller]
+fn assert_neighbours_keep(hostile: Player, enough: u64, enough_to_delegate: u64) {
+    for (name, neighbour, enough) in [
+        ("polite", polite as Player, enough),
+        ("delegating", delegating, enough_to_delegate),
+    ] {
         let wants_figures = std::env::var_os("JOBTREE_HOSTILE_FIGURES").is_some();
-        let mut best = 0.0;
         let mut percents = Vec::new();
+        let good = |percents: &[u64]| percents.iter().filter(|kept| **kept >= enough).count();
         for _ in 0..ATTEMPTS {
             let alone = throughput(neighbour, None);
             let beside = throughput(neighbour, Some(hostile));
-            best = f64::max(best, beside / alone);
             percents.push((beside / alone * 100.0).round() as u64);
-            if best >= ENOUGH && !wants_figures {
+            let good = good(&percents);
+            let is_decided = good > ATTEMPTS / 2 || percents.len() - good > ATTEMPTS / 2;
+            if is_decided && !wants_figures {
                 break;
             }
         }
@@ -364,9 +378,8 @@ fn assert_neighbours_live(hostile: Player) {
             continue;
         }
         assert!(
-            best >= ENOUGH,
-            "a {name} neighbour keeps {:.0} % of its throughput",
-            best * 100.0
+            good(&percents) > ATTEMPTS / 2,
+            "a {name} neighbour does not keep {enough} % of its throughput: {percents:?}"
         );
     }
 }
@@ -380,7 +393,7 @@ fn a_busy_loop() {
 #[test]
 fn a_spawn_bomb_of_duds() {
     let _watch = watch();
-    assert_neighbours_live(bomb_of_duds);
+    assert_neighbours_keep(bomb_of_duds, ENOUGH, ENOUGH_OF_EXCEPTION);
 }
 
 #[test]
@@ -428,7 +441,7 @@ fn a_yielder() {
 #[test]
 fn a_sleeper_that_never_sleeps() {
     let _watch = watch();
-    assert_neighbours_live(zero_sleeper);
+    assert_neighbours_keep(zero_sleeper, ENOUGH_OF_EXCEPTION, ENOUGH_OF_EXCEPTION);
 }
 
 #[test]

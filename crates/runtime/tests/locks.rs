@@ -274,3 +274,26 @@ async fn both_work_on_tokio_beside_jobs() {
         .await
         .unwrap();
 }
+
+#[test]
+fn permits_that_are_out_count_for_the_limit_so_that_they_can_come_back() {
+    let semaphore = Semaphore::new(2);
+    let held = semaphore.acquire(2).unwrap();
+    let add = |count| {
+        let add = std::panic::AssertUnwindSafe(|| semaphore.add_permits(count));
+        std::panic::catch_unwind(add).is_ok()
+    };
+    assert!(
+        !add(usize::MAX),
+        "with those that are held there would be too many"
+    );
+    assert_eq!(semaphore.available(), 0, "a refusal changes nothing");
+    assert!(add(usize::MAX - 2));
+    drop(held);
+    assert_eq!(semaphore.available(), usize::MAX);
+    assert!(!add(1));
+    // Those that are forgotten make room for others.
+    semaphore.acquire(3).unwrap().forget();
+    assert!(add(3) && !add(1));
+    assert_eq!(semaphore.available(), usize::MAX);
+}

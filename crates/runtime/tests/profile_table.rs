@@ -5,7 +5,10 @@ mod support;
 
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Wake, Waker};
+use std::thread;
 use std::time::Duration;
 
 use jobtree_pool::Pool;
@@ -13,8 +16,8 @@ use jobtree_runtime::actor::{ActorOptions, Mailbox, from_fn};
 use jobtree_runtime::budget::{self, Budget, Capabilities};
 use jobtree_runtime::supervision::{RestartPolicy, Strategy, Supervisor};
 use jobtree_runtime::{
-    BoxError, Dispatcher, Profile, Runtime, block_on, channel, future, nursery, sleep, supervisor,
-    with_timeout,
+    BoxError, CancelToken, Dispatcher, Profile, Runtime, block_on, channel, future, nursery, sleep,
+    supervisor, with_timeout,
 };
 use support::{FAR, end, runtime, until, watch};
 
@@ -366,26 +369,141 @@ fn attempt(operation: Operation, elsewhere: &Elsewhere, caller: Caller) -> Seen 
     }
 }
 
+/// How code with limits has something done: by itself, or by code that it leaves to be called later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    Itself,
+    /// By a callback for a cancellation, called on a thread without limits.
+    CancelCallback,
+    /// By a waker for a cancellation, woken on such a thread.
+    WakerOfToken,
+    /// By a waker for a message, woken on such a thread.
+    WakerOfChannel,
+    /// By the destructor of a callback that is taken back on such a thread.
+    CapturedByCallback,
+}
+
+use Manner::*;
+
+/// Wakes by calling a function.
+struct OnWake(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Wake for OnWake {
+    fn wake(self: Arc<Self>) {
+        let call = self.0.lock().unwrap().take();
+        if let Some(call) = call {
+            call();
+        }
+    }
+}
+
+/// Calls a function when it is dropped.
+struct OnDrop(Option<Box<dyn FnOnce() + Send>>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        if let Some(call) = self.0.take() {
+            call();
+        }
+    }
+}
+
+/// [`attempt`], in one of the manners.
+fn attempt_by(
+    manner: Manner,
+    operation: Operation,
+    elsewhere: &Arc<Elsewhere>,
+    caller: Caller,
+) -> Seen {
+    let (tell, told) = mpsc::channel();
+    let other = Arc::clone(elsewhere);
+    let call = move || drop(tell.send(attempt(operation, &other, caller)));
+    // Called on a thread without limits, while this one keeps what was registered.
+    let by_thread = |act: Box<dyn FnOnce() + Send>| {
+        let thread = thread::spawn(act);
+        let mut seen = None;
+        until(|| {
+            seen = told.try_recv().ok();
+            seen.is_some()
+        });
+        thread.join().unwrap();
+        seen.unwrap()
+    };
+    match manner {
+        Itself => attempt(operation, elsewhere, caller),
+        CancelCallback => {
+            let token = CancelToken::new();
+            let _callback = token.on_cancel(move |_| call());
+            by_thread(Box::new(move || assert!(token.cancel("now".into()))))
+        }
+        CapturedByCallback => {
+            let token = CancelToken::new();
+            let captured = OnDrop(Some(Box::new(call)));
+            let callback = token.on_cancel(move |_| drop(captured));
+            by_thread(Box::new(move || drop(callback)))
+        }
+        WakerOfToken => {
+            let token = CancelToken::new();
+            let waker = Waker::from(Arc::new(OnWake(Mutex::new(Some(Box::new(call))))));
+            let mut requested = pin!(token.cancelled());
+            let polled = requested.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            let canceller = token.clone();
+            by_thread(Box::new(move || assert!(canceller.cancel("now".into()))))
+        }
+        WakerOfChannel => {
+            // Made by a thread without limits: not all code with limits may make one.
+            let made = thread::spawn(|| channel::bounded::<()>(1)).join();
+            let (sender, receiver) = made.unwrap();
+            let waker = Waker::from(Arc::new(OnWake(Mutex::new(Some(Box::new(call))))));
+            let mut receiving = pin!(receiver.recv_async());
+            let polled = receiving.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending());
+            by_thread(Box::new(move || drop(sender.send(()))))
+        }
+    }
+}
+
 #[test]
 fn every_way_to_start_something_obeys_the_limits_of_its_caller() {
     let _watch = watch();
-    let elsewhere = Elsewhere {
+    let wrong = walk_table(&[Itself]);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn callbacks_wakers_and_destructors_obey_the_limits_of_the_code_that_left_them() {
+    let _watch = watch();
+    let wrong = walk_table(&[
+        CancelCallback,
+        CapturedByCallback,
+        WakerOfToken,
+        WakerOfChannel,
+    ]);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Tries every operation as every caller in these manners; returns the cells with a wrong outcome.
+fn walk_table(manners: &[Manner]) -> Vec<String> {
+    let elsewhere = Arc::new(Elsewhere {
         pool: Pool::builder().workers(2).build().unwrap(),
         runtime: runtime(1),
         dispatcher: Dispatcher::new(1).unwrap(),
-    };
-    let (elsewhere, mut wrong, mut cells) = (&elsewhere, Vec::new(), 0);
+    });
+    let (elsewhere, mut wrong) = (&elsewhere, Vec::new());
     for caller in [Open, Core, Sovereign, Given, Service, ServiceChild, Cluster] {
         for operations in [
             FORKS, SPAWNS, FUTURES, DETACHED, BLOCKING, THREADS, CHANNELS,
         ] {
             let expected = expected(operations, caller);
-            for &operation in operations {
+            let every = |&operation| manners.iter().map(move |&manner| (operation, manner));
+            for (operation, manner) in operations.iter().flat_map(every) {
                 if std::env::var_os("JOBTREE_TRACE_CELLS").is_some() {
-                    eprintln!("{caller:?} {}", operation.0);
+                    eprintln!("{caller:?} {} {manner:?}", operation.0);
                 }
-                let seen = as_caller(caller, move || attempt(operation, elsewhere, caller));
-                cells += 1;
+                let seen = as_caller(caller, move || {
+                    attempt_by(manner, operation, elsewhere, caller)
+                });
                 let is_right = match (&seen, expected) {
                     (Ok(()), None) => true,
                     // An actor or a producer needs a channel first.
@@ -396,11 +514,68 @@ fn every_way_to_start_something_obeys_the_limits_of_its_caller() {
                 };
                 if !is_right {
                     let name = operation.0;
-                    wrong.push(format!("{caller:?} {name}: {seen:?}, not {expected:?}"));
+                    wrong.push(format!(
+                        "{caller:?} {name} {manner:?}: {seen:?}, not {expected:?}"
+                    ));
                 }
             }
         }
     }
-    assert!(wrong.is_empty(), "{cells} cells:\n{}", wrong.join("\n"));
     end(&elsewhere.runtime);
+    wrong
+}
+
+/// What is left when its job has ended can start nothing: the job's budget went back.
+#[test]
+fn destructors_of_what_no_code_takes_can_start_nothing() {
+    let _watch = watch();
+    let runtime = Runtime::builder()
+        .workers(1)
+        .profile(Profile::Service)
+        .build()
+        .unwrap();
+    let (tell, told) = mpsc::channel();
+    let leaves = move |name: &'static str| {
+        let tell = tell.clone();
+        OnDrop(Some(Box::new(move || {
+            // Not joined: the job that the code runs in may be cancelled.
+            let spawned = Runtime::global().spawn(|| Ok(()));
+            until(|| spawned.job().is_ended());
+            let error = spawned.job().error();
+            let refused = error.is_some_and(|error| messages(&error).contains("no spawns left"));
+            tell.send((name, refused)).unwrap();
+        })))
+    };
+    let go = Arc::new(jobtree_pool::OnceLatch::new());
+    let outcome = runtime.nursery(|n| {
+        let later = Arc::clone(&go);
+        let value = leaves("value");
+        drop(n.spawn(move || {
+            later.wait();
+            Ok(value)
+        }));
+        go.set();
+        let captured = leaves("closure of a job that never began");
+        let never = n.spawn(|| {
+            let _captured = captured;
+            Ok(())
+        });
+        never.cancel("before it begins");
+        let captured = leaves("future of a cancelled job");
+        let pending = n.spawn_future(async move {
+            let _captured = captured;
+            std::future::pending::<()>().await;
+            Ok(())
+        });
+        until(|| pending.job().state() == jobtree_runtime::JobState::Active);
+        pending.cancel("while it waits");
+        let _ = (never.join(), pending.join());
+        Ok(())
+    });
+    outcome.unwrap();
+    for _ in 0..3 {
+        let (name, refused) = told.recv_timeout(FAR).unwrap();
+        assert!(refused, "the {name} left the limits of its job");
+    }
+    end(&runtime);
 }

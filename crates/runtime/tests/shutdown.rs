@@ -4,12 +4,12 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use jobtree_pool::{CountLatch, OnceLatch};
 use jobtree_runtime::{
-    BoxError, Cause, Job, JobState, Nursery, checkpoint, nursery, shield, sleep,
+    BoxError, Cause, Job, JobState, Nursery, Runtime, checkpoint, nursery, shield, sleep,
 };
 use support::{Census, FAR, end, for_ever, rounds, runtime, until, until_it_waits, watch};
 
@@ -297,4 +297,38 @@ fn the_reason_of_a_shutdown_is_known_to_the_jobs() {
     until_it_waits(job.job());
     end(&runtime);
     assert_eq!(seen.recv().unwrap(), Cause::Shutdown);
+}
+
+/// Shuts its runtime down when it is dropped.
+struct ShutsDown(Runtime, Sender<bool>);
+
+impl Drop for ShutsDown {
+    fn drop(&mut self) {
+        let _ = self
+            .1
+            .send(self.0.shutdown(Duration::from_secs(60)).is_err());
+    }
+}
+
+#[test]
+fn a_destructor_that_a_job_ends_with_cannot_shut_down_and_is_told_so() {
+    let _watch = watch();
+    let runtime = runtime(2);
+    let (sender, receiver) = channel();
+    let (go, value) = (
+        Arc::new(OnceLatch::new()),
+        ShutsDown(runtime.clone(), sender),
+    );
+    let told = go.clone();
+    let handle = runtime.spawn(move || {
+        told.wait();
+        Ok(value)
+    });
+    drop(handle);
+    go.set();
+    assert!(
+        receiver.recv().unwrap(),
+        "it has not ended what it is part of"
+    );
+    end(&runtime);
 }

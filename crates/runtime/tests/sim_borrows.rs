@@ -477,6 +477,36 @@ fn a_destructor_that_waits_for_ever_aborts_with_a_message() {
 }
 
 #[test]
+fn a_run_that_ends_by_its_limit_reports_it_whatever_the_limit_is() {
+    let ended = in_child(|| {
+        for workers in [1, 4, 16] {
+            for steps in (0..10).chain([50, 200, 300, 400, 500, 600, 700, 800, 1000, 3000]) {
+                let simulation = sim::Runtime::builder(1).workers(workers).max_steps(steps);
+                // A hundred jobs, each of which has to be unwound.
+                let report = simulation.clone().build().run(|_| {
+                    let never = OnceLatch::new();
+                    Ok(nursery(|n| {
+                        for _ in 0..100 {
+                            n.launch(|| Ok(never.wait()));
+                        }
+                        Ok(())
+                    })?)
+                });
+                let error = report.outcome.expect_err("the jobs wait for ever");
+                let is_right = matches!(error, SimError::NoEnd { .. } | SimError::Stuck { .. });
+                assert!(is_right, "{workers} workers, {steps} steps: {error}");
+                match simulation.build().run(|_| Ok(1)).outcome {
+                    Ok(value) => assert_eq!(value, 1),
+                    Err(SimError::NoEnd { .. }) => assert!(steps < 50),
+                    Err(error) => panic!("{workers} workers, {steps} steps: {error}"),
+                }
+            }
+        }
+    });
+    ended.assert_success();
+}
+
+#[test]
 fn a_program_that_catches_the_unwinding_for_ever_aborts_with_a_message() {
     let ended = in_child(|| {
         sim::Runtime::new(12).run(|rt| {

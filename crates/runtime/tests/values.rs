@@ -239,3 +239,57 @@ fn a_value_whose_destructor_panics_ends_its_job_all_the_same() {
     assert_eq!(runtime.spawn(|| Ok(42)).join().unwrap(), 42);
     end(&runtime);
 }
+
+/// Who drops a value that no code takes depends on timing, so what becomes of its panic must not.
+#[test]
+fn a_panic_of_a_value_that_is_not_taken_is_recorded_whoever_drops_it() {
+    struct Bomb(&'static str);
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("{}", self.0);
+        }
+    }
+    let is_recorded = |text: &str| {
+        let recent = jobtree_runtime::user_code::recent_panics();
+        let is_it = |panic: &jobtree_runtime::user_code::CaughtPanic| {
+            panic.message.as_deref() == Some(text)
+        };
+        recent.iter().any(is_it)
+    };
+    let _watch = watch();
+    let runtime = runtime(2);
+    // The job drops it.
+    let (go, wait) = (Arc::new(OnceLatch::new()), Arc::new(OnceLatch::new()));
+    let (told, waiting) = (go.clone(), wait.clone());
+    let handle = runtime.spawn(move || {
+        waiting.set();
+        told.wait();
+        Ok(Bomb("dropped by the job"))
+    });
+    wait.wait();
+    let job = handle.job().clone();
+    drop(handle);
+    go.set();
+    until(|| job.is_ended());
+    assert!(is_recorded("dropped by the job"));
+    // The handle drops it: of a function, of a future, and of one that cancels.
+    let of_function = runtime.spawn(|| Ok(Bomb("dropped by a handle")));
+    let of_future = runtime.spawn_future(async { Ok(Bomb("dropped by a future's handle")) });
+    let cancels = runtime.spawn(|| Ok(Bomb("dropped by a handle that cancels")));
+    until(|| of_function.is_finished() && of_future.is_finished() && cancels.is_finished());
+    drop(of_function);
+    drop(of_future);
+    drop(cancels.cancel_on_drop());
+    assert!(is_recorded("dropped by a handle"));
+    assert!(is_recorded("dropped by a future's handle"));
+    assert!(is_recorded("dropped by a handle that cancels"));
+    // While another panic is under way, too.
+    let handle = runtime.spawn(|| Ok(Bomb("dropped while unwinding")));
+    until(|| handle.is_finished());
+    let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+        let _handle = handle;
+        panic!("the first panic");
+    }));
+    assert!(unwound.is_err() && is_recorded("dropped while unwinding"));
+    end(&runtime);
+}

@@ -13,7 +13,7 @@ use crate::node::Node;
 use crate::options::ParentEnded;
 use crate::origin::origin_for_children;
 use crate::step::{Step, left_out};
-use crate::word::Cause;
+use crate::word::{Cause, Word};
 
 /// Puts `child` among the children of `parent`.
 ///
@@ -47,6 +47,11 @@ pub(crate) unsafe fn link(
         let origin = origin_for_children(&locked, parent_pointer, came_from_above);
         child.origin.set(origin);
         let _ = child.word.change(|word| word.cancel(Cause::Parent));
+    }
+    // SAFETY: by contract.
+    let is_scope = unsafe { child.as_ref() }.kind.parent_returned.is_some();
+    if is_scope && !word.has_scopes() {
+        parent.word.change_always(Word::add_scope);
     }
     // SAFETY: by contract.
     unsafe { locked.link_child(child) };

@@ -22,7 +22,7 @@ use crate::job::{Job, release};
 use crate::monitor::{Counter, EventKind, trace};
 use crate::node::{Locked, Node};
 use crate::origin;
-use crate::outermost::{Ending, outermost};
+use crate::outermost::{Ending, limits_of, outermost, within};
 use crate::path::path_of;
 use crate::step::{Step, left_out};
 use crate::sync::model_has_failed;
@@ -187,7 +187,14 @@ unsafe fn end_leaf(node: NonNull<Node>) -> bool {
     if changed.after.references() == 0 {
         // SAFETY: nobody has a reference. There was no handle, or it was dropped, and its value with it: else the value
         // would not be wanted.
-        unsafe { (this.kind.free)(node) };
+        let free = || unsafe { (this.kind.free)(node) };
+        if parent_ends {
+            // SAFETY: its end was decided here, so its execution's reference is ours.
+            let _ending = Ending::here(unsafe { parent_pointer.as_ref() });
+            free();
+        } else {
+            free();
+        }
     }
     if parent_ends {
         // SAFETY: its end was decided here, which makes its execution's reference ours.
@@ -246,9 +253,14 @@ unsafe fn end_body_slowly(node: NonNull<Node>, result: BodyResult) {
         end,
         error,
         mut unkept,
-    } = judge(node, result);
+    } = {
+        // Asks the error for its sources, and they are the user's.
+        let _ending = matches!(result, BodyResult::Failed(_)).then(|| Ending::here(this));
+        judge(node, result)
+    };
     let mut to_broadcast = None;
     let mut surplus = None;
+    let mut scopes = Vec::new();
     let ends_now = {
         let mut locked = this.lock();
         if let Some(error) = error {
@@ -261,6 +273,14 @@ unsafe fn end_body_slowly(node: NonNull<Node>, result: BodyResult) {
         let ends_now = locked.first_child.is_none() || left_out(Step::EndAwaitsChildren);
         if ends_now {
             decide_end(&locked);
+        } else if this.parent.is_some() && this.word.load().has_scopes() {
+            locked.for_each_child(|child| {
+                // SAFETY: a child in the list is alive.
+                if unsafe { child.as_ref() }.kind.parent_returned.is_some() {
+                    // SAFETY: as above.
+                    scopes.push(unsafe { Job::of_node(child) });
+                }
+            });
         }
         let somebody_to_tell = !ends_now || !locked.cancel_waiters.is_empty();
         if end == BodyEnd::Failed
@@ -276,8 +296,12 @@ unsafe fn end_body_slowly(node: NonNull<Node>, result: BodyResult) {
     if surplus.is_some() || unkept.is_some() || to_broadcast.is_some() {
         // If the end was not decided here, it does not wait for this code, and the last child may free the job.
         let _ending = ends_now.then(|| Ending::here(this));
-        drop_user(Place::Error, unkept.take());
-        drop(surplus);
+        // SAFETY: alive by the reference that is given away.
+        let limits = unsafe { limits_of(node) };
+        within(limits.as_deref(), || {
+            drop_user(Place::Error, unkept.take());
+            drop(surplus);
+        });
         if let Some(broadcast) = to_broadcast {
             broadcast();
         }
@@ -287,6 +311,13 @@ unsafe fn end_body_slowly(node: NonNull<Node>, result: BodyResult) {
         unsafe {
             let word = become_terminal(node);
             tell_parents(node, word);
+        }
+    }
+    // The last of them may end this job, which is not touched any more.
+    for scope in scopes {
+        if let Some(parent_returned) = scope.node().kind.parent_returned {
+            // SAFETY: the handle is a reference.
+            unsafe { parent_returned(scope.pointer()) };
         }
     }
 }
@@ -356,10 +387,7 @@ fn broadcast_with(job: Job) -> impl FnOnce() {
     tree.monitor.record(job.id(), cancel::BEGINS);
     move || {
         trace(job.id(), cancel::BEGINS);
-        cancel::broadcast(job);
-        if let Some(hook) = hook {
-            hook();
-        }
+        cancel::broadcast(job, hook);
     }
 }
 
@@ -381,14 +409,20 @@ unsafe fn become_terminal(node: NonNull<Node>) -> Word {
     if let (Some(parent), Some(error)) =
         (this.parent, error_for_parent(this, this.word.load().end()))
     {
+        // It tells the jobs below the parent, whose callbacks run here.
+        let _ending = Ending::here(this);
         fail_parent(parent, error);
     }
     let mut discarded = false;
     loop {
         if !discarded && this.word.load().drops_value() {
             let _ending = Ending::here(this);
+            // SAFETY: alive by the execution's reference.
+            let limits = unsafe { limits_of(node) };
             // SAFETY: the body has returned, and nobody takes a value that is to be dropped.
-            unsafe { (this.kind.discard_value)(node) };
+            within(limits.as_deref(), || unsafe {
+                (this.kind.discard_value)(node)
+            });
             discarded = true;
         }
         let ended = this
@@ -426,6 +460,9 @@ unsafe fn tell_parent(node: NonNull<Node>, word: Word) -> Option<NonNull<Node>> 
     // SAFETY: a child of this parent, and this is the one time that it tells its end.
     let ends = |parent: &NonNull<Node>| unsafe { child_ended(*parent, this) };
     let ended_parent = this.parent.filter(ends);
+    // The errors and locals of the job may die here, before the parent that ends by it.
+    // SAFETY: alive by its execution's reference, which came to the caller.
+    let _ending = ended_parent.map(|parent| Ending::here(unsafe { parent.as_ref() }));
     // SAFETY: the execution's reference; from here on `this` may be gone.
     unsafe { release(node) };
     ended_parent
@@ -493,7 +530,7 @@ fn wake_waiters(node: &Node) {
 /// Returns the waker of a waiter for the end of `node`, which is about to be woken.
 #[inline]
 fn waker_of(node: &Node, wake: Wake) -> Option<Waker> {
-    // No waiter for an end has a function, and a waker that was lent is taken out as a copy.
+    // No waiter for an end has a function or lends a waker.
     let Wake::Task(waker) = wake else {
         return None;
     };

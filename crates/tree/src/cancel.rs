@@ -7,11 +7,13 @@
 //! either found by the cancellation or sees it.
 //!
 //! Callbacks and foreign wakers are user code: they are called without a lock, and a panic of one is recorded and does not
-//! keep the others from being called.
+//! keep the others from being called. They are called when every job below has been told and its body woken, first the
+//! wakers and then the callbacks: a callback may wait for any of these jobs.
 
 use std::ptr::NonNull;
+use std::task::Waker;
 
-use jobtree_base::user_code::{Place, call_user, wake_user};
+use jobtree_base::user_code::{Place, call_user, wake_all_users};
 
 use crate::error::{CancelReason, Cancelled, JobId};
 use crate::job::Job;
@@ -21,7 +23,7 @@ use crate::origin::{origin_for_children, origin_handle};
 use crate::stack;
 use crate::step::{Step, left_out};
 use crate::tree::CancelledHook;
-use crate::waiters::Wake;
+use crate::waiters::{CancelFn, Wake};
 use crate::word::{Cause, JobState, Word};
 
 pub(crate) const BEGINS: EventKind = EventKind::State {
@@ -33,15 +35,11 @@ pub(crate) fn cancel(job: &Job, reason: CancelReason) -> bool {
     let Some(hook) = begin(job, reason) else {
         return false;
     };
-    broadcast(job.clone());
-    if let Some(hook) = hook {
-        hook();
-    }
+    broadcast(job.clone(), hook);
     true
 }
 
-/// Makes `job` cancel, and tells nobody else; `None` if it was asked before or has ended. The hook is to be called
-/// after the broadcast.
+/// Makes `job` cancel, and tells nobody else; `None` if it was asked before or has ended. The hook is the broadcast's.
 fn begin(job: &Job, reason: CancelReason) -> Option<Option<CancelledHook>> {
     let node = job.node();
     let cause = reason.cause();
@@ -76,8 +74,8 @@ fn begin(job: &Job, reason: CancelReason) -> Option<Option<CancelledHook>> {
     Some(hook)
 }
 
-/// Tells all jobs below `job`, which is cancelling, and all waiters of its cancellation.
-pub(crate) fn broadcast(job: Job) {
+/// Tells all jobs below `job`, which is cancelling, then calls `hook` and all waiters of the cancellations.
+pub(crate) fn broadcast(job: Job, hook: Option<CancelledHook>) {
     if left_out(Step::Broadcast) {
         return;
     }
@@ -85,7 +83,8 @@ pub(crate) fn broadcast(job: Job) {
     let reason = job.cancel_reason_or_none();
     let mut next = Some(job);
     let mut to_tell: Vec<Job> = Vec::new();
-    let mut hooks: Vec<CancelledHook> = Vec::new();
+    let mut hooks: Vec<CancelledHook> = hook.into_iter().collect();
+    let mut user_code = UserCode::default();
     while let Some(job) = next {
         let node = job.node();
         let mut begun: Vec<JobId> = Vec::new();
@@ -113,7 +112,7 @@ pub(crate) fn broadcast(job: Job) {
         for child in begun {
             trace(child, BEGINS);
         }
-        call_waiters(&job, &reason, |follower| {
+        take_waiters(&job, &mut user_code, |follower| {
             if let Some(hook) = begin(&follower, reason.clone()) {
                 to_tell.push(follower);
                 hooks.extend(hook);
@@ -123,6 +122,23 @@ pub(crate) fn broadcast(job: Job) {
     }
     for hook in hooks {
         hook();
+    }
+    user_code.call(&reason);
+}
+
+/// The user code that a cancellation calls.
+#[derive(Default)]
+struct UserCode {
+    wakers: Vec<Waker>,
+    callbacks: Vec<CancelFn>,
+}
+
+impl UserCode {
+    fn call(self, reason: &CancelReason) {
+        wake_all_users(self.wakers.into_iter());
+        for callback in self.callbacks {
+            call_user(Place::CancelCallback, || callback(reason));
+        }
     }
 }
 
@@ -167,7 +183,7 @@ pub(crate) fn hasten(job: NonNull<Node>, origins: &[JobId]) {
             };
             if told.is_some() {
                 // SAFETY: as above.
-                broadcast(unsafe { Job::of_node(job) });
+                broadcast(unsafe { Job::of_node(job) }, None);
             }
             return;
         }
@@ -175,9 +191,9 @@ pub(crate) fn hasten(job: NonNull<Node>, origins: &[JobId]) {
     }
 }
 
-/// Wakes the body of `job`, wherever it waits, and calls the waiters of the job's cancellation; jobs that follow this one
-/// go to `follow`.
-fn call_waiters(job: &Job, reason: &CancelReason, mut follow: impl FnMut(Job)) {
+/// Wakes the body of `job`, wherever it waits, and takes the waiters of the job's cancellation out of their list; jobs that
+/// follow this one go to `follow`.
+fn take_waiters(job: &Job, user_code: &mut UserCode, mut follow: impl FnMut(Job)) {
     if let Some(cancelled) = job.node().kind.cancelled {
         // SAFETY: the handle is a reference.
         unsafe { cancelled(job.pointer()) };
@@ -188,12 +204,13 @@ fn call_waiters(job: &Job, reason: &CancelReason, mut follow: impl FnMut(Job)) {
         let mut was_last = false;
         for wake in batch {
             match wake {
-                Some(Wake::Task(waker)) => wake_user(waker),
-                Some(Wake::Call(callback)) => {
-                    call_user(Place::CancelCallback, || callback(reason));
-                }
+                // No user code: whoever is woken by it may be what a callback waits for.
+                Some(Wake::Own(waker)) => waker.wake(),
+                Some(Wake::OwnCall(callback)) => callback(),
+                Some(Wake::Task(waker)) => user_code.wakers.push(waker),
+                Some(Wake::Call(callback)) => user_code.callbacks.push(callback),
                 Some(Wake::Cancel(follower)) => follow(follower),
-                Some(Wake::Lent(_)) => unreachable!("taken out as a waker of its own"),
+                Some(Wake::Lent(_)) => unreachable!("taken out as a copy"),
                 None => was_last = true,
             }
         }

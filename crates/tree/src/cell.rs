@@ -10,7 +10,7 @@ use crate::locals::Locals;
 use crate::memory;
 use crate::node::{Kind, Node, Origin, drop_user_parts, has_user_parts};
 use crate::options::{JobOptions, ParentEnded};
-use crate::outermost::outermost;
+use crate::outermost::{limits_of, outermost, within};
 
 /// What a runner keeps beside a job.
 ///
@@ -28,6 +28,13 @@ pub unsafe trait Beside: Sized {
     /// The job was asked to end: called once, on any thread, without a lock, at any time of the job's life; even when its
     /// body has returned.
     fn cancelled(&self) {}
+
+    /// Whether [`parent_returned`](Beside::parent_returned) is to be called.
+    const WANTS_PARENTS_RETURN: bool = false;
+
+    /// The body of the job above has returned, and this job has not ended: called once, on the thread of that body, without a
+    /// lock. Not called for the children of a root, whose body returns when its tree is closed.
+    fn parent_returned(&self) {}
 }
 
 // SAFETY: there is nothing.
@@ -48,6 +55,11 @@ impl<X: Beside> JobCell<X> {
         discard_value: Self::discard_value,
         cancelled: if X::WANTS_CANCELLATION {
             Some(Self::cancelled)
+        } else {
+            None
+        },
+        parent_returned: if X::WANTS_PARENTS_RETURN {
+            Some(Self::parent_returned)
         } else {
             None
         },
@@ -91,6 +103,13 @@ impl<X: Beside> JobCell<X> {
             .cancelled();
     }
 
+    unsafe fn parent_returned(node: NonNull<Node>) {
+        // SAFETY: the job is alive, and its cell is of this type.
+        unsafe { node.cast::<JobCell<X>>().as_ref() }
+            .beside
+            .parent_returned();
+    }
+
     unsafe fn discard_value(node: NonNull<Node>) {
         // SAFETY: the job is alive, and its cell is of this type.
         unsafe { node.cast::<JobCell<X>>().as_ref() }
@@ -103,8 +122,10 @@ impl<X: Beside> JobCell<X> {
 #[inline(never)]
 fn free_in_outermost(node: NonNull<Node>, free: impl FnOnce()) {
     outermost(|| {
+        // SAFETY: called by the one who frees the job, so it is alive.
+        let limits = unsafe { limits_of(node) };
         // SAFETY: called by the one who frees the job, to whom alone it is known.
-        unsafe { drop_user_parts(node) };
+        within(limits.as_deref(), || unsafe { drop_user_parts(node) });
         free();
     });
 }

@@ -49,6 +49,11 @@ pub(crate) struct Kind {
     /// # Safety
     /// The caller holds a reference.
     pub(crate) cancelled: Option<unsafe fn(NonNull<Node>)>,
+    /// To be called when the body of the parent has returned, if the runner wants that.
+    ///
+    /// # Safety
+    /// The caller holds a reference.
+    pub(crate) parent_returned: Option<unsafe fn(NonNull<Node>)>,
 }
 
 /// What the parent's lock guards of its children.

@@ -6,14 +6,18 @@ use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
 
+use crate::body::Body;
 pub use crate::cell::{Attached, Beside, attach_beside, attach_beside_with};
 use crate::job::Job;
-pub use crate::outermost::{Surroundings, set_surroundings};
+pub use crate::outermost::{
+    Surroundings, Within, as_part_of_end, is_part_of_end, set_surroundings,
+};
 pub use crate::stack::{StackName, is_woken_on, name_stack, set_waker_of_stack, start_on};
 #[cfg(all(feature = "planted-bugs", not(all(loom, test))))]
 pub use crate::step::plant_bug;
 use crate::sync::AtomicU64;
 pub use crate::sync::SpinLock;
+use crate::wait::CancelCallback;
 pub use crate::wait::CancelWatch;
 pub use crate::word::STOP;
 
@@ -33,6 +37,11 @@ pub unsafe fn adopt_job(address: *const ()) -> Job {
     unsafe { Job::from_reference(node) }
 }
 
+/// Calls `callback` when `job` is cancelled, before the callbacks of users. It must not run user code.
+pub fn on_cancel_first(job: &Job, callback: impl FnOnce() + Send + 'static) -> CancelCallback {
+    CancelCallback::of_runner(job.clone(), Box::new(callback))
+}
+
 /// Whether the code of `job`'s body is inside of a shield that has not ended.
 pub fn is_sheltered(job: &Job) -> bool {
     let mut inside = vec![job.clone()];
@@ -50,12 +59,28 @@ pub fn is_sheltered(job: &Job) -> bool {
     false
 }
 
+/// Returns `true` if `job` has or inherits locals.
+#[inline]
+pub fn has_locals(job: &Job) -> bool {
+    !job.node().locals.is_empty()
+}
+
 /// Whether there are jobs below `job` that have not ended.
 #[inline]
 pub fn has_children(job: &Job) -> bool {
     let node = job.node();
     // A job that nobody else knows has none, and needs no lock.
     node.word.load().is_involved() && node.lock().first_child.is_some()
+}
+
+/// Whether the body of the job above has returned. `false` under a root, whose body returns when its tree is closed.
+#[inline]
+pub fn has_parent_returned(execution: &Body) -> bool {
+    execution.job().node().parent.is_some_and(|parent| {
+        // SAFETY: a job whose body has not returned has not ended, so the one above is alive.
+        let parent = unsafe { parent.as_ref() };
+        parent.parent.is_some() && parent.word.load().body_returned()
+    })
 }
 
 /// Nobody will take the value of `job` any more; `true` if the caller has to drop it, because the job has

@@ -95,6 +95,7 @@ const ROOT: Kind = Kind {
     free: free_root,
     discard_value: |_| {},
     cancelled: None,
+    parent_returned: None,
 };
 
 unsafe fn free_root(node: NonNull<Node>) {

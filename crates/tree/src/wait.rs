@@ -11,14 +11,16 @@ use std::task::{Context, Poll, Waker};
 
 use jobtree_base::user_code::{Place, call_user, drop_user};
 
-use crate::error::{CancelReason, JobId};
+use crate::error::JobId;
 use crate::job::Job;
 use crate::monitor::{Counter, EventKind, trace};
 use crate::node::Guarded;
-use crate::outermost::refuse_to_wait_for_own_end;
+use crate::outermost::{
+    Within, limits_of_caller, refuse_to_wait_for_own_end, waker_for_later, within,
+};
 use crate::step::{Step, left_out};
 use crate::sync::model_has_failed;
-use crate::waiters::{Entered, WaitList, WaitNode, Wake};
+use crate::waiters::{CancelFn, Entered, WaitList, WaitNode, Wake};
 use crate::word::Word;
 
 /// What is waited for.
@@ -110,11 +112,19 @@ impl Registration {
         if self.has_come() {
             return Poll::Ready(());
         }
-        match self.as_mut().enter(Wake::Task(context.waker().clone())) {
+        match self
+            .as_mut()
+            .enter(Wake::Task(waker_for_later(context.waker())))
+        {
             Ok(()) => Poll::Pending,
-            // A job that ended uncancelled will never be cancelled.
-            Err(_) if self.has_come() => Poll::Ready(()),
-            Err(_) => Poll::Pending,
+            Err(unused) => {
+                drop_wake(unused);
+                match self.has_come() {
+                    true => Poll::Ready(()),
+                    // A job that ended uncancelled will never be cancelled.
+                    false => Poll::Pending,
+                }
+            }
         }
     }
 }
@@ -155,6 +165,8 @@ fn drop_wake(wake: Wake) {
         Wake::Task(waker) => drop_user(Place::Waker, waker),
         Wake::Call(callback) => drop_user(Place::Captured, callback),
         Wake::Lent(_) => {}
+        Wake::Own(waker) => drop(waker),
+        Wake::OwnCall(callback) => drop(callback),
         Wake::Cancel(job) => drop(job),
     }
 }
@@ -290,8 +302,18 @@ pub struct CancelCallback {
 }
 
 impl CancelCallback {
-    pub(crate) fn new(job: Job, callback: Box<dyn FnOnce(&CancelReason) + Send>) -> CancelCallback {
+    pub(crate) fn new(job: Job, callback: CancelFn) -> CancelCallback {
+        let callback = match limits_of_caller() {
+            None => callback,
+            Some(limits) => limited(callback, limits),
+        };
         CancelCallback::enter(job, Wake::Call(callback))
+    }
+
+    /// Calls `callback` when `job` is cancelled, before any user code: the callback is the runner's own and runs none, and its
+    /// work may be what a user's callback waits for.
+    pub(crate) fn of_runner(job: Job, callback: Box<dyn FnOnce() + Send>) -> CancelCallback {
+        CancelCallback::enter(job, Wake::OwnCall(callback))
     }
 
     /// Cancels `follower` when `job` is cancelled, for the same reason.
@@ -322,10 +344,13 @@ impl CancelCallback {
                 Wake::Call(callback) => {
                     call_user(Place::CancelCallback, || callback(&reason));
                 }
+                Wake::OwnCall(callback) => callback(),
                 Wake::Cancel(follower) => {
                     follower.cancel(reason);
                 }
-                Wake::Task(_) | Wake::Lent(_) => unreachable!("a callback is no waker"),
+                Wake::Task(_) | Wake::Lent(_) | Wake::Own(_) => {
+                    unreachable!("a callback is no waker")
+                }
             }
         } else {
             drop_wake(wake);
@@ -335,6 +360,31 @@ impl CancelCallback {
             _kept: None,
         }
     }
+}
+
+/// Returns `callback` as one that runs, or is dropped, within `limits`.
+fn limited(callback: CancelFn, limits: Box<dyn Within>) -> CancelFn {
+    struct Limited {
+        callback: Option<CancelFn>,
+        limits: Box<dyn Within>,
+    }
+    impl Drop for Limited {
+        fn drop(&mut self) {
+            let callback = self.callback.take();
+            if callback.is_some() {
+                within(Some(&*self.limits), || drop(callback));
+            }
+        }
+    }
+    let mut limited = Limited {
+        callback: Some(callback),
+        limits,
+    };
+    Box::new(move |reason| {
+        if let Some(callback) = limited.callback.take() {
+            within(Some(&*limited.limits), || callback(reason));
+        }
+    })
 }
 
 impl fmt::Debug for CancelCallback {

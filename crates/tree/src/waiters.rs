@@ -18,14 +18,21 @@ use crate::job::Job;
 use crate::step::{Step, left_out};
 use crate::sync::UnsafeCell;
 
+/// A function that is called when a job is cancelled.
+pub(crate) type CancelFn = Box<dyn FnOnce(&CancelReason) + Send>;
+
 /// How a waiter is told.
 pub(crate) enum Wake {
     /// A task, or a thread behind a waker.
     Task(Waker),
     /// The same, by a waker of the runner's own that the waiter keeps until its entry is in no list.
     Lent(NonNull<Waker>),
+    /// A waker of the runner's own, which runs no user code: a copy of one that was lent, on its way out of the list.
+    Own(Waker),
     /// A function that is called with the reason: waiters for cancellation only.
-    Call(Box<dyn FnOnce(&CancelReason) + Send>),
+    Call(CancelFn),
+    /// A function of the runner's own, which runs no user code: waiters for cancellation only.
+    OwnCall(Box<dyn FnOnce() + Send>),
     /// A job that is cancelled for the same reason: waiters for cancellation only.
     Cancel(Job),
 }
@@ -169,7 +176,7 @@ impl WaitList {
             match entry.wake.take() {
                 // From here on the entry may go, and the waker with it. To clone it runs no user code, by the contract of
                 // `CancelWatch::enter`.
-                Some(Wake::Lent(waker)) => Some(Wake::Task(waker.as_ref().clone())),
+                Some(Wake::Lent(waker)) => Some(Wake::Own(waker.as_ref().clone())),
                 wake => wake,
             }
         }

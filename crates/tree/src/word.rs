@@ -84,6 +84,8 @@ const CAUSE_SHIFT: u32 = 12;
 const CAUSE: u64 = 0b111 << CAUSE_SHIFT;
 /// The body has a stack, and a cancellation wakes it there.
 const ON_STACK: u64 = 1 << 15;
+/// It has had a child that must be told when the body returns.
+const HAS_SCOPES: u64 = 1 << 16;
 const REFERENCE_SHIFT: u32 = 32;
 const ONE_REFERENCE: u64 = 1 << REFERENCE_SHIFT;
 /// More handles than any program has; beyond it the count would run over, so the process ends.
@@ -422,6 +424,18 @@ impl Word {
     pub(crate) fn forget_others(self) -> Option<Word> {
         let is_plain = self.0 & (STOP | BODY_RETURNED | ENDING) == 0;
         is_plain.then_some(Word(self.0 & !INVOLVED))
+    }
+
+    /// Under the job's lock: a child is attached that must be told when the body returns.
+    #[inline]
+    pub(crate) fn add_scope(self) -> Word {
+        Word(self.0 | HAS_SCOPES)
+    }
+
+    /// Whether there may be children that must be told when the body returns.
+    #[inline]
+    pub(crate) fn has_scopes(self) -> bool {
+        self.0 & HAS_SCOPES != 0
     }
 
     /// A child is attached; `None` if it is too late for that.

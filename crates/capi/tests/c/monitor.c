@@ -90,7 +90,7 @@ static void events(void) {
   CHECK(count >= 4 && count <= 64 && lost == 0);
   for (size_t i = 0; i < count; i++) {
     CHECK(i == 0 || taken[i].sequence == taken[i - 1].sequence + 1);
-    CHECK(taken[i].reserved == 0);
+    CHECK(taken[i].lacking == JT_LACKING_NONE);
     if (taken[i].job != id) {
       continue;
     }

@@ -1,8 +1,10 @@
 //! What user code does when the library calls it.
 
-use std::panic::panic_any;
+use std::iter;
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use jobtree::{
@@ -64,6 +66,9 @@ behaviours! {
     JoinOther = "join-other",
     /// Joins a job of the same runtime.
     JoinSame = "join-same",
+    /// Waits for the end of the job that the code belongs to, and of the jobs above: one of them may be ending by this very
+    /// call. If that takes long, the topmost one is cancelled.
+    JoinEnding = "join-ending",
     /// Receives a message that another thread sends later.
     Receive = "receive",
     /// Waits for a latch that another thread sets later.
@@ -122,6 +127,7 @@ impl Behaviour {
         Behaviour::Sleep,
         Behaviour::JoinOther,
         Behaviour::JoinSame,
+        Behaviour::JoinEnding,
         Behaviour::Receive,
         Behaviour::Latch,
         Behaviour::BlockOn,
@@ -144,7 +150,7 @@ impl Behaviour {
         use Behaviour::*;
         matches!(
             self,
-            DropHandles | Shutdown | CancelOwn | CancelParent | CancelRoot | Hold
+            DropHandles | Shutdown | CancelOwn | CancelParent | CancelRoot | Hold | JoinEnding
         )
     }
 }
@@ -163,6 +169,7 @@ pub fn perform(stage: &Arc<Stage>) {
         Behaviour::Sleep => drop(sleep(SHORT)),
         Behaviour::JoinOther => drop(Runtime::global().spawn(|| Ok(sleep(SHORT)?)).join()),
         Behaviour::JoinSame => drop(stage.some_runtime().spawn(|| Ok(sleep(SHORT)?)).join()),
+        Behaviour::JoinEnding => join_ending(stage),
         Behaviour::Receive => receive(),
         Behaviour::Latch => wait_for_latch(),
         Behaviour::BlockOn => drop(block_on(future::sleep(SHORT))),
@@ -201,6 +208,35 @@ fn panic_and_wait(stage: &Arc<Stage>) {
         let _ = sleep(SHORT);
     });
     panic!("planned panic");
+}
+
+/// Part of the message with which the library refuses a wait for a job that the waiting code ends.
+pub const WAITS_FOR_ITSELF: &str = "waits for its own end";
+
+/// The time after which the job that waits for itself is cancelled. Picked so that most waits that end by themselves have.
+const UNTIL_CANCELLED: Duration = Duration::from_millis(100);
+
+fn join_ending(stage: &Arc<Stage>) {
+    let jobs: Vec<Job> = iter::successors(stage.own_job(), Job::parent)
+        .take_while(|job| job.parent().is_some())
+        .collect();
+    // The body of a job may wait for its own job: until it is cancelled, as in every other wait.
+    let (done, is_done) = mpsc::channel::<()>();
+    let topmost = jobs.last().cloned();
+    let canceller = std::thread::spawn(move || {
+        if is_done.recv_timeout(UNTIL_CANCELLED) == Err(RecvTimeoutError::Timeout) {
+            cancel(topmost);
+        }
+    });
+    for job in &jobs {
+        let waited = catch_unwind(AssertUnwindSafe(|| block_on(job.ended())));
+        if let Err(payload) = waited {
+            let message = payload.downcast_ref::<String>();
+            assert!(message.is_some_and(|message| message.contains(WAITS_FOR_ITSELF)));
+        }
+    }
+    drop(done);
+    canceller.join().unwrap();
 }
 
 fn receive() {

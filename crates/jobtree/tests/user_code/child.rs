@@ -112,7 +112,7 @@ fn judge(outcome: Outcome, ended: &Ended) -> VerdictKind {
     };
     match outcome {
         Outcome::Ends => judge_end(status, ended, None),
-        Outcome::Refused(message) => judge_refusal(status, ended, message),
+        Outcome::AbortedByStd(message) => judge_abort(status, ended, message),
         Outcome::EndsOrRefused(message) if status.success() => {
             judge_end(status, ended, Some(message))
         }
@@ -145,7 +145,7 @@ fn judge_end(status: ExitStatus, ended: &Ended, refusal: Option<&str>) -> Verdic
 
 fn judge_refusal(status: ExitStatus, ended: &Ended, message: &str) -> VerdictKind {
     const PANICKED: i32 = 101;
-    if status.code() != Some(PANICKED) && !is_abort(status) {
+    if status.code() != Some(PANICKED) {
         return VerdictKind::Failed(format!("not refused, but: {}", name_of(status)));
     }
     if !says(ended, message) {
@@ -163,16 +163,23 @@ fn says(ended: &Ended, message: &str) -> bool {
     ended.stderr.lines().any(is_told)
 }
 
-#[cfg(unix)]
-fn is_abort(status: ExitStatus) -> bool {
-    use std::os::unix::process::ExitStatusExt;
-    const SIGABRT: i32 = 6;
-    status.signal() == Some(SIGABRT)
-}
-
-#[cfg(not(unix))]
-fn is_abort(status: ExitStatus) -> bool {
-    !status.success()
+/// Judges a program that the standard library ends, with its own message.
+fn judge_abort(status: ExitStatus, ended: &Ended, message: &str) -> VerdictKind {
+    #[cfg(unix)]
+    let is_abort = {
+        use std::os::unix::process::ExitStatusExt;
+        const SIGABRT: i32 = 6;
+        status.signal() == Some(SIGABRT)
+    };
+    #[cfg(not(unix))]
+    let is_abort = !status.success();
+    if !is_abort {
+        return VerdictKind::Failed(format!("not aborted, but: {}", name_of(status)));
+    }
+    if !says(ended, message) {
+        return VerdictKind::Failed(format!("{}, without {message:?}", name_of(status)));
+    }
+    VerdictKind::Refused
 }
 
 fn name_of(status: ExitStatus) -> String {

@@ -9,7 +9,7 @@
 //!
 //! `JOBTREE_MATRIX_SEED` repeats a sample, `JOBTREE_MATRIX_LIMIT` is the time limit of a cell in seconds, and
 //! `JOBTREE_MATRIX_THREADS` the number of cells that run at a time. `JOBTREE_MATRIX_WORKERS` leaves out the cells of other
-//! numbers of workers.
+//! numbers of workers, `JOBTREE_MATRIX_BEHAVIOUR` those of other behaviours.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -89,6 +89,10 @@ fn choose(all: &[Cell], failed_once: &[String]) -> Vec<Cell> {
     if let Ok(prefix) = std::env::var("JOBTREE_MATRIX_CELL") {
         let begins_so = |cell: &&Cell| cell.name().starts_with(&prefix);
         return all.iter().filter(begins_so).copied().collect();
+    }
+    if let Ok(behaviour) = std::env::var("JOBTREE_MATRIX_BEHAVIOUR") {
+        let does_so = |cell: &&Cell| cell.behaviour.name() == behaviour;
+        return all.iter().filter(does_so).copied().collect();
     }
     if std::env::var("JOBTREE_MATRIX").is_ok_and(|which| which == "all" || which == "list") {
         let workers = number("JOBTREE_MATRIX_WORKERS");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::behaviour::Behaviour;
+use crate::behaviour::{Behaviour, WAITS_FOR_ITSELF};
 use crate::stage::Stage;
 
 /// A place where the library calls user code.
@@ -19,14 +19,21 @@ pub struct Place {
 /// The outcome of some cells of a place.
 pub type Rule = (&'static [Behaviour], Outcome);
 
+/// The code of a shield that waits for a job above does so until the shield's time is over.
+pub const SHIELDED: Rule = (
+    &[Behaviour::JoinEnding],
+    Outcome::NotApplicable("a shield of a minute is not cancelled sooner"),
+);
+
 /// The right outcome of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The program ends well, after its assertions about what happened.
     Ends,
-    /// The library, or the language, ends the program by a panic or an abort, with a message that contains this.
-    Refused(&'static str),
-    /// The program ends well, or is refused by a message that contains this: which of the two is a matter of timing.
+    /// The standard library ends the process, with a message that contains this: `docs/soundness.md` lists where.
+    AbortedByStd(&'static str),
+    /// The program ends well, or the library refuses it by a panic, never by a signal, with a message that contains this: which of
+    /// the two is a matter of timing.
     EndsOrRefused(&'static str),
     /// There is no such program, for this reason.
     NotApplicable(&'static str),
@@ -54,6 +61,10 @@ impl Place {
             .rules
             .iter()
             .find(|(behaviours, _)| behaviours.contains(&behaviour));
-        rule.map_or(Outcome::Ends, |&(_, outcome)| outcome)
+        let usual = match behaviour {
+            Behaviour::JoinEnding => Outcome::EndsOrRefused(WAITS_FOR_ITSELF),
+            _ => Outcome::Ends,
+        };
+        rule.map_or(usual, |&(_, outcome)| outcome)
     }
 }

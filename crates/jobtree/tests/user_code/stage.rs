@@ -90,7 +90,18 @@ impl Stage {
 
     /// A value whose destructor is the user code.
     pub fn on_drop(self: &Arc<Self>) -> OnDrop {
-        OnDrop(Arc::clone(self))
+        OnDrop {
+            stage: Arc::clone(self),
+            is_guarded: false,
+        }
+    }
+
+    /// A value whose destructor is user code, and which the library drops although its thread unwinds.
+    pub fn on_guarded_drop(self: &Arc<Self>) -> OnDrop {
+        OnDrop {
+            stage: Arc::clone(self),
+            is_guarded: true,
+        }
     }
 
     fn objects(&self) -> MutexGuard<'_, Objects> {
@@ -474,13 +485,18 @@ impl Drop for PanickingPayload {
 }
 
 /// A value whose destructor is user code.
-pub struct OnDrop(Arc<Stage>);
+pub struct OnDrop {
+    stage: Arc<Stage>,
+    /// The library, and not a frame of the program, drops it while its thread unwinds.
+    is_guarded: bool,
+}
 
 impl Drop for OnDrop {
     fn drop(&mut self) {
         // As above.
-        if !(std::thread::panicking() && self.0.behaviour.panics()) {
-            self.0.act();
+        let would_abort = std::thread::panicking() && self.stage.behaviour.panics();
+        if self.is_guarded || !would_abort {
+            self.stage.act();
         }
     }
 }

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use jobtree_base::user_code::Place;
+use jobtree_base::user_owned::UserOwned;
 use jobtree_runtime::future::Nursery;
 use jobtree_runtime::{BoxError, Clock};
 
@@ -31,7 +32,6 @@ use crate::manager::JobManager;
 use crate::moment::Moment;
 use crate::priority::Priority;
 use crate::queue::LaneQueue;
-use crate::user_owned::UserOwned;
 
 /// What a manager is told about its remote lane.
 pub(crate) struct Carrier {

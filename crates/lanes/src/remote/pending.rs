@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use jobtree_base::user_code::wake_user;
+use jobtree_base::user_code::{Place, drop_user, wake_user};
 
 use super::{RemoteError, RemoteResponse};
 
@@ -191,6 +191,6 @@ impl Drop for Pending {
     fn drop(&mut self) {
         let entry = self.table.lock().entries.remove(&self.id);
         // Not under the lock: it may have a waker, which is others' code.
-        drop(entry);
+        drop_user(Place::Waker, entry);
     }
 }

@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use jobtree_pool::Worker;
-use jobtree_pool::raw::{Filled, Slots, fill_vec};
+use jobtree_pool::raw::{Filled, Slots, UserOwned, UserVec, fill_vec};
 
 use super::Consume;
 use super::search::FirstEnd;
@@ -68,7 +68,7 @@ where
 }
 
 /// Vectors whose items follow one another.
-struct Pieces<T>(Vec<Vec<T>>);
+struct Pieces<T>(Vec<UserVec<T>>);
 
 impl<T: Send> Pieces<T> {
     fn new() -> Pieces<T> {
@@ -79,7 +79,7 @@ impl<T: Send> Pieces<T> {
     #[inline]
     fn last(&mut self) -> &mut Vec<T> {
         if self.0.is_empty() {
-            self.0.push(Vec::new());
+            self.0.push(UserVec::new(Vec::new()));
         }
         self.0.last_mut().expect("there is one now")
     }
@@ -96,10 +96,11 @@ impl<T: Send> Pieces<T> {
     fn move_to(mut self, vec: &mut Vec<T>) {
         self.0.retain(|piece| !piece.is_empty());
         if self.0.len() == 1 && vec.is_empty() && vec.capacity() < self.0[0].len() {
-            *vec = self.0.remove(0);
+            let old = std::mem::replace(vec, self.0.remove(0).into_inner());
+            debug_assert!(old.is_empty(), "looked at above");
             return;
         }
-        let len = self.0.iter().map(Vec::len).sum();
+        let len = self.0.iter().map(|piece| piece.len()).sum();
         let pieces = &mut self.0[..];
         fill_vec(vec, len, |slots| {
             jobtree_pool::with_worker(|worker| move_all(worker, pieces, slots))
@@ -110,7 +111,7 @@ impl<T: Send> Pieces<T> {
 /// Moves the items of all `pieces` into `slots`, which are just as many.
 fn move_all<'a, T: Send>(
     worker: &Worker,
-    pieces: &mut [Vec<T>],
+    pieces: &mut [UserVec<T>],
     slots: Slots<'a, T>,
 ) -> Filled<'a, T> {
     if let [piece] = pieces {
@@ -120,7 +121,7 @@ fn move_all<'a, T: Send>(
     if right.is_empty() {
         return Filled::nothing();
     }
-    let (left_slots, right_slots) = slots.split_at(left.iter().map(Vec::len).sum());
+    let (left_slots, right_slots) = slots.split_at(left.iter().map(|piece| piece.len()).sum());
     let (left, right) = worker.join(
         |worker| move_all(worker, left, left_slots),
         |worker| move_all(worker, right, right_slots),
@@ -224,10 +225,11 @@ where
     ) -> Self::State {
         let (yes_items, no_items) = (yes.last(), no.last());
         items.for_each(|item| {
+            let item = UserOwned::value(item);
             if (self.predicate)(&item) {
-                yes_items.push(item);
+                yes_items.push(item.into_inner());
             } else {
-                no_items.push(item);
+                no_items.push(item.into_inner());
             }
         });
         (yes, no)
@@ -269,8 +271,9 @@ where
         if !T::ONE_TO_ONE {
             return self.consume(Gather).move_to(vec);
         }
+        let transform = UserOwned::captured(self.transform);
         let fill = Fill {
-            transform: &self.transform,
+            transform: &*transform,
         };
         fill_vec(vec, self.source.len(), |slots| {
             let items = Beside {

@@ -3,6 +3,8 @@
 use std::iter::{Product, Sum};
 use std::marker::PhantomData;
 
+use jobtree_pool::raw::UserOwned;
+
 use super::Consume;
 use crate::looping::Loop;
 use crate::source::Source;
@@ -63,8 +65,9 @@ where
         items: impl Iterator<Item = Item>,
     ) -> Option<Item> {
         // The block for itself first: a loop that begins with a value out of nowhere is harder to make fast.
+        let state = UserOwned::value(state);
         let block = items.reduce(&self.operation);
-        self.combine(state, block)
+        self.combine(state.into_inner(), block)
     }
 
     #[inline(always)]
@@ -91,8 +94,9 @@ where
 
     #[inline(always)]
     fn feed(&self, state: R, _: usize, items: impl Iterator<Item = Item>) -> R {
+        let state = UserOwned::value(state);
         let block: R = items.sum();
-        <Self as Consume<Item>>::combine(self, state, block)
+        <Self as Consume<Item>>::combine(self, state.into_inner(), block)
     }
 
     #[inline(always)]
@@ -116,8 +120,9 @@ where
 
     #[inline(always)]
     fn feed(&self, state: R, _: usize, items: impl Iterator<Item = Item>) -> R {
+        let state = UserOwned::value(state);
         let block: R = items.product();
-        <Self as Consume<Item>>::combine(self, state, block)
+        <Self as Consume<Item>>::combine(self, state.into_inner(), block)
     }
 
     #[inline(always)]

@@ -14,6 +14,8 @@ mod write;
 pub use scatter::ScatterError;
 pub use write::map_in_place;
 
+use jobtree_pool::raw::UserOwned;
+
 use crate::drive::{Body, drive};
 use crate::looping::Loop;
 use crate::source::Source;
@@ -92,9 +94,12 @@ where
     where
         C: Consume<T::Out>,
     {
+        // The closures in them are dropped when the loop has ended, or because it panics.
+        let transform = UserOwned::captured(self.transform);
+        let consumer = UserOwned::captured(consumer);
         let body = Through {
-            transform: &self.transform,
-            consumer: &consumer,
+            transform: &*transform,
+            consumer: &*consumer,
         };
         drive(self.source, self.grain, &body)
     }

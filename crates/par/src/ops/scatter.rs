@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::ops::ControlFlow;
 
-use jobtree_pool::raw::{ClaimError, Claims};
+use jobtree_pool::raw::{ClaimError, Claims, UserOwned};
 
 use super::search::FirstEnd;
 use super::write::Beside;
@@ -168,8 +168,9 @@ where
                 indices: indices.len(),
             });
         }
+        let transform = UserOwned::captured(self.transform);
         let scatter = Scatter {
-            transform: &self.transform,
+            transform: &*transform,
             target_len: target.len(),
             target: Claims::new(target),
             first_error: FirstEnd::none(),

@@ -1,5 +1,7 @@
 //! Putting the items into places that are already there.
 
+use jobtree_pool::raw::UserOwned;
+
 use crate::drive::{Body, Splittable, drive};
 use crate::looping::{Loop, over};
 use crate::source::Source;
@@ -89,8 +91,9 @@ where
             source: self.source,
             beside: target,
         };
+        let transform = UserOwned::captured(self.transform);
         let write = Write {
-            transform: &self.transform,
+            transform: &*transform,
         };
         drive(items, self.grain, &write);
     }

@@ -1,6 +1,7 @@
 //! Sorting by a key that is slow to take.
 
-use jobtree_pool::{raw, with_worker};
+use jobtree_pool::raw::{self, UserVec};
+use jobtree_pool::with_worker;
 
 use crate::looping::over;
 
@@ -25,10 +26,12 @@ where
     if items.len() < 2 {
         return;
     }
-    let mut keys = over(&mut *items)
+    let keys = over(&mut *items)
         .enumerate()
         .map(|(position, item)| (key(item), position))
         .collect();
+    // A comparison may panic.
+    let mut keys = UserVec::new(keys);
     // No two are equal because of the position, so this keeps the order of equal keys.
     super::sort_unstable(&mut keys);
     let order = crate::drain(&mut keys)

@@ -88,8 +88,9 @@ impl Builder {
         self
     }
 
-    /// Called when a task panics that nobody waits for. Without it such a panic ends the process with a message. A panic
-    /// of the handler itself is recorded, and goes no further.
+    /// Called when a task panics that no code waits for. Without it such a panic is recorded: it is counted and kept in a short list
+    /// (`jobtree::user_code`), after the panic hook has reported it, and the pool goes on. So is a panic of the handler itself.
+    /// A program that would rather end calls `std::process::abort` in the handler.
     pub fn on_panic(
         mut self,
         handler: impl Fn(Box<dyn Any + Send>) + Send + Sync + 'static,

@@ -6,6 +6,8 @@ use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use jobtree_base::user_owned::UserOwned;
+
 use super::shared::Shared;
 use crate::context::{self, shielded_if_panicking};
 use crate::deque::Entry;
@@ -109,11 +111,17 @@ where
     Worker::with_current(|worker| match worker {
         Some(worker) if std::ptr::eq(worker.pool(), &**pool) => body(worker),
         Some(worker) => {
+            let body = UserOwned::captured(body);
             sim::refuse_outside_work(pool);
+            let body = body.into_inner();
             shielded_if_panicking(|| run_from_other_pool(worker, pool, body))
         }
         None => {
+            let body = UserOwned::captured(body);
             sim::refuse_outside_work(pool);
+            // Before a worker knows the task in a frame of this thread.
+            sim::refuse_to_sleep();
+            let body = body.into_inner();
             shielded_if_panicking(|| run_from_outside(pool, body))
         }
     })
@@ -125,8 +133,6 @@ where
     F: FnOnce(&Worker) -> R + Send,
     R: Send,
 {
-    // Before a worker knows the task in this frame.
-    sim::refuse_to_sleep();
     let latch = ThreadLatch::new();
     let task = InstallTask::new(body, Waiter::Thread(&latch));
     pool.inject(task.entry(None));

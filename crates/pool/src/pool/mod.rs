@@ -173,7 +173,8 @@ impl Pool {
 
     /// Runs `body` on this pool some time; nobody waits for it.
     ///
-    /// A panic goes to the pool's panic handler; without one the process aborts.
+    /// A panic goes to the pool's panic handler; without one it is recorded
+    /// (`jobtree::user_code`), and the pool goes on.
     ///
     /// ```
     /// use std::sync::Arc;

@@ -12,13 +12,14 @@ use std::any::Any;
 use std::sync::{Condvar, Mutex as StdMutex};
 use std::time::{Duration, Instant};
 
-use jobtree_base::user_code::{Place, call_user, drop_user};
+use jobtree_base::user_code::{Place, call_user, drop_user, record};
 
 use super::adopted::CurrentThread;
 use crate::context::ContextRef;
 use crate::deque::{Deque, Entry};
 use crate::inbox::{Inbox, Mail};
 use crate::injector::Injector;
+use crate::out_of_stacks::Listeners;
 use crate::padded::Padded;
 use crate::placement::Workplace;
 use crate::requeued::Requeued;
@@ -87,6 +88,9 @@ pub(crate) struct WorkerShared {
     pub(crate) stats: WorkerCounters,
     pub(crate) workplace: Padded<Workplace>,
     current: AtomicPtr<Strand>,
+    /// While the worker waits inside `isolate`: one more than the stacks and tasks that it holds up. For the reports of
+    /// debug builds.
+    pub(crate) held_up_inside: std::sync::atomic::AtomicUsize,
     /// Tasks spawned first in, first out by this worker; tickets for them are in `tasks`.
     pub(crate) fifo: StdMutex<std::collections::VecDeque<Entry>>,
 }
@@ -102,6 +106,7 @@ impl WorkerShared {
             stats: WorkerCounters::default(),
             workplace: Padded(Workplace::new()),
             current: AtomicPtr::new(std::ptr::null_mut()),
+            held_up_inside: std::sync::atomic::AtomicUsize::new(0),
             fifo: StdMutex::default(),
         }
     }
@@ -208,6 +213,9 @@ pub(crate) struct Shared {
     pub(crate) stack_size: usize,
     #[cfg(jobtree_stacks)]
     pub(crate) stacks: crate::stack::StackSupply,
+    pub(crate) out_of_stacks: Listeners,
+    /// A task that calls these listeners was posted.
+    pub(crate) posted_out_of_stacks: AtomicBool,
     /// Of a pool whose worker 0 is a thread of the program's own.
     pub(crate) current_thread: CurrentThread,
     /// Tasks made by threads that are not workers of this pool.
@@ -245,6 +253,8 @@ impl Shared {
             stack_size,
             #[cfg(jobtree_stacks)]
             stacks,
+            out_of_stacks: Listeners::default(),
+            posted_out_of_stacks: AtomicBool::new(false),
             current_thread: CurrentThread::default(),
             made_outside: AtomicU64::new(0),
             finished_outside: AtomicU64::new(0),
@@ -448,16 +458,15 @@ impl Shared {
         true
     }
 
-    /// Tells the pool's user of a panic that nobody waits for; without a handler, ends the process.
+    /// Tells the pool's user of a panic of a task that no code waits for; without a handler, records it.
     pub(crate) fn handle_panic(&self, payload: Box<dyn Any + Send>) {
-        let Some(handler) = &self.handlers.on_panic else {
-            eprintln!(
-                "jobtree: a spawned task panicked and the pool has no panic handler \
-                 (Builder::on_panic sets one); aborting"
-            );
-            std::process::abort();
-        };
-        call_user(Place::Handler, || handler(payload));
+        match &self.handlers.on_panic {
+            Some(handler) => {
+                call_user(Place::Handler, || handler(payload));
+            }
+            // The panic hook has reported it.
+            None => record(Place::Task, payload),
+        }
     }
 }
 

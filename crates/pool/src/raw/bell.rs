@@ -173,6 +173,11 @@ pub fn current_stack_with_bell() -> *const () {
     Worker::with_current(|worker| worker.map_or(ptr::null(), stack_with_bell))
 }
 
+/// Returns `true` if `waker` rings the bell of a stack: it runs no code of the program's.
+pub fn is_stack_waker(waker: &Waker) -> bool {
+    ptr::eq(waker.vtable(), &VTABLE)
+}
+
 /// A waker that rings the bell of a stack.
 ///
 /// # Safety

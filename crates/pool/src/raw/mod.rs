@@ -35,13 +35,18 @@ mod tests;
 mod ticks;
 
 pub use crate::blocking::{BlockingJob, BlockingThreads, Carriers, HandedBack, Ticket};
+pub use crate::join_many::held;
+pub use crate::out_of_stacks::OutOfStacks;
 pub use crate::stop::{can_be_stopped, unwind_if_stopped};
 pub use before_sleep::set_before_sleep;
 pub use bell::{
-    Bell, current_stack, current_stack_with_bell, polled_waker, replace_polled_waker,
-    stack_with_bell, wait_with_waker, wait_with_waker_breakably, waker_of_stack, with_bell,
+    Bell, current_stack, current_stack_with_bell, is_stack_waker, polled_waker,
+    replace_polled_waker, stack_with_bell, wait_with_waker, wait_with_waker_breakably,
+    waker_of_stack, with_bell,
 };
 pub use claims::{ClaimError, Claims};
+pub use jobtree_base::user_code::{Place, drop_user};
+pub use jobtree_base::user_owned::{UserOwned, UserVec};
 pub use merge_sort::merge_sort;
 pub use nanos::monotonic_nanos;
 pub use outermost::{outermost, outermost_at_end};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::out_of_stacks::OutOfStacks;
 use crate::pool::Pool;
 use crate::pool::shared::Shared;
 use crate::scope::current_pool;
@@ -101,6 +102,26 @@ impl PoolRef {
     /// caller's duty. As with a task, the caller sees to it that the pool is kept.
     pub fn spawn<F: FnOnce() + Send + 'static>(&self, body: F) {
         spawn_unasked(&self.shared, body);
+    }
+
+    /// Has `listener` called when the system refuses a stack for the first time; now, if it has done so. Only a task of the
+    /// pool that is on its way keeps the listener.
+    pub fn on_out_of_stacks(&self, listener: &Arc<dyn OutOfStacks>) {
+        self.shared.out_of_stacks.add(listener);
+    }
+
+    /// Has every further stack of the pool refused, or none any more. For tests of layers above; nothing happens where stacks
+    /// cannot be parked.
+    pub fn refuse_stacks(&self, are_refused: bool) {
+        #[cfg(jobtree_stacks)]
+        self.shared.stacks.refuse_all(are_refused.then_some(
+            crate::stack::StackError::NoAddressSpace {
+                bytes: 1 << 20,
+                os_error: 12,
+            },
+        ));
+        #[cfg(not(jobtree_stacks))]
+        let _ = are_refused;
     }
 
     pub(super) fn shared(&self) -> &Shared {

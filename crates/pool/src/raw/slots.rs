@@ -14,8 +14,10 @@
 
 use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::slice;
+
+use jobtree_base::user_code::{Place, call_user};
 
 /// The right to initialise a range of places in somebody else's memory.
 #[derive(Debug)]
@@ -190,8 +192,47 @@ impl<T> Drop for Filled<'_, T> {
     #[inline]
     fn drop(&mut self) {
         if mem::needs_drop::<T>() {
-            // SAFETY: we own these values, and nobody uses them after us.
-            unsafe { ptr::slice_from_raw_parts_mut(self.first.as_ptr(), self.len).drop_in_place() };
+            let rest = Rest {
+                first: self.first,
+                len: self.len,
+            };
+            rest.drop_each();
+        }
+    }
+}
+
+/// Values that are to be dropped. The panic of the first destructor that panics goes on when all others have run, whose
+/// panics are recorded; if the thread panics already, all are.
+struct Rest<T> {
+    first: NonNull<T>,
+    len: usize,
+}
+
+impl<T> Rest<T> {
+    fn pop(&mut self) -> Option<NonNull<T>> {
+        self.len = self.len.checked_sub(1)?;
+        let value = self.first;
+        // SAFETY: there was a value, so this is within or at the end of the memory.
+        self.first = unsafe { value.add(1) };
+        Some(value)
+    }
+
+    fn drop_each(mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        while let Some(value) = self.pop() {
+            // SAFETY: a value of ours, which is no longer in the rest.
+            unsafe { value.drop_in_place() };
+        }
+    }
+}
+
+impl<T> Drop for Rest<T> {
+    fn drop(&mut self) {
+        while let Some(value) = self.pop() {
+            // SAFETY: as above.
+            call_user(Place::Value, || unsafe { value.drop_in_place() });
         }
     }
 }

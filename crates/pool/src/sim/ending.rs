@@ -25,8 +25,9 @@
 //! # What refuses to end
 //!
 //! A destructor that waits for ever while it unwinds, a program that catches each unwinding and continues, or a wait for
-//! another thread that does not end cannot be ended. The bounds are `unwindings_for`, the limit of steps, and
-//! `PATIENCE_WITH_OTHER_THREADS`. Then [`Ending::Refused`] says so, and the caller must not return to what was lent.
+//! another thread that does not end cannot be ended. The bounds are `unwindings_for`, `steps_for`, and
+//! `PATIENCE_WITH_OTHER_THREADS`. The limit of the run itself is none of them: a program that was stopped by a short
+//! limit ends like any other. Then [`Ending::Refused`] says so, and the caller must not return to what was lent.
 
 use std::cell::{Cell, RefCell};
 
@@ -78,6 +79,13 @@ struct BreakableWait<'a> {
 #[cfg(jobtree_stacks)]
 fn unwindings_for(tasks: u64) -> u64 {
     1_000 + 16 * tasks
+}
+
+/// The number of steps in which `tasks` tasks that are cancelled or unwound must have ended. Picked by feel: a task
+/// takes some ten, and each worker a few; a program that loops through points reaches the bound within a second.
+#[cfg(jobtree_stacks)]
+fn steps_for(tasks: u64) -> u64 {
+    100_000 + 1_000 * tasks
 }
 
 impl EndingState {
@@ -196,7 +204,7 @@ mod pool {
     use super::super::hub::{SimulatedPool, Until};
     use super::super::simulated::NoTime;
     use super::super::{Pause, SIMULATION, World};
-    use super::Ending;
+    use super::{Ending, steps_for};
 
     /// How long the hub waits for other threads to end a wait, when nothing else is left. Picked by feel: threads that
     /// are about to do so need far less.
@@ -233,11 +241,24 @@ mod pool {
     }
 
     impl SimulatedPool {
-        /// Lets all tasks end, with at most `limit` further steps; then unwinds those that have not, by the clock of
-        /// `world`, with as many steps again. Frees everything unless that is refused.
+        /// Gives turns until `world` is over, to a program that was cancelled. `limit` is the number of further steps, unless
+        /// the tasks that are left may need more.
+        pub fn clean_up(&mut self, world: &mut dyn World, limit: u64) -> Pause {
+            let until = self.clean_up_limit(limit);
+            self.run(world, until)
+        }
+
+        /// Returns the step at which a clean-up that begins now has taken too long.
+        fn clean_up_limit(&self, limit: u64) -> u64 {
+            let limit = limit.max(steps_for(self.shared.unfinished_tasks()));
+            self.steps().saturating_add(limit)
+        }
+
+        /// Lets all tasks end; then unwinds those that have not, by the clock of `world`. Each of both takes at most `limit`
+        /// further steps, unless the tasks that are left may need more. Frees everything unless that is refused.
         pub fn end(mut self, world: &mut dyn World, limit: u64) -> Ending {
             self.shared.terminate();
-            let until = self.steps().saturating_add(limit);
+            let until = self.clean_up_limit(limit);
             self.give_turns(&mut NoTime, until, Until::Ended);
             let tasks = self.shared.unfinished_tasks();
             let mut ending = Ending::Complete;
@@ -261,7 +282,7 @@ mod pool {
         /// `false` if that was refused.
         fn unwind(&mut self, world: &mut dyn World, limit: u64) -> bool {
             let _notice = BlockedNotice::after(PATIENCE_WITH_BLOCKED_THREAD);
-            let until = self.steps().saturating_add(limit);
+            let until = self.clean_up_limit(limit);
             loop {
                 let pause = self.give_turns(world, until, Until::Ended);
                 if self.has_ended() {

@@ -179,6 +179,10 @@ mod absent {
             match *self {}
         }
 
+        pub fn clean_up(&mut self, _: &mut dyn World, _: u64) -> Pause {
+            match *self {}
+        }
+
         pub fn end(self, _: &mut dyn World, _: u64) -> Ending {
             match self {}
         }

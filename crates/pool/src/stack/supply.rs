@@ -39,7 +39,6 @@ struct Refusals {
     count: u64,
     last: Option<StackError>,
     /// For tests: everything is refused.
-    #[cfg(test)]
     all: Option<StackError>,
 }
 
@@ -112,8 +111,7 @@ impl StackSupply {
         }
     }
 
-    /// From now on no stack is to be had, for this reason; `None` is as before.
-    #[cfg(test)]
+    /// From now on no stack is to be had, for this reason; `None` is as before. For tests.
     pub fn refuse_all(&self, error: Option<StackError>) {
         self.refusals().all = error;
     }
@@ -146,7 +144,6 @@ impl StackSupply {
         into: &mut Vec<Stack>,
     ) -> Result<(), StackError> {
         debug_assert!(want > 0);
-        #[cfg(test)]
         if let Some(error) = self.refusals().all {
             return Err(error);
         }

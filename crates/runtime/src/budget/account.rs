@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::task::Waker;
 
-use jobtree_base::user_code::wake_user;
+use jobtree_base::user_code::{Place, drop_user, wake_user};
 use jobtree_pool::raw::fuel::{Meter, Share, Turn};
 use jobtree_tree::{Job, JobLocal};
 
@@ -205,6 +205,16 @@ impl Account {
         }
     }
 
+    /// How code is measured that comes from the job and runs later (`later.rs`): the account's quotas and capabilities count,
+    /// its rates and its memory do not.
+    pub(super) fn meter_of_later_code(self: &Arc<Account>) -> Meter {
+        Meter {
+            account: Arc::as_ptr(self).cast(),
+            gate: Some(&GATE),
+            ..Meter::OPEN
+        }
+    }
+
     /// The account that a meter points to.
     ///
     /// # Safety
@@ -347,6 +357,8 @@ impl Account {
 
     /// Whether nobody has recharged since `generation`; then `waker` is called when somebody does.
     pub(super) fn still_lacks(&self, generation: u64, waker: &Waker) -> bool {
+        // Cloned, and dropped if it is known already, without the lock: a waker may be the program's.
+        let mut clone = Some(waker.clone());
         let mut purse = self.lock();
         let lacks = purse.generation == generation;
         if left_out(Step::RechargeEnters) {
@@ -354,8 +366,10 @@ impl Account {
             purse = self.lock();
         }
         if lacks && !purse.wakers.iter().any(|known| known.will_wake(waker)) {
-            purse.wakers.push(waker.clone());
+            purse.wakers.extend(clone.take());
         }
+        drop(purse);
+        drop_user(Place::Waker, clone);
         lacks
     }
 
@@ -363,11 +377,17 @@ impl Account {
     pub(super) fn stop_waiting(&self) -> bool {
         let mut purse = self.lock();
         purse.waiting -= 1;
-        if purse.waiting == 0 {
+        let is_last = purse.waiting == 0;
+        let mut unused = Vec::new();
+        if is_last {
             purse.lacking = None;
-            purse.wakers.clear();
+            unused = std::mem::take(&mut purse.wakers);
         }
-        purse.waiting == 0
+        drop(purse);
+        for waker in unused {
+            drop_user(Place::Waker, waker);
+        }
+        is_last
     }
 
     /// What its job waits for, if it is exhausted.

@@ -137,6 +137,10 @@ impl Account {
 }
 
 fn take_tasks(purse: &mut Purse, spawn: &CapSpawn, tasks: u64) -> Result<(), Refusal> {
+    if !purse.body_is_open && purse.tasks == 0 {
+        // Done for: what was left has gone back, or is about to.
+        return Err(Refusal::SpawnQuotaExceeded);
+    }
     let limit = spawn.max_tasks;
     if limit.saturating_sub(purse.tasks) < tasks {
         return Err(Refusal::TaskLimitExceeded { limit });

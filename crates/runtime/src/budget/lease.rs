@@ -13,6 +13,7 @@ use super::account::{ACCOUNT, Account, Terms};
 use super::admission::{Admission, Request, may_spawn};
 use super::amount::Budget;
 use super::capability::{Capabilities, Executor};
+use super::later::note_own;
 use super::profile::{Profile, Refill};
 use super::refusal::Refusal;
 use super::statistics::BudgetCounters;
@@ -362,6 +363,7 @@ impl Lease {
     pub(crate) async fn around_future<F: Future>(self, future: F) -> F::Output {
         let mut future = pin!(future);
         let mut poll = |context: &mut Context<'_>| {
+            note_own(context.waker());
             // A future that only yields or waits would never get to where it is charged.
             if fuel::is_over_share() {
                 tick::give_way();

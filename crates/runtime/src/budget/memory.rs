@@ -182,7 +182,12 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
 /// time in the life of a thread.
 #[inline]
 fn with_account(use_it: impl FnOnce(&Account)) {
-    let account = fuel::meter().account.cast::<Account>();
+    let meter = fuel::meter();
+    if meter.share.is_null() {
+        // No account, or code that runs later than its job and counts for nobody: see `later.rs`.
+        return;
+    }
+    let account = meter.account.cast::<Account>();
     // SAFETY: accounts are the only things that meters point to, and one lives longer than what it measures.
     if let Some(account) = unsafe { account.as_ref() } {
         use_it(account);

@@ -84,15 +84,21 @@
 //! until they open a scope in a runtime that has some. Code that must be kept from it must not be given
 //! `std::thread`; a budget is no sandbox.
 //!
-//! *Called later.* Cancel callbacks, foreign wakers, and destructors of values that no code takes run outside of the job
-//! that they come from, wherever the library calls them, and without its limits. So do programs under a simulation
-//! ([`sim`](crate::sim)), which have a runtime of their own.
+//! *Called later.* Cancel callbacks, foreign wakers and budget handlers have the capabilities and quotas of the code that
+//! registered them, wherever the library calls them. Destructors of values, closures, futures, errors and locals that no code
+//! takes have those of their job. When the job has ended its budget has gone back, so that such code has no spawns left and
+//! starts nothing. Its operations are not charged and its memory is not counted, since nobody could recharge either.
+//!
+//! *Given to others.* What another job takes or drops (a message, an outcome, a handle) runs its destructor with the limits of
+//! that job. Jobs of a `JobManager`, and their callbacks, have the limits of the code that made the manager's runtime, not of
+//! the code that schedules them. Programs under a simulation ([`sim`](crate::sim)) have a runtime of their own.
 
 mod account;
 mod admission;
 mod amount;
 mod capability;
 mod gate;
+pub(crate) mod later;
 mod lease;
 mod memory;
 #[cfg(all(test, loom))]

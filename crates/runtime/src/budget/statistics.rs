@@ -66,4 +66,6 @@ pub struct Statistics {
     pub timer_thread_failures: u64,
     /// Times a thread for a job that blocks could not be started. The job waits for another thread, or blocks a worker.
     pub blocking_thread_failures: u64,
+    /// How often the system refused the pool a stack for a job that waits.
+    pub stack_failures: u64,
 }

@@ -14,10 +14,12 @@ use std::task::{Context, Poll};
 
 use jobtree_base::user_code::{Place, call_user, drop_user};
 use jobtree_pool::raw::outermost;
+use jobtree_tree::raw::as_part_of_end;
 use jobtree_tree::{Job, WaitingFor};
 
 use super::account::{Account, Lack};
 use super::amount::{Budget, Counter};
+use super::later::{Limits, within};
 use super::statistics::BudgetCounters;
 use crate::atomics::{Mutex, MutexGuard, model_has_failed};
 use crate::block::unless_cancelled;
@@ -44,6 +46,8 @@ type Decide = dyn Fn(&Exhausted) -> Decision + Send + Sync;
 pub(crate) struct Handler {
     /// There until it is dropped.
     decide: Option<Box<Decide>>,
+    /// Those of the code that gave the handler.
+    limits: Option<Limits>,
 }
 
 impl Handler {
@@ -52,6 +56,7 @@ impl Handler {
     ) -> Arc<Handler> {
         Arc::new(Handler {
             decide: Some(Box::new(decide)),
+            limits: Limits::current(),
         })
     }
 }
@@ -63,7 +68,8 @@ impl Drop for Handler {
             // As in `decide`.
             drop(decide);
         } else {
-            outermost(|| drop_user(Place::Handler, decide));
+            let limits = self.limits.as_ref();
+            outermost(|| within(limits, || drop_user(Place::Handler, decide)));
         }
     }
 }
@@ -240,7 +246,11 @@ fn decide(handler: &Handler, exhausted: &Exhausted) {
         // All threads of a model share the one context of the thread that runs them, and a failure must not be caught.
         Some(decision())
     } else {
-        call_user(Place::Handler, || outermost(decision))
+        // The job waits for the decision.
+        as_part_of_end(&exhausted.job, || {
+            let limits = handler.limits.as_ref();
+            call_user(Place::Handler, || outermost(|| within(limits, decision)))
+        })
     };
     match decided.unwrap_or(Decision::Cancel) {
         Decision::Recharge(more) => {

@@ -3,7 +3,10 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use jobtree_base::user_code::{Place, drop_user};
+
 use crate::atomics::model_has_failed;
+use crate::budget::later::waker_for_later;
 use crate::channel::core::{Nothing, Refused, Side, remove};
 use crate::channel::shared::Shared;
 use crate::claim::{Claim, Standing};
@@ -58,7 +61,7 @@ impl<'a, T> Single<'a, T> {
             self.stage = Stage::Over;
             return true;
         }
-        let waker = context.waker().clone();
+        let waker = waker_for_later(context.waker());
         let state = self.shared.lock();
         // SAFETY: the lock is held.
         let unused = unsafe {
@@ -70,7 +73,7 @@ impl<'a, T> Single<'a, T> {
             }
         };
         drop(state);
-        drop(unused);
+        drop_user(Place::Waker, unused);
         self.stage == Stage::Over
     }
 
@@ -187,7 +190,7 @@ impl<T> Future for SendOperation<'_, T> {
             }
         }
         if this.0.stage != Stage::Waiting {
-            return this.attempt(Some(context.waker().clone()));
+            return this.attempt(Some(waker_for_later(context.waker())));
         }
         match this.0.poll_waiting(context) {
             true => Poll::Ready(this.result()),
@@ -283,7 +286,7 @@ impl<T> Future for RecvOperation<'_, T> {
             }
         }
         if this.0.stage != Stage::Waiting {
-            return this.attempt(Some(context.waker().clone()));
+            return this.attempt(Some(waker_for_later(context.waker())));
         }
         match this.0.poll_waiting(context) {
             true => Poll::Ready(this.result()),

@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 
 use jobtree_base::user_code::{Place, drop_user};
 use jobtree_pool::raw::{BlockingJob, PoolRef, Ticket};
-use jobtree_tree::raw::{Attached, Beside, attach_beside};
+use jobtree_tree::raw::{Attached, Beside, attach_beside, on_cancel_first};
 use jobtree_tree::{
     Body, BodyResult, BoxError, CancelCallback, Job, JobOptions, Lacking, ParentEnded,
 };
@@ -23,7 +23,7 @@ use super::Queue;
 use super::load::Entered;
 use crate::current::run_body;
 use crate::runtime::Inner;
-use crate::task::{Slot, Spawned, keep_deadline};
+use crate::task::{Slot, Spawned, drop_unused, keep_deadline};
 use crate::timers::Timer;
 
 /// What lies beside the job.
@@ -59,7 +59,7 @@ impl<F: FnOnce() -> Result<T, BoxError> + Send, T: Send> Run<F, T> {
     fn run(self) {
         drop(self.callback);
         if !self.execution.start() {
-            drop_user(Place::Captured, self.body);
+            drop_unused(self.execution.job(), self.body);
             self.execution.end(BodyResult::Cancelled);
             keep_deadline(self.deadline);
             return;
@@ -105,7 +105,7 @@ where
     let slot = unsafe { NonNull::new_unchecked(&raw mut (*beside.as_ptr()).0) };
     if job.is_cancelled() {
         // Born cancelled: it never runs, so no thread needs to see it.
-        drop_user(Place::Captured, body);
+        drop_unused(&job, body);
         execution.end(BodyResult::Cancelled);
         return Ok(Spawned { job, slot });
     }
@@ -114,9 +114,9 @@ where
     let ticket = queue.threads.ticket();
     let pool = runtime.pool();
     let run = Run {
-        callback: job.on_cancel({
+        callback: on_cancel_first(&job, {
             let (ticket, pool) = (ticket.clone(), pool.clone());
-            move |_| take_out(&ticket, &pool)
+            move || take_out(&ticket, &pool)
         }),
         body,
         slot,

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use jobtree_base::user_code::wake_all_users;
 use jobtree_tree::{Cancelled, Job};
 
 /// See the module's head.
@@ -88,7 +89,7 @@ impl Drop for Entered {
         drop(state);
         // Not under the lock: it may be the last handle of a job, and wakers run other people's code.
         drop(job);
-        waiting.into_iter().for_each(Waker::wake);
+        wake_all_users(waiting.into_iter());
     }
 }
 
@@ -101,13 +102,14 @@ impl Future for Empty<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        // Before the lock is taken, as every waker is cloned.
+        let own = context.waker().clone();
         let mut state = self.load.lock();
         if state.jobs.is_empty() {
             return Poll::Ready(());
         }
-        let waker = context.waker();
-        if !state.waiting.iter().any(|known| known.will_wake(waker)) {
-            state.waiting.push(waker.clone());
+        if !state.waiting.iter().any(|known| known.will_wake(&own)) {
+            state.waiting.push(own);
         }
         Poll::Pending
     }

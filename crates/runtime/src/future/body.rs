@@ -12,6 +12,7 @@ use std::task::{Context, Poll};
 use jobtree_base::user_code::{Place, call_user};
 use jobtree_tree::{BodyResult, BoxError, CancelRequested, Job, raw};
 
+use crate::budget::later::{Limits, within};
 use crate::current::{in_job, result_of};
 
 /// See the module's head. Dropped before it was ready, it drops the future in the job, too.
@@ -40,12 +41,18 @@ impl<F> BodyFuture<F> {
         }
     }
 
-    /// Drops the future, if it is still there; a panic of its destructor is recorded.
+    /// Drops the future, if it is still there, with the limits of the current job, whose body it is; a panic of its destructor
+    /// is recorded.
     pub(crate) fn discard(self: Pin<&mut Self>) {
         // SAFETY: the future is dropped where it is, and the registration, too.
         let this = unsafe { self.get_unchecked_mut() };
         this.cancelled = None;
-        call_user(Place::Captured, || this.future = None);
+        raw::with_current(|job| {
+            let limits = job.and_then(Limits::of);
+            within(limits.as_ref(), || {
+                call_user(Place::Captured, || this.future = None);
+            });
+        });
     }
 }
 

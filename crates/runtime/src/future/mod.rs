@@ -80,6 +80,10 @@ impl Future for YieldNow {
 
 /// [`with_timeout`](crate::with_timeout) for async code: `body` is cancelled when `limit` is over.
 ///
+/// The future belongs to the job that polls it first, and is to be polled there until it is ready, or dropped. If other code keeps it
+/// when the body of that job returns, the scope is cancelled as abandoned and its body counts as returned, so that the job can
+/// end; a later poll is ready with the cancellation.
+///
 /// ```
 /// use std::time::Duration;
 /// use jobtree_runtime::{JobError, block_on, future};
@@ -112,6 +116,10 @@ where
 
 /// [`shield`](crate::shield) for async code: a cancellation from above does not reach `body`, but from the moment of that
 /// cancellation on for no longer than `limit`.
+///
+/// The future belongs to the job that polls it first, and is to be polled there until it is ready, or dropped. If other code keeps it
+/// when the body of that job returns, the shield is cancelled as abandoned and its body counts as returned, so that the job can
+/// end; a later poll is ready with the cancellation.
 ///
 /// # Errors
 /// As [`shield`](crate::shield).

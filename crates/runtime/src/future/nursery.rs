@@ -20,6 +20,10 @@ use crate::timers::Timer;
 ///
 /// Dropped before, it cancels them; the job that awaited it still ends after them.
 ///
+/// The future belongs to the job that polls it first, and is to be polled there until it is ready, or dropped. If other code keeps it
+/// when the body of that job returns, the scope is cancelled as abandoned and its body counts as returned, so that the job can
+/// end; a later poll is ready with the cancellation.
+///
 /// ```
 /// use jobtree_runtime::{Runtime, future};
 ///
@@ -67,7 +71,8 @@ where
     open(JobOptions::new(), body).await
 }
 
-/// [`supervisor`](crate::supervisor()) for async code: a child that fails does so alone.
+/// [`supervisor`](crate::supervisor()) for async code: a child that fails does so alone. Otherwise it is as
+/// [`nursery`](nursery()).
 ///
 /// # Errors
 /// An error or panic of the body.

@@ -34,7 +34,7 @@ use super::body::BodyFuture;
 use super::state::TaskState;
 use crate::current::in_job;
 use crate::runtime::Inner;
-use crate::task::{Slot, Spawned, keep_deadline};
+use crate::task::{Slot, Spawned, drop_unused, keep_deadline};
 use crate::timers::Timer;
 
 /// What lies beside the job.
@@ -259,7 +259,7 @@ where
     // SAFETY: only the address is made; alive by `job`.
     let slot = unsafe { NonNull::new_unchecked(&raw mut (*beside.as_ptr()).slot) };
     if job.is_cancelled() {
-        drop_user(Place::Captured, future);
+        drop_unused(&job, future);
         execution.end(BodyResult::Cancelled);
         return Ok(Spawned { job, slot });
     }

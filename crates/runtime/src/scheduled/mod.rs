@@ -54,6 +54,9 @@ mod task;
 mod tests;
 mod ticket;
 
+#[doc(hidden)]
+pub use jobtree_tree::raw::is_part_of_end;
+
 use std::borrow::Cow;
 use std::future::ready;
 

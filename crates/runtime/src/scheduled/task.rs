@@ -40,7 +40,7 @@ use crate::future::body::BodyFuture;
 use crate::handle::JobHandle;
 use crate::runtime::Inner;
 use crate::sim;
-use crate::task::{Slot, Spawned};
+use crate::task::{Slot, Spawned, drop_unused};
 
 const QUEUED: u8 = 1;
 const RUNNING: u8 = 2;
@@ -472,7 +472,7 @@ where
     front.job.set(job.as_ptr());
     let handle = JobHandle::new(Spawned { job, slot });
     if header.job().is_cancelled() {
-        drop_user(Place::Captured, make);
+        drop_unused(header.job(), make);
         front.state.store(DONE, Ordering::Release);
         end(&header, execution, BodyResult::Cancelled);
         return Prepared {

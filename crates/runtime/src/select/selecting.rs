@@ -20,10 +20,13 @@ use std::marker::PhantomPinned;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use jobtree_base::user_code::{Place, drop_user};
+
 use jobtree_tree::raw::SpinLock;
 use jobtree_tree::{Cancelled, WaitingFor};
 
 use crate::atomics::model_has_failed;
+use crate::budget::later::waker_for_later;
 use crate::claim::{Claim, Standing};
 use crate::cost::charge_channel_operation;
 use crate::current::checkpoint;
@@ -80,7 +83,7 @@ impl<S: ClauseSet> Selecting<S> {
         let mut wakers: [Option<Waker>; MOST_CLAUSES] = Default::default();
         for (index, place) in wakers.iter_mut().enumerate().take(S::COUNT) {
             if self.set.get(index).kind() == Kind::Channel {
-                *place = Some(waker.clone());
+                *place = Some(waker_for_later(waker));
             }
         }
         let mut locks = Locks::acquire(&mut self.set);
@@ -109,6 +112,9 @@ impl<S: ClauseSet> Selecting<S> {
             }
         }
         drop(locks);
+        for unused in wakers {
+            drop_user(Place::Waker, unused);
+        }
         if let Some(index) = winner {
             self.set.get(index).after_unlock();
         }

@@ -49,6 +49,15 @@ impl Course<'_> {
         pool.run(&mut self.clock, limit)
     }
 
+    /// Lets what was cancelled run until all of `jobs` have ended, with a limit that suits their number.
+    pub(super) fn clean_up_until(&mut self, jobs: Vec<Job>) {
+        self.clock.until = jobs;
+        let limit = self.simulation.max_steps;
+        let pool = self.pool.as_mut().expect("the simulation has not ended");
+        // What has not ended by then is unwound.
+        pool.clean_up(&mut self.clock, limit);
+    }
+
     /// Cancels everything.
     pub(super) fn close_trees(&self) {
         for tree in &self.trees {

@@ -227,9 +227,9 @@ impl Runtime {
                 jobs: course.alive(),
             }),
         };
-        // What is left, if only for its destructors, gets as much again.
+        // What is left, if only for its destructors, gets as much again, or more.
         course.close_trees();
-        course.run_until(course.roots().to_vec());
+        course.clean_up_until(course.roots().to_vec());
         let pool = course.pool();
         let mut report = Report {
             outcome,
@@ -377,7 +377,8 @@ impl Builder {
         self
     }
 
-    /// After how many steps the program counts as one that does not end: 10 million without it.
+    /// After how many steps the program counts as one that does not end ([`SimError::NoEnd`]): 10 million without it. Ending
+    /// what the program has left takes further steps, at most as many again or as the number of its tasks calls for.
     pub fn max_steps(mut self, steps: u64) -> Builder {
         self.runtime.max_steps = steps;
         self

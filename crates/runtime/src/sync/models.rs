@@ -27,7 +27,7 @@ fn loom_permits_go_to_the_next_if_the_first_gives_up() {
             assert!(poll_once(wants_two.as_mut(), &parked).is_pending());
             let gives = {
                 let permits = permits.clone();
-                thread::spawn(move || permits.give(1))
+                thread::spawn(move || permits.add(1))
             };
             drop(wants_many);
             gives.join().expect("no panic");

@@ -11,9 +11,10 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use jobtree_base::user_code::wake_user;
+use jobtree_base::user_code::{Place, drop_user, wake_user};
 
 use crate::atomics::{Guarded, model_has_failed};
+use crate::budget::later::waker_for_later;
 use crate::claim::{Claim, Standing};
 use crate::step::{Step, left_out};
 use crate::waiters::{WaitList, Waiter};
@@ -29,6 +30,8 @@ pub(crate) struct Permits {
 
 struct State {
     free: usize,
+    /// Those that are free, and those that are to come back.
+    total: usize,
     is_closed: bool,
     /// Each has in its slot how many it wants, until it has them.
     waiters: WaitList<usize>,
@@ -73,6 +76,7 @@ impl Permits {
         Permits {
             state: Guarded::new(State {
                 free,
+                total: free,
                 is_closed: false,
                 waiters: WaitList::new(),
             }),
@@ -85,23 +89,36 @@ impl Permits {
         self.state.lock().take(wanted)
     }
 
-    /// Gives permits back, or makes new ones.
-    ///
-    /// # Panics
-    /// If there would be more than `usize::MAX`.
+    /// Gives back permits that were taken.
     #[inline]
     pub(crate) fn give(&self, permits: usize) {
         let mut state = self.state.lock();
-        let sum = state.free.checked_add(permits);
-        if let Some(sum) = sum {
-            state.free = sum;
-        }
+        // At most `total`, which is a number.
+        state.free += permits;
         let somebody_waits = state.waiters.len() > 0;
         drop(state);
-        assert!(sum.is_some(), "more permits than can be counted");
         if somebody_waits {
             self.grant();
         }
+    }
+
+    /// Makes new permits.
+    ///
+    /// # Panics
+    /// If there would be more than `usize::MAX`, with those that were taken and are to come back: a permit that comes back in
+    /// a destructor must find room.
+    pub(crate) fn add(&self, permits: usize) {
+        let mut state = self.state.lock();
+        let total = state.total.checked_add(permits);
+        state.total = total.unwrap_or(state.total);
+        drop(state);
+        assert!(total.is_some(), "more permits than can be counted");
+        self.give(permits);
+    }
+
+    /// Counts permits that were taken as gone for ever.
+    pub(crate) fn forget(&self, permits: usize) {
+        self.state.lock().total -= permits;
     }
 
     #[cold]
@@ -165,7 +182,7 @@ impl<'a> Taking<'a> {
 
     /// Takes the permits, or enters.
     fn attempt(&mut self, context: &Context<'_>) -> Poll<bool> {
-        let waker = context.waker().clone();
+        let waker = waker_for_later(context.waker());
         let mut state = self.permits.state.lock();
         match state.take(self.wanted) {
             Ok(()) => self.stage = Stage::Over,
@@ -189,7 +206,7 @@ impl<'a> Taking<'a> {
         if matches!(self.claim.standing(), Standing::Done(_)) {
             return Poll::Ready(self.has_permits());
         }
-        let waker = context.waker().clone();
+        let waker = waker_for_later(context.waker());
         let state = self.permits.state.lock();
         // SAFETY: the lock is held.
         let (is_waiting, unused) = unsafe {
@@ -199,7 +216,7 @@ impl<'a> Taking<'a> {
             }
         };
         drop(state);
-        drop(unused);
+        drop_user(Place::Waker, unused);
         match is_waiting {
             true => Poll::Pending,
             false => Poll::Ready(self.has_permits()),

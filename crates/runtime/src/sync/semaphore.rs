@@ -114,9 +114,10 @@ impl Semaphore {
     /// Makes so many new permits.
     ///
     /// # Panics
-    /// If there would be more than `usize::MAX`.
+    /// If there would be more than `usize::MAX`, together with those that were acquired and will come back. Nothing is changed
+    /// then.
     pub fn add_permits(&self, count: usize) {
-        self.permits.give(count);
+        self.permits.add(count);
     }
 
     /// How many permits are free.
@@ -166,6 +167,7 @@ impl Permit<'_> {
 
     /// Does not give them back: they are gone, until somebody [adds](Semaphore::add_permits) others.
     pub fn forget(mut self) {
+        self.semaphore.permits.forget(self.count);
         self.count = 0;
     }
 }

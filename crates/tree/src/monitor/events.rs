@@ -71,6 +71,8 @@ pub enum Lacking {
     TimerThread,
     /// A thread for jobs that block: they wait for the threads that are there, or block workers.
     BlockingThread,
+    /// A stack for a job that waits: its worker runs other work on top of the waiting one. Said once of a pool.
+    Stack,
 }
 
 impl Lacking {
@@ -79,6 +81,7 @@ impl Lacking {
         match self {
             Lacking::TimerThread => "timer thread",
             Lacking::BlockingThread => "blocking thread",
+            Lacking::Stack => "stack",
         }
     }
 }

@@ -9,7 +9,7 @@ use jobtree::{
 };
 
 use crate::behaviour::Behaviour;
-use crate::place::{Outcome, Place, Rule};
+use crate::place::{Outcome, Place, Rule, SHIELDED};
 use crate::stage::Stage;
 
 /// What waits for a job of the runtime's root may need the very worker that is isolated.
@@ -39,7 +39,7 @@ pub const PLACES: &[Place] = &[
     Place::new("closure/dispatcher-spawn", dispatcher_spawn),
     Place::new("closure/own-dispatcher-run", own_dispatcher_run),
     Place::new("closure/with-timeout-body", with_timeout_body),
-    Place::new("closure/shield-body", shield_body),
+    Place::new("closure/shield-body", shield_body).with(&[SHIELDED]),
     Place::new("closure/with-local-body", with_local_body),
     Place::new("closure/isolate-body", isolate_body).with(&[FROM_OUTSIDE]),
     Place::new("closure/outside-nursery-spawn", outside_nursery_spawn),

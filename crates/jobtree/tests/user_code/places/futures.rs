@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jobtree::{BoxError, block_on, future, nursery, select, sleep};
 
-use crate::place::Place;
+use crate::place::{Place, SHIELDED};
 use crate::stage::{OnDrop, Stage};
 
 pub const PLACES: &[Place] = &[
@@ -24,7 +24,7 @@ pub const PLACES: &[Place] = &[
     Place::new("future/poll-of-runtime-block-on", poll_of_runtime_block_on),
     Place::new("future/poll-of-select", poll_of_select),
     Place::new("future/async-timeout-body", async_timeout_body),
-    Place::new("future/async-shield-body", async_shield_body),
+    Place::new("future/async-shield-body", async_shield_body).with(&[SHIELDED]),
     Place::new("future/dropped-finished", dropped_finished),
     Place::new(
         "future/dropped-finished-detached",
@@ -40,6 +40,7 @@ pub const PLACES: &[Place] = &[
     Place::new("future/dropped-by-shutdown", dropped_by_shutdown),
     Place::new("future/dropped-by-select", dropped_by_select),
     Place::new("future/dropped-async-scope", dropped_async_scope),
+    Place::new("future/dropped-kept-scope", dropped_kept_scope),
 ];
 
 /// A future that is ready with its first poll, which is user code.
@@ -312,4 +313,32 @@ fn dropped_async_scope(stage: &Arc<Stage>) {
         }?;
         Ok(())
     });
+}
+
+fn dropped_kept_scope(stage: &Arc<Stage>) {
+    // A job polls the scope, and ends; its body is dropped by a later poll.
+    let value = stage.on_drop();
+    let scope = future::with_timeout(Duration::from_secs(3600), async move {
+        let _value = value;
+        std::future::pending::<()>().await;
+        Ok(())
+    });
+    let kept = Arc::new(std::sync::Mutex::new(Box::pin(scope)));
+    let lent = kept.clone();
+    let runtime = stage.runtime();
+    let handle = runtime.spawn_future(async move {
+        let once = std::future::poll_fn(|context| {
+            let mut scope = lent.lock().unwrap();
+            Poll::Ready(scope.as_mut().poll(context).is_pending())
+        });
+        Ok(assert!(once.await))
+    });
+    stage.keep_job(handle.job());
+    drop(runtime);
+    stage.is_alone();
+    handle.join().unwrap();
+    let mut context = Context::from_waker(std::task::Waker::noop());
+    let polled = kept.lock().unwrap().as_mut().poll(&mut context);
+    assert!(matches!(polled, Poll::Ready(Err(_))));
+    stage.until_acted();
 }

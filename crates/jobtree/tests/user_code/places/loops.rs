@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use jobtree::par;
+use jobtree::{Job, JobError, par};
 
 use crate::place::Place;
 use crate::stage::{OnDrop, Stage};
@@ -208,12 +208,77 @@ pub const PLACES: &[Place] = &[
         });
     }),
     Place::new("loop/dropped-results-of-failed-collect", |stage| {
-        run(stage, |stage| {
+        let user = stage.clone();
+        let handle = stage.in_job(move || {
             let results = par::over(0..COUNT).map(|item| match item {
                 700 => Err(()),
-                _ => Ok(stage.on_drop()),
+                _ => Ok(user.on_drop()),
             });
-            assert!(results.try_collect::<OnDrop, ()>().is_err());
+            Ok(assert!(results.try_collect::<OnDrop, ()>().is_err()))
+        });
+        stage.check_bystander(handle.join());
+        stage.until_acted();
+    }),
+    Place::new("loop/dropped-results-of-panicking-map", |stage| {
+        panics(stage, |stage| {
+            drop(par::over(0..COUNT).map(|item| made(stage, item)).collect());
+        });
+    }),
+    Place::new("loop/dropped-results-of-cancelled-map", |stage| {
+        let user = stage.clone();
+        let handle = stage.in_job(move || {
+            let job = Job::current().ok_or("no job")?;
+            let results = par::over(0..COUNT).map(|item| {
+                if item == FAILS {
+                    job.cancel("enough".into());
+                }
+                user.on_guarded_drop()
+            });
+            // Only if the last block was on its way.
+            Ok(std::mem::forget(results.collect()))
+        });
+        if handle.join().is_ok() {
+            stage.act();
+        }
+        stage.until_acted();
+    }),
+    Place::new("loop/dropped-results-of-panicking-flat-map", |stage| {
+        panics(stage, |stage| {
+            let made = par::over(0..COUNT).flat_map(|item| Some(made(stage, item)));
+            drop(made.collect());
+        });
+    }),
+    Place::new("loop/dropped-partial-result-of-reduce", |stage| {
+        panics(stage, |stage| {
+            let reduced = par::over(0..COUNT).map(|item| (item, stage.on_guarded_drop()));
+            reduced.reduce(|left, right| {
+                if right.0 == FAILS {
+                    // These are in a frame of the program's.
+                    std::mem::forget((left, right));
+                    panic!("the loop");
+                }
+                std::mem::forget(right);
+                left
+            });
+        });
+    }),
+    Place::new("loop/dropped-items-of-panicking-drain", |stage| {
+        panics(stage, |stage| {
+            let mut items: Vec<_> = (0..COUNT)
+                .map(|item| (item, stage.on_guarded_drop()))
+                .collect();
+            par::drain(&mut items).for_each(|(item, value)| {
+                std::mem::forget(value);
+                assert!(item != FAILS, "the loop");
+            });
+        });
+    }),
+    Place::new("loop/captured-by-panicking-loop", |stage| {
+        panics(stage, |stage| {
+            let captured = stage.on_guarded_drop();
+            par::over(0..COUNT)
+                .map(move |item| (item, std::ptr::from_ref(&captured) as usize))
+                .for_each(|(item, _)| assert!(item != FAILS, "the loop"));
         });
     }),
     Place::new("loop/outside-for-each", |stage| {
@@ -236,6 +301,27 @@ fn compare(stage: &Arc<Stage>, a: &usize, b: &usize) -> Ordering {
 fn key(stage: &Arc<Stage>, item: &usize) -> usize {
     stage.act();
     *item
+}
+
+/// The item at which loops panic that have made values before.
+const FAILS: usize = COUNT * 3 / 4;
+
+fn made(stage: &Arc<Stage>, item: usize) -> OnDrop {
+    assert!(item != FAILS, "the loop");
+    stage.on_guarded_drop()
+}
+
+/// Runs a loop in a job that panics, and drops values because of that.
+fn panics(stage: &Arc<Stage>, body: fn(&Arc<Stage>)) {
+    let user = stage.clone();
+    let handle = stage.in_job(move || Ok(body(&user)));
+    match handle.join() {
+        Err(JobError::Panicked(panic)) => assert_eq!(panic.message(), "the loop"),
+        Err(_) if stage.behaviour.cancels() => (),
+        Err(error) => panic!("the job ended by: {}", error.report()),
+        Ok(()) => panic!("the loop does not panic"),
+    }
+    stage.until_acted();
 }
 
 /// Runs a loop in a job; its panic is that of the job.

@@ -1,5 +1,6 @@
 //! Closures of tasks and forks, and the handlers of pools.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -11,14 +12,9 @@ use jobtree::{
 
 use crate::behaviour::Behaviour;
 use crate::place::{Outcome, Place, Rule};
-use crate::stage::{Guard, Stage, until};
+use crate::stage::{Guard, OnDrop, Stage, until};
 
 use Behaviour::*;
-
-const PANICS: &[Behaviour] = Behaviour::PANICS;
-
-/// A panic of a task that no other code waits for, without a panic handler.
-const NO_HANDLER: Rule = (PANICS, Outcome::Refused("the pool has no panic handler"));
 
 /// A thread of the program is never parked: it runs the job that it then waits for on top of its own wait.
 const IN_PLACE: Rule = (
@@ -28,16 +24,8 @@ const IN_PLACE: Rule = (
     ),
 );
 
-/// The value is dropped while the thread unwinds.
-const SECOND_PANIC: Rule = (
-    PANICS,
-    Outcome::NotApplicable(
-        "a second panic of an unwinding thread ends the process, by the language",
-    ),
-);
-
 pub const PLACES: &[Place] = &[
-    Place::new("pool/spawn", pool_spawn).with(&[NO_HANDLER]),
+    Place::new("pool/spawn", pool_spawn),
     Place::new("pool/spawn-with-panic-handler", spawn_with_handler),
     Place::new("pool/spawn-fifo", spawn_fifo),
     Place::new("pool/spawn-broadcast", pool_spawn_broadcast),
@@ -70,7 +58,13 @@ pub const PLACES: &[Place] = &[
     Place::new("pool/captured-by-task", captured_by_task),
     Place::new("pool/captured-by-join", captured_by_join),
     Place::new("pool/captured-by-scope-task", captured_by_scope_task),
-    Place::new("pool/result-of-join", result_of_join).with(&[SECOND_PANIC]),
+    Place::new(
+        "pool/captured-by-fork-not-begun",
+        captured_by_fork_not_begun,
+    ),
+    Place::new("pool/result-of-join", result_of_join),
+    Place::new("pool/result-of-plain-join", result_of_plain_join),
+    Place::new("pool/result-of-join-each", result_of_join_each),
     Place::new("pool/result-of-broadcast", result_of_broadcast),
 ];
 
@@ -92,13 +86,17 @@ fn pool_spawn(stage: &Arc<Stage>) {
     let pool = stage.pool();
     let done = Arc::new(OnceLatch::new());
     let (user, latch) = (stage.clone(), done.clone());
+    let caught = jobtree::user_code::caught_panics;
+    let before = caught();
     pool.spawn(move || {
+        let _set = Guard::new(move || latch.set());
         user.act();
-        latch.set();
     });
     drop(pool);
     stage.is_alone();
     done.wait();
+    // Without a handler the panic is recorded.
+    until(|| !stage.behaviour.panics() || caught() > before);
 }
 
 /// A pool whose panic handler counts.
@@ -375,16 +373,57 @@ fn captured_by_scope_task(stage: &Arc<Stage>) {
     });
 }
 
-fn result_of_join(stage: &Arc<Stage>) {
-    // The other side panics, so that no caller gets the value.
+/// Runs forks one side of which panics: that panic comes out, and no caller gets the value of the other side.
+fn other_side_panics(stage: &Arc<Stage>, forks: impl FnOnce(OnDrop) + Send + 'static) {
     on_pool(stage, |stage| {
-        let value = stage.on_drop();
-        let joined = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            join(move || value, || panic!("the other side"))
-        }));
-        stage.contain(|| drop(joined.map_err(std::mem::forget)));
+        let value = stage.on_guarded_drop();
+        let joined = catch_unwind(AssertUnwindSafe(|| forks(value)));
+        let payload = joined.expect_err("one side panics");
+        // A job that is cancelled unwinds at its forks by itself.
+        let is_planned = payload.downcast_ref() == Some(&"the other side");
+        assert!(
+            is_planned || stage.behaviour.cancels(),
+            "another panic came out"
+        );
     });
     stage.until_acted();
+}
+
+fn captured_by_fork_not_begun(stage: &Arc<Stage>) {
+    other_side_panics(stage, |value| {
+        join(|| panic!("the other side"), move || drop(value));
+    });
+}
+
+fn result_of_join(stage: &Arc<Stage>) {
+    other_side_panics(stage, |value| {
+        join(move || value, || panic!("the other side"));
+    });
+}
+
+fn result_of_plain_join(stage: &Arc<Stage>) {
+    fn nested(depth: usize, value: OnDrop) {
+        match depth {
+            0 => join(move || value, || -> () { panic!("the other side") }).1,
+            _ => join(move || nested(depth - 1, value), || ()).1,
+        }
+    }
+    // Deep inside of forks, one more is no more than two calls.
+    other_side_panics(stage, |value| nested(32, value));
+}
+
+fn result_of_join_each(stage: &Arc<Stage>) {
+    other_side_panics(stage, |value| {
+        let mut value = Some(value);
+        let bodies = [0, 1, 2, 3].map(|number| {
+            let value = value.take();
+            move || match number {
+                2 => panic!("the other side"),
+                _ => value,
+            }
+        });
+        join_each(bodies);
+    });
 }
 
 fn result_of_broadcast(stage: &Arc<Stage>) {

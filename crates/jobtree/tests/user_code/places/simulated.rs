@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jobtree::sim::{self, Report};
-use jobtree::{BoxError, Job, Runtime, future, nursery, sleep, with_timeout};
+use jobtree::{BoxError, Job, Runtime, checkpoint, future, nursery, sleep, with_timeout};
 
 use crate::behaviour::Behaviour;
 use crate::place::{Outcome, Place, Rule};
@@ -33,6 +33,7 @@ pub const PLACES: &[Place] = &[
     Place::new("sim/waker-by-clock", waker_by_clock).with(&[OF_OTHERS, BY_CLOCK]),
     Place::new("sim/dropped-value", dropped_value).with(&[OF_OTHERS]),
     Place::new("sim/dropped-at-deadlock", dropped_at_deadlock).with(&[OF_OTHERS]),
+    Place::new("sim/dropped-at-limit", dropped_at_limit).with(&[OF_OTHERS]),
     Place::new("sim/check-program", check_program).with(&[OF_OTHERS]),
 ];
 
@@ -149,6 +150,24 @@ fn dropped_at_deadlock(stage: &Arc<Stage>) {
             stage.simulate_with(runtime);
             let _value = stage.on_drop();
             Ok(sleep(Duration::MAX)?)
+        })
+    });
+    stage.end_simulation();
+    assert!(report.is_none_or(|report| report.outcome.is_err()));
+    stage.until_acted();
+}
+
+fn dropped_at_limit(stage: &Arc<Stage>) {
+    let simulation = sim::Runtime::builder(7).workers(stage.workers);
+    // Fewer steps than the destructor may need.
+    let simulation = simulation.max_steps(20).build();
+    let report = stage.contain(|| {
+        simulation.run(|runtime| -> Result<(), _> {
+            stage.simulate_with(runtime);
+            let _value = stage.on_drop();
+            loop {
+                checkpoint()?;
+            }
         })
     });
     stage.end_simulation();

@@ -4,35 +4,46 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobtree::{Dispatcher, Pool, Runtime, nursery};
+use jobtree::{Dispatcher, OnceLatch, Pool, Runtime, nursery};
 
 use crate::behaviour::Behaviour;
 use crate::place::{Outcome, Place, Rule};
-use crate::stage::{OnDrop, Stage};
+use crate::stage::{Guard, OnDrop, Stage};
 
-/// A panic in the destructor of a thread local or in a panic hook ends the process, by the standard library.
-const BY_STD: Rule = (
+/// A panic in the destructor of a thread local ends the process, by the standard library.
+const IN_DESTRUCTOR: Rule = (
     Behaviour::PANICS,
-    Outcome::NotApplicable("the standard library ends the process when this panics"),
+    Outcome::AbortedByStd("thread local panicked on drop"),
+);
+
+/// So does a panic in a panic hook.
+const IN_HOOK: Rule = (
+    Behaviour::PANICS,
+    Outcome::AbortedByStd("thread panicked while processing panic. aborting."),
 );
 
 pub const PLACES: &[Place] = &[
-    Place::new("thread-local/of-worker", of_worker).with(&[BY_STD]),
-    Place::new("thread-local/of-pool-worker", of_pool_worker).with(&[BY_STD]),
-    Place::new("thread-local/of-blocking-thread", of_blocking_thread).with(&[BY_STD]),
+    Place::new("thread-local/of-worker", of_worker).with(&[IN_DESTRUCTOR]),
+    Place::new("thread-local/of-pool-worker", of_pool_worker).with(&[IN_DESTRUCTOR]),
+    Place::new("thread-local/of-blocking-thread", of_blocking_thread).with(&[IN_DESTRUCTOR]),
     Place::new(
         "thread-local/of-thread-with-nursery",
         of_thread_with_nursery,
     )
-    .with(&[BY_STD]),
-    Place::new("thread-local/of-simulation", of_simulation).with(&[BY_STD]),
+    .with(&[IN_DESTRUCTOR]),
+    Place::new("thread-local/of-simulation", of_simulation).with(&[IN_DESTRUCTOR]),
     Place::new("thread-local/initialiser", initialiser),
-    Place::new("panic-hook/of-job", hook_of_job).with(&[BY_STD]),
-    Place::new("panic-hook/of-future", hook_of_future).with(&[BY_STD]),
-    Place::new("panic-hook/of-fork", hook_of_fork).with(&[BY_STD]),
-    Place::new("panic-hook/of-outside-thread", hook_of_outside_thread).with(&[BY_STD]),
-    Place::new("panic-hook/of-dispatched-job", hook_of_dispatched_job).with(&[BY_STD]),
-    Place::new("panic-hook/set-before-first-use", hook_before_first_use).with(&[BY_STD]),
+    Place::new("panic-hook/of-job", hook_of_job).with(&[IN_HOOK]),
+    Place::new("panic-hook/of-future", hook_of_future).with(&[IN_HOOK]),
+    Place::new("panic-hook/of-fork", hook_of_fork).with(&[IN_HOOK]),
+    Place::new("panic-hook/of-outside-thread", hook_of_outside_thread).with(&[IN_HOOK]),
+    Place::new("panic-hook/of-dispatched-job", hook_of_dispatched_job).with(&[IN_HOOK]),
+    Place::new(
+        "panic-hook/job-beside-waiting-hook",
+        job_beside_waiting_hook,
+    )
+    .with(&[IN_HOOK]),
+    Place::new("panic-hook/set-before-first-use", hook_before_first_use).with(&[IN_HOOK]),
 ];
 
 thread_local! {
@@ -184,5 +195,31 @@ fn hook_before_first_use(stage: &Arc<Stage>) {
     set_hook(stage);
     let thread = std::thread::spawn(|| panic!("a thread of the program"));
     assert!(thread.join().is_err());
+    stage.until_acted();
+}
+
+/// The user code is a job that the only worker runs while the panic hook of another job waits.
+fn job_beside_waiting_hook(stage: &Arc<Stage>) {
+    let has_acted = Arc::new(OnceLatch::new());
+    let (before, acted) = (std::panic::take_hook(), has_acted.clone());
+    std::panic::set_hook(Box::new(move |info| {
+        before(info);
+        if info.payload_as_str() == Some("a job") {
+            acted.wait();
+        }
+    }));
+    let runtime = stage.runtime_of(Runtime::builder().workers(1));
+    let panics = runtime.spawn(|| -> Result<(), _> { panic!("a job") });
+    let user = stage.clone();
+    let beside = runtime.spawn(move || {
+        let _acted = Guard::new(|| has_acted.set());
+        Ok(user.act())
+    });
+    stage.keep_job(beside.job());
+    drop(runtime);
+    stage.is_alone();
+    let outcome = panics.join();
+    assert!(outcome.is_err());
+    stage.check_bystander(beside.join());
     stage.until_acted();
 }
