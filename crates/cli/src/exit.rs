@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use jobtree_protocol::JobState;
+use jobtree_protocol::{JobState, Outcome};
 
 /// An exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,11 +32,11 @@ impl Exit {
 
     /// What an ended job says by itself.
     pub fn of_state(state: JobState) -> Exit {
-        match state {
-            JobState::Done => Exit::OK,
-            JobState::Failed => Exit::JOB_FAILED,
-            JobState::Canceled => Exit::JOB_CANCELED,
-            _ => Exit::STILL_WAITING,
+        match state.outcome() {
+            Some(Outcome::Done) => Exit::OK,
+            Some(Outcome::Failed) => Exit::JOB_FAILED,
+            Some(Outcome::Cancelled) => Exit::JOB_CANCELED,
+            None => Exit::STILL_WAITING,
         }
     }
 }

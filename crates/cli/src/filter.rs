@@ -87,16 +87,16 @@ fn split(line: &str) -> Result<Vec<Word>, String> {
 
 fn states(value: &str, into: &mut Vec<JobState>) -> Result<(), String> {
     for name in value.split(',') {
-        let several: &[JobState] = match name.to_ascii_lowercase().as_str() {
-            "waiting" => &[JobState::Queued, JobState::Dispatching],
-            "open" => &[JobState::Queued, JobState::Dispatching, JobState::Running],
-            "ended" => &[JobState::Done, JobState::Failed, JobState::Canceled],
-            "cancelled" => &[JobState::Canceled],
-            _ => &[name
-                .parse()
-                .map_err(|wrong: jobtree_protocol::FieldError| wrong.message)?],
-        };
-        into.extend(several);
+        into.extend(match name.to_ascii_lowercase().as_str() {
+            "waiting" => JobState::all_with(JobState::is_waiting),
+            "open" => JobState::all_with(|state| !state.is_ended()),
+            "ended" => JobState::all_with(JobState::is_ended),
+            "cancelled" => vec![JobState::Canceled],
+            _ => vec![
+                name.parse()
+                    .map_err(|wrong: jobtree_protocol::FieldError| wrong.message)?,
+            ],
+        });
     }
     into.sort_unstable();
     into.dedup();

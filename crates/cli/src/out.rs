@@ -100,15 +100,8 @@ impl Out {
 
     /// A state, in its colour where there are colours.
     pub fn state(&self, state: JobState) -> String {
-        let code = match state {
-            JobState::Queued => "33",
-            JobState::Dispatching => "36",
-            JobState::Running => "34",
-            JobState::Done => "32",
-            JobState::Failed => "31",
-            JobState::Canceled => "35",
-        };
-        self.painted(code, state.as_str()).into_owned()
+        let code = state.ansi_colour().to_string();
+        self.painted(&code, state.as_str()).into_owned()
     }
 
     fn painted<'a>(&self, code: &str, text: &'a str) -> Cow<'a, str> {

@@ -185,7 +185,7 @@ fn a_waiting_job_says_why() {
         .iter()
         .map(|reason| reason["code"].as_str().unwrap())
         .collect();
-    assert_eq!(codes, ["not_yet", "addon_paused", "no_worker"], "{json}");
+    assert_eq!(codes, ["not_yet", "addon_paused", "unserved"], "{json}");
 }
 
 #[test]

@@ -76,19 +76,32 @@ fn what_a_program_tells_last_is_known_when_its_job_has_ended() {
 }
 
 /// By the default of the policy jobs are dispatched, and wait for half a minute to be taken up.
+/// An addon polls, so that its jobs are reserved, and then its worker claims: the claim accepts the reservations.
 #[test]
-fn jobs_that_were_there_before_their_worker_do_not_wait() {
+fn jobs_that_were_reserved_before_their_worker_came_do_not_wait() {
     let _watchdog = watch();
     let folder = support::Folder::new();
     let policy = std::fs::read_to_string(support::ALWAYS).unwrap();
-    let policy = policy.replace("mode = \"claim\"", "mode = \"dispatch\"\ntake_up = \"1h\"");
+    let policy = policy.replace("[dispatch]", "[dispatch]\ntake_up = \"1h\"");
     let policy = folder.write("dispatch.toml", &policy);
     let daemon = Daemon::with(&["--store", "memory", "--policy", &policy]);
     let ids = [(); 3].map(|()| submit(&daemon, &[]));
-    until(|| {
-        ids.iter()
-            .all(|id| daemon.job(id)["state"] == "DISPATCHING")
-    });
+    let polled = Command::new("curl")
+        .args(["--silent", "--show-error", "--fail-with-body"])
+        .args([
+            "--header",
+            &format!("Authorization: Bearer {}", daemon.token()),
+        ])
+        .arg(format!(
+            "{}/api/system/scheduler/queue/dispatchable",
+            daemon.url
+        ))
+        .output()
+        .expect("curl is there");
+    assert!(polled.status.success(), "{polled:?}");
+    for id in &ids {
+        assert_eq!(daemon.job(id)["state"], "DISPATCHING");
+    }
     let _worker = Beside::start(&mut worker(&daemon, &[], "true"));
     for id in &ids {
         daemon.run(&["wait", id]).exits(0);

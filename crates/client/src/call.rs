@@ -1,4 +1,4 @@
-//! One call over HTTP: what is asked, how long it may take, whether it may be repeated; and what the answer says.
+//! One call over HTTP: the operation, how long it may take, whether it may be repeated; and what the answer says.
 //!
 //! A call may be repeated if doing it twice is the same as doing it once: it only looks, or it carries a key, an id or a
 //! lease by which the daemon knows it again. Then a connection that breaks, and a daemon that is just starting, are no
@@ -6,17 +6,19 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
+use jobtree_protocol::operations::query::Writer;
+use jobtree_protocol::operations::{
+    AnswerBody, AnswerOf, BodyOf, Method, Operation, PathId, RequestBody,
+};
 use jobtree_protocol::{ApiError, ErrorCode, Problem};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use ureq::http::{Method, Request, Response};
+use ureq::http::{Request, Response};
 use ureq::{Body, Timeout};
 
 use crate::client::Client;
 use crate::error::ClientError;
-use crate::query::Query;
 
 /// No answer of a daemon is larger: pages and logs are bounded.
 const LARGEST_ANSWER: u64 = 256 * 1024 * 1024;
@@ -25,69 +27,76 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) type Result<T> = std::result::Result<T, ClientError>;
 
-pub(crate) struct Call<'a> {
+/// A call of an operation.
+pub(crate) struct Call<'a, O> {
     client: &'a Client,
-    method: Method,
     path: String,
-    query: Query,
+    query: String,
     body: Option<(&'static str, Vec<u8>)>,
     headers: Vec<(&'static str, String)>,
     timeout: Duration,
     repeats: bool,
+    operation: PhantomData<O>,
 }
 
 impl Client {
-    /// A look at something: may be repeated.
-    pub(crate) fn get(&self, path: impl Into<String>) -> Call<'_> {
-        self.call(Method::GET, path).repeated()
+    /// Calls an operation of the table: with the id of its path, its query and its body, each `()` if it has none. The
+    /// other methods of the client are made of this one.
+    ///
+    /// ```no_run
+    /// use jobtree_client::protocol::operations::{DecisionQuery, ListDecisions};
+    ///
+    /// # let client = jobtree_client::Client::new("http://127.0.0.1:7717")?;
+    /// let query = DecisionQuery { limit: Some(5) };
+    /// let last = client.call::<ListDecisions>((), &query, &())?;
+    /// # Ok::<(), jobtree_client::ClientError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the daemon refuses the call, or does not answer.
+    pub fn call<O: Operation>(
+        &self,
+        id: O::Path,
+        query: &O::Query,
+        body: &BodyOf<O>,
+    ) -> Result<AnswerOf<O>> {
+        self.prepare::<O>(id, query, body)?.answer()
     }
 
-    pub(crate) fn post(&self, path: impl Into<String>) -> Call<'_> {
-        self.call(Method::POST, path)
+    /// Prepares a call, of which more is to be said.
+    pub(crate) fn prepare<O: Operation>(
+        &self,
+        id: O::Path,
+        query: &O::Query,
+        body: &BodyOf<O>,
+    ) -> Result<Call<'_, O>> {
+        let mut call = self.prepare_at(id.fill(O::INFO.path));
+        call.query = Writer::text(query);
+        if let Some(media_type) = O::Body::MEDIA_TYPE {
+            let text = O::Body::encode(body).map_err(|error| {
+                ClientError::Setup(format!("the request cannot be written as JSON: {error}"))
+            })?;
+            call.body = Some((media_type, text));
+        }
+        Ok(call)
     }
 
-    /// Both times the same comes of it.
-    pub(crate) fn put(&self, path: impl Into<String>) -> Call<'_> {
-        self.call(Method::PUT, path).repeated()
-    }
-
-    pub(crate) fn delete(&self, path: impl Into<String>) -> Call<'_> {
-        self.call(Method::DELETE, path)
-    }
-
-    fn call(&self, method: Method, path: impl Into<String>) -> Call<'_> {
+    /// Prepares a call without a query and a body, at a path that is filled already.
+    pub(crate) fn prepare_at<O: Operation>(&self, path: String) -> Call<'_, O> {
         Call {
             client: self,
-            method,
-            path: path.into(),
-            query: Query::default(),
+            path,
+            query: String::new(),
             body: None,
             headers: Vec::new(),
             timeout: self.settings.timeout,
-            repeats: false,
+            repeats: O::INFO.idempotent,
+            operation: PhantomData,
         }
     }
 }
 
-impl Call<'_> {
-    pub(crate) fn query(mut self, query: Query) -> Self {
-        self.query = query;
-        self
-    }
-
-    pub(crate) fn json(mut self, body: &impl Serialize) -> Result<Self> {
-        let text = serde_json::to_vec(body).map_err(|error| {
-            ClientError::Setup(format!("the request cannot be written as JSON: {error}"))
-        })?;
-        self.body = Some(("application/json", text));
-        Ok(self)
-    }
-
-    pub(crate) fn toml(mut self, text: &str) -> Self {
-        self.body = Some(("application/toml", text.as_bytes().to_vec()));
-        self
-    }
-
+impl<O: Operation> Call<'_, O> {
     pub(crate) fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
@@ -105,43 +114,24 @@ impl Call<'_> {
         self
     }
 
-    /// Doing it twice is the same as doing it once.
-    pub(crate) fn repeated(mut self) -> Self {
-        self.repeats = true;
-        self
-    }
-
+    /// Doing it twice is the same as doing it once, or not, whatever the table says of the operation.
     pub(crate) fn repeated_if(mut self, repeats: bool) -> Self {
         self.repeats = repeats;
         self
     }
 
-    /// Makes the call, and reads the answer as JSON.
-    pub(crate) fn read<T: DeserializeOwned>(self) -> Result<T> {
+    /// Makes the call, and reads the answer.
+    pub(crate) fn answer(self) -> Result<AnswerOf<O>> {
         let url = self.url();
-        let text = self.bytes()?;
-        serde_json::from_slice(&text).map_err(|error| ClientError::Protocol {
-            url,
-            what: format!("its answer cannot be read: {error}"),
-        })
+        O::Answer::decode(self.bytes()?).map_err(|what| ClientError::Protocol { url, what })
     }
 
-    /// Makes the call. What a success says more is not looked at.
+    /// Makes the call. Ignores what a success says more.
     pub(crate) fn done(self) -> Result<()> {
         self.bytes().map(drop)
     }
 
-    /// Makes the call, and reads the answer as text.
-    pub(crate) fn text(self) -> Result<String> {
-        let url = self.url();
-        String::from_utf8(self.bytes()?).map_err(|_| ClientError::Protocol {
-            url,
-            what: "its answer is not UTF-8".to_owned(),
-        })
-    }
-
-    /// Makes the call, and reads the answer.
-    pub(crate) fn bytes(self) -> Result<Vec<u8>> {
+    fn bytes(self) -> Result<Vec<u8>> {
         self.with_patience(|call| {
             let mut response = call.once(Some(call.timeout))?;
             let status = response.status().as_u16();
@@ -203,8 +193,8 @@ impl Call<'_> {
     }
 
     fn request(&self) -> Result<Request<Vec<u8>>> {
-        let url = format!("{}{}{}", self.client.url(), self.path, self.query.as_str());
-        let mut request = Request::builder().method(self.method.clone()).uri(url);
+        let url = format!("{}{}{}", self.client.url(), self.path, self.query);
+        let mut request = Request::builder().method(O::INFO.method.as_str()).uri(url);
         if let Some(bearer) = &self.client.settings.bearer {
             request = request.header("Authorization", bearer);
         }
@@ -222,7 +212,7 @@ impl Call<'_> {
     fn once(&self, limit: Option<Duration>) -> Result<Response<Body>> {
         let request = self.request()?;
         let agent = &self.client.agent;
-        let ran = if self.method == Method::GET || self.method == Method::DELETE {
+        let ran = if matches!(O::INFO.method, Method::Get | Method::Delete) {
             let bare = request.map(drop);
             let bare = agent.configure_request(bare).timeout_global(limit);
             agent.run(bare.build())

@@ -1,6 +1,6 @@
 //! The HTTP client of jobtree's daemon, and workers that run its jobs.
 //!
-//! [`Client`] has one method for each thing that the daemon can be asked, with the types of [`jobtree_protocol`]. Calls
+//! [`Client`] has a method for each operation of the daemon, with the types of [`jobtree_protocol`]. Calls
 //! block their thread; on a jobtree runtime they belong on [`Dispatcher::io`](jobtree_runtime::Dispatcher::io).
 //!
 //! ```no_run
@@ -26,7 +26,6 @@ pub mod events;
 #[cfg(feature = "lanes")]
 mod on_lane;
 mod pages;
-mod query;
 #[cfg(feature = "lanes")]
 pub mod remote;
 pub mod worker;

@@ -225,6 +225,8 @@ fn leases_go_over_the_wire() {
         instance_id: InstanceId::generate(),
         node_id: None,
         pids: vec![77],
+        begins_now: None,
+        returns_unbegun: false,
     };
     let granted = json!({"leases": [{"lease_id": LEASE, "ttl_sec": 30, "jobs": [job("RUNNING")]}]});
     let (answer, call) = asked(granted, |client| client.claim(&claim));
@@ -250,7 +252,10 @@ fn leases_go_over_the_wire() {
             result: None,
             error: Some("no".to_owned()),
             retry: false,
+            began_ms_ago: None,
+            ended_ms_ago: None,
         }],
+        in_hand: None,
     };
     let (_, call) = asked(json!({"jobs": [completed]}), |client| {
         client.complete_many(&many)
@@ -656,6 +661,8 @@ fn what_cannot_be_repeated_safely_is_asked_once() {
         instance_id: InstanceId::generate(),
         node_id: None,
         pids: Vec::new(),
+        begins_now: None,
+        returns_unbegun: false,
     };
     assert!(client.claim(&claim).is_err());
     assert_eq!(fake.asked().len(), 3);

@@ -80,7 +80,7 @@ fn events_come_as_they_happen_and_go_on_after_a_break() {
     );
     let asked = fake.asked();
     assert!(asked[0].path.ends_with(&format!(
-        "?addon_id=photos&job_id={JOB}&event=DONE&event=RUNNING"
+        "?event=DONE&event=RUNNING&addon_id=photos&job_id={JOB}"
     )));
     assert_eq!(asked[0].header("Last-Event-ID"), None);
     assert_eq!(asked[0].header("Accept"), Some("text/event-stream"));

@@ -22,7 +22,7 @@ use jobtree_client::protocol::{
 };
 use jobtree_client::{Client, Run, Worker};
 use jobtree_lanes::{JobManager, LaneJob};
-use jobtree_queue::policy::{Mode, Policy};
+use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::Sample;
 use jobtree_runtime::{BoxError, Runtime, labelled_nursery};
 use jobtree_server::{Server, ServerOptions, StoreChoice};
@@ -295,7 +295,6 @@ fn policy() -> Policy {
     policy.quiet.calm_after = Duration::ZERO;
     policy.quiet.enter_after = Duration::from_millis(100);
     policy.ramp.units_per_sample = 0;
-    policy.dispatch.mode = Mode::Claim;
     policy
 }
 

@@ -49,7 +49,7 @@ pub struct CancelManyRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct HeartbeatBody {
-    /// Which job of a batch runs now; the first that has not ended, if absent.
+    /// Which job of a batch runs now; the first that has not ended, if absent. A job that is named has begun.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
     /// How far it is.
@@ -58,6 +58,12 @@ pub struct HeartbeatBody {
     /// Its processes, if they changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pids: Option<Vec<u32>>,
+    /// The milliseconds between the begin of the named job and the sending of this call; 0 if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub began_ms_ago: Option<u64>,
+    /// Jobs of the lease that the worker has not begun and will not begin: they wait again, and nothing is counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub given_back: Vec<JobId>,
 }
 
 impl HeartbeatBody {
@@ -68,6 +74,8 @@ impl HeartbeatBody {
             job_id: self.job_id,
             progress: self.progress,
             pids: self.pids,
+            began_ms_ago: self.began_ms_ago,
+            given_back: self.given_back,
         }
     }
 }

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ApiError, CompleteAnswer, CompleteRequest, CompleteStatus, JobId, Json, LeaseId, SubmitAnswer,
-    SubmitRequest,
+    ApiError, CompleteAnswer, CompleteRequest, CompleteStatus, InHand, JobId, Json, LeaseId,
+    SubmitAnswer, SubmitRequest,
 };
 
 /// What became of one of many: the answer that it would have had alone.
@@ -47,6 +47,9 @@ pub struct CompleteManyRequest {
     pub lease_id: LeaseId,
     /// They.
     pub jobs: Vec<CompleteOne>,
+    /// The job of the same lease that the worker has begun since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_hand: Option<InHand>,
 }
 
 /// One of many completions.
@@ -68,6 +71,12 @@ pub struct CompleteOne {
     /// `false`: no further attempt will do better.
     #[serde(default = "yes")]
     pub retry: bool,
+    /// The milliseconds between the begin of the run and the sending of this call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began_ms_ago: Option<u64>,
+    /// The milliseconds between the end of the run and the sending of this call; 0 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_ms_ago: Option<u64>,
 }
 
 fn yes() -> bool {
@@ -75,16 +84,19 @@ fn yes() -> bool {
 }
 
 impl CompleteManyRequest {
-    /// Each as a request of its own.
+    /// Each as a request of its own. The last one tells which job is in hand.
     pub fn each(self) -> impl Iterator<Item = (JobId, CompleteRequest)> {
-        let lease_id = self.lease_id;
-        self.jobs.into_iter().map(move |one| {
+        let (lease_id, mut in_hand) = (self.lease_id, self.in_hand);
+        let last = self.jobs.len().saturating_sub(1);
+        self.jobs.into_iter().enumerate().map(move |(place, one)| {
             let CompleteOne {
                 job_id,
                 status,
                 result,
                 error,
                 retry,
+                began_ms_ago,
+                ended_ms_ago,
             } = one;
             (
                 job_id,
@@ -94,6 +106,9 @@ impl CompleteManyRequest {
                     result,
                     error,
                     retry,
+                    began_ms_ago,
+                    ended_ms_ago,
+                    in_hand: in_hand.take_if(|_| place == last),
                 },
             )
         })

@@ -36,9 +36,9 @@ kinds! {
     Admitted => "ADMITTED",
     /// Admission did not pass. Written when the reason changes, not each time.
     Denied => "DENIED",
-    /// A place is reserved on a node.
+    /// A place is reserved on a node; or, with a lease, a worker has claimed it and not begun it.
     Dispatching => "DISPATCHING",
-    /// A lease is granted for it.
+    /// Its worker has begun it. A short job may end without this event: its completion tells both times.
     Running => "RUNNING",
     /// It ended well.
     Done => "DONE",
@@ -56,7 +56,7 @@ kinds! {
     DeadlineAtRisk => "DEADLINE_AT_RISK",
     /// A lease was granted.
     LeaseGranted => "LEASE_GRANTED",
-    /// A lease ran out. With a job: that job was running under it, and was rescued.
+    /// A lease ran out. With a job: that job was in its worker's hand, and was rescued.
     LeaseExpired => "LEASE_EXPIRED",
     /// A lease was given back, or all of its jobs ended.
     LeaseReleased => "LEASE_RELEASED",
@@ -104,6 +104,25 @@ impl EventKind {
     /// the last one, and a talkative worker must not fill the disk. That a log has grown is for those who follow it.
     pub fn is_kept(self) -> bool {
         !matches!(self, Self::Progress | Self::Log)
+    }
+
+    /// Returns the state of a job after an event of this kind; none if the event leaves the state as it is.
+    ///
+    /// A run that expired or timed out is over; the job waits again, unless an event behind it says otherwise.
+    pub fn leads_to(self) -> Option<JobState> {
+        match self {
+            Self::Submitted
+            | Self::Returned
+            | Self::RetryScheduled
+            | Self::Redriven
+            | Self::LeaseExpired => Some(JobState::Queued),
+            Self::Dispatching => Some(JobState::Dispatching),
+            Self::Running => Some(JobState::Running),
+            Self::Done => Some(JobState::Done),
+            Self::Failed => Some(JobState::Failed),
+            Self::Canceled => Some(JobState::Canceled),
+            _ => None,
+        }
     }
 }
 

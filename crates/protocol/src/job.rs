@@ -1,85 +1,14 @@
-//! A job as it is told: its state, and what a list or a query gives.
+//! A job as it is shown, and what a list or a query gives.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AddonId, Constraints, FieldError, JobId, JobType, Json, LeaseId, NodeId, Priority, ScheduleId,
+    AddonId, Constraints, JobId, JobState, JobType, Json, LeaseId, NodeId, Priority, ScheduleId,
     TraceParent,
 };
-
-/// Where a job is on its way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "UPPERCASE")]
-pub enum JobState {
-    /// It waits: for its turn, its time, its dependencies.
-    Queued,
-    /// It has a place reserved on a node, and waits to be taken up.
-    Dispatching,
-    /// It runs, under a lease.
-    Running,
-    /// It ended well.
-    Done,
-    /// It ended badly, and is kept as a dead letter that can be redriven.
-    Failed,
-    /// It was stopped by somebody's wish.
-    Canceled,
-}
-
-impl JobState {
-    /// All states, on the way.
-    pub const ALL: [Self; 6] = [
-        Self::Queued,
-        Self::Dispatching,
-        Self::Running,
-        Self::Done,
-        Self::Failed,
-        Self::Canceled,
-    ];
-
-    /// DONE, FAILED or CANCELED: nothing happens any more by itself.
-    pub fn is_ended(self) -> bool {
-        matches!(self, Self::Done | Self::Failed | Self::Canceled)
-    }
-
-    /// As it is written.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "QUEUED",
-            Self::Dispatching => "DISPATCHING",
-            Self::Running => "RUNNING",
-            Self::Done => "DONE",
-            Self::Failed => "FAILED",
-            Self::Canceled => "CANCELED",
-        }
-    }
-}
-
-impl fmt::Display for JobState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for JobState {
-    type Err = FieldError;
-
-    /// Reads either case.
-    fn from_str(text: &str) -> Result<Self, FieldError> {
-        let found = Self::ALL
-            .into_iter()
-            .find(|state| state.as_str().eq_ignore_ascii_case(text));
-        found.ok_or_else(|| {
-            let states = "QUEUED, DISPATCHING, RUNNING, DONE, FAILED or CANCELED";
-            FieldError::new("state", format!("{text:?} is no state: write {states}"))
-        })
-    }
-}
 
 /// How far a running job says it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -137,8 +66,12 @@ pub struct JobView {
     pub rescues: u32,
     /// Not before this: backoff or schedule.
     pub next_earliest_start_at: Option<Timestamp>,
-    /// The lease it runs under.
+    /// The lease that it is claimed or runs under. A job that is DISPATCHING with a lease is claimed by a worker that has
+    /// not begun it.
     pub lease_id: Option<LeaseId>,
+    /// Its place among the jobs of that lease, which are begun one after the other in this order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<u32>,
     /// The machine it is dispatched to, or ran on last.
     pub node_id: Option<NodeId>,
     /// Until when a dispatch waits to be taken up.
@@ -185,7 +118,7 @@ pub struct JobView {
     /// It took too many workers with it.
     #[serde(default)]
     pub quarantined: bool,
-    /// When it was taken up last.
+    /// When its last run began.
     pub started_at: Option<Timestamp>,
     /// When it ended.
     pub ended_at: Option<Timestamp>,

@@ -1,6 +1,7 @@
 //! What workers say, and what they are told: leases, heartbeats, completions.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,10 @@ use crate::{
     AddonId, Constraints, InstanceId, JobId, JobState, JobType, JobView, Json, LeaseId, NodeId,
     Priority, Progress,
 };
+
+/// How long after its limit a run may still be completed by a worker that tells the times of its runs: a run that ended
+/// within its limit is not timed out while its completion is on its way.
+pub const COMPLETION_GRACE: Duration = Duration::from_secs(1);
 
 /// Where a lease is. A revoked one is RELEASED too, and its `reason` says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -133,6 +138,34 @@ pub struct ClaimRequest {
     /// Processes whose load is not to be counted as foreign.
     #[serde(default)]
     pub pids: Vec<u32>,
+    /// The number of granted leases whose first job the worker begins at once. A worker that sends this, 0 included,
+    /// reports every other begin itself: in a heartbeat (`job_id`, `began_ms_ago`), or with the completion. Without it
+    /// the first job of each lease begins with the grant, and each later one when the one before it is completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begins_now: Option<u32>,
+    /// The worker returns jobs that it has not begun when a heartbeat's answer asks for them (`give_back`). It counts only
+    /// with `begins_now`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub returns_unbegun: bool,
+}
+
+impl ClaimRequest {
+    /// One job of this addon, for a worker that reports no begins.
+    pub fn one_job(addon_id: AddonId, instance_id: InstanceId) -> Self {
+        Self {
+            lease_id: None,
+            addon_id,
+            job_types: Vec::new(),
+            max_jobs: 1,
+            max_leases: 1,
+            wait_sec: 0,
+            instance_id,
+            node_id: None,
+            pids: Vec::new(),
+            begins_now: None,
+            returns_unbegun: false,
+        }
+    }
 }
 
 fn one() -> u32 {
@@ -171,7 +204,7 @@ pub struct AckRequest {
 pub struct Heartbeat {
     /// The lease.
     pub lease_id: LeaseId,
-    /// Which job of a batch runs now; the first that has not ended, if absent.
+    /// Which job of a batch runs now; the first that has not ended, if absent. A job that is named has begun.
     #[serde(default)]
     pub job_id: Option<JobId>,
     /// How far it is.
@@ -180,6 +213,12 @@ pub struct Heartbeat {
     /// Its processes, if they changed.
     #[serde(default)]
     pub pids: Option<Vec<u32>>,
+    /// The milliseconds between the begin of the named job and the sending of this call; 0 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began_ms_ago: Option<u64>,
+    /// Jobs of the lease that the worker has not begun and will not begin: they wait again, and nothing is counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub given_back: Vec<JobId>,
 }
 
 impl Heartbeat {
@@ -190,6 +229,8 @@ impl Heartbeat {
             job_id: None,
             progress: None,
             pids: None,
+            began_ms_ago: None,
+            given_back: Vec::new(),
         }
     }
 }
@@ -227,6 +268,10 @@ pub struct HeartbeatAnswer {
     /// Jobs that somebody wants stopped. Answer with `complete` FAILED, or give the lease back.
     #[serde(default)]
     pub cancel: Vec<JobId>,
+    /// Jobs that another worker could begin sooner. Those that have not begun here are confirmed by `given_back` in a
+    /// later heartbeat, and must not be begun here any more. Only a worker that declared `returns_unbegun` is asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub give_back: Vec<JobId>,
 }
 
 /// How a run ended.
@@ -270,6 +315,28 @@ pub struct CompleteRequest {
     /// `false`: no further attempt will do better.
     #[serde(default = "yes")]
     pub retry: bool,
+    /// The milliseconds between the begin of the run and the sending of this call. Times are told as distances, so that
+    /// the worker's clock and the daemon's need not agree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began_ms_ago: Option<u64>,
+    /// The milliseconds between the end of the run and the sending of this call; 0 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_ms_ago: Option<u64>,
+    /// The job of the same lease that the worker has begun since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_hand: Option<InHand>,
+}
+
+/// The job of a lease that its worker runs now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct InHand {
+    /// The job.
+    pub job_id: JobId,
+    /// The milliseconds between its begin and the sending of the call.
+    #[serde(default)]
+    pub began_ms_ago: u64,
 }
 
 fn yes() -> bool {
@@ -285,6 +352,9 @@ impl CompleteRequest {
             result,
             error: None,
             retry: true,
+            began_ms_ago: None,
+            ended_ms_ago: None,
+            in_hand: None,
         }
     }
 
@@ -296,6 +366,9 @@ impl CompleteRequest {
             result: None,
             error: Some(error.into()),
             retry: true,
+            began_ms_ago: None,
+            ended_ms_ago: None,
+            in_hand: None,
         }
     }
 }
@@ -396,7 +469,8 @@ pub struct LeaseView {
     /// Its jobs that have not ended, in the order they are run.
     #[serde(default)]
     pub jobs: Vec<JobId>,
-    /// The one that runs.
+    /// The one in its worker's hand: the one its worker named, else the first that has not ended. None while no job of
+    /// the lease has begun.
     #[serde(default)]
     pub current: Option<JobId>,
     /// When it was granted.

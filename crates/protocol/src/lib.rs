@@ -36,11 +36,13 @@ mod lease;
 mod limits;
 mod load;
 mod log;
+pub mod operations;
 pub mod paths;
 mod problem;
 mod requests;
 mod run;
 mod schedule;
+mod state;
 mod status;
 mod submit;
 mod time;
@@ -65,15 +67,13 @@ pub use explain::{Decision, Estimate, EstimateBasis, Explain, Reason};
 pub use fingerprint::Fingerprint;
 pub use ids::{AddonId, InstanceId, InvalidName, JobId, JobType, LeaseId, NodeId, ScheduleId};
 pub use intent::{Backoff, Constraints, Intent, Late, OnDependencyFailure, Priority};
-pub use job::{
-    BulkAnswer, BulkFailure, JobList, JobQuery, JobState, JobView, Progress, SubmitAnswer,
-};
+pub use job::{BulkAnswer, BulkFailure, JobList, JobQuery, JobView, Progress, SubmitAnswer};
 pub use json::Json;
 pub use lease::{
-    AckRequest, Advice, CancelRequest, ClaimAnswer, ClaimRequest, CompleteAnswer, CompleteRequest,
-    CompleteStatus, Heartbeat, HeartbeatAnswer, LeaseAnswer, LeaseLimits, LeaseNumbers,
-    LeaseRequest, LeaseState, LeaseView, RedriveRequest, ReleaseRequest, ReportRequest,
-    RevokeRequest,
+    AckRequest, Advice, COMPLETION_GRACE, CancelRequest, ClaimAnswer, ClaimRequest, CompleteAnswer,
+    CompleteRequest, CompleteStatus, Heartbeat, HeartbeatAnswer, InHand, LeaseAnswer, LeaseLimits,
+    LeaseNumbers, LeaseRequest, LeaseState, LeaseView, RedriveRequest, ReleaseRequest,
+    ReportRequest, RevokeRequest,
 };
 pub use limits::Limits;
 pub use load::LoadSample;
@@ -82,6 +82,7 @@ pub use problem::Problem;
 pub use requests::LeaseAsk;
 pub use run::{CommandResult, CommandSpec, RUNNER_ADDON, RUNNER_TYPE};
 pub use schedule::{Missed, Overlap, ScheduleSpec, ScheduleView};
+pub use state::{JobState, Outcome, Phase};
 pub use status::{
     AddonStatus, HistoryStats, NodeStatus, PauseRequest, QuietState, SignalsRequest, StatusView,
     Streak,

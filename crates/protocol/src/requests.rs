@@ -102,6 +102,13 @@ impl Heartbeat {
         let mut check = Check::default();
         check_progress(&mut check, self.progress.as_ref(), limits);
         check_pids(&mut check, self.pids.as_deref().unwrap_or_default(), limits);
+        let (count, most) = (self.given_back.len(), limits.batch);
+        if count > most as usize {
+            check.refuse(
+                "given_back",
+                format!("has {count} entries: write {most} at most"),
+            );
+        }
         check.finish(())
     }
 }

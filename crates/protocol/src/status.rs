@@ -83,6 +83,18 @@ pub struct AddonStatus {
     pub paused: bool,
 }
 
+impl AddonStatus {
+    /// Returns the number of jobs in each state that is counted: in all but ended ones.
+    pub fn jobs(&self) -> impl Iterator<Item = (JobState, u64)> {
+        let counts = [
+            (JobState::Queued, self.queued),
+            (JobState::Dispatching, self.dispatching),
+            (JobState::Running, self.running),
+        ];
+        counts.into_iter()
+    }
+}
+
 /// `GET …/status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

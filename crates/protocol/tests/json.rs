@@ -49,6 +49,7 @@ fn view() -> JobView {
         rescues: 0,
         next_earliest_start_at: Some("2025-12-28T23:00:00Z".parse().unwrap()),
         lease_id: Some(lease_id()),
+        position: None,
         node_id: None,
         dispatch_until: None,
         payload: Some(Json::from_text(r#"{"path": "/some/dir"}"#.into()).unwrap()),
@@ -255,6 +256,61 @@ fn requests_name_fields_that_they_do_not_know() {
     assert!(error.contains("gpu_heavy"), "{error}");
 }
 
+/// The first release refuses fields that it does not know: what is not said must not be written.
+#[test]
+fn what_the_first_release_does_not_know_is_left_out_unless_it_is_said() {
+    let _watch = watch();
+    const NEW: [&str; 7] = [
+        "begins_now",
+        "returns_unbegun",
+        "began_ms_ago",
+        "ended_ms_ago",
+        "given_back",
+        "give_back",
+        "in_hand",
+    ];
+    let lease_id: jobtree_protocol::LeaseId = LEASE.parse().unwrap();
+    let instance_id = serde_json::from_value(json!(LEASE)).unwrap();
+    let claim = ClaimRequest::one_job("a".parse().unwrap(), instance_id);
+    let complete = CompleteRequest::done(lease_id, None);
+    let many = jobtree_protocol::CompleteManyRequest {
+        lease_id,
+        jobs: Vec::new(),
+        in_hand: None,
+    };
+    let written = [
+        serde_json::to_string(&claim).unwrap(),
+        serde_json::to_string(&Heartbeat::of(lease_id)).unwrap(),
+        serde_json::to_string(&complete).unwrap(),
+        serde_json::to_string(&many).unwrap(),
+    ];
+    for text in written {
+        let new: Vec<_> = NEW.iter().filter(|name| text.contains(**name)).collect();
+        assert!(new.is_empty(), "{new:?} in {text}");
+    }
+    // Which of many is in hand is said once.
+    let one = |job_id| jobtree_protocol::CompleteOne {
+        job_id,
+        status: jobtree_protocol::CompleteStatus::Done,
+        result: None,
+        error: None,
+        retry: true,
+        began_ms_ago: Some(20),
+        ended_ms_ago: Some(10),
+    };
+    let in_hand = Some(jobtree_protocol::InHand {
+        job_id: job_id(),
+        began_ms_ago: 5,
+    });
+    let many = jobtree_protocol::CompleteManyRequest {
+        lease_id,
+        jobs: vec![one(job_id()), one(job_id())],
+        in_hand,
+    };
+    let said: Vec<_> = many.each().map(|(_, request)| request.in_hand).collect();
+    assert_eq!(said, [None, in_hand]);
+}
+
 #[test]
 fn answers_may_gain_fields() {
     let _watch = watch();
@@ -281,6 +337,7 @@ fn answers_may_gain_fields() {
         advice: Advice::Yield,
         ttl_sec: 30,
         cancel: vec![job_id()],
+        give_back: vec![job_id()],
     });
     tolerates(&CompleteAnswer {
         job_id: job_id(),

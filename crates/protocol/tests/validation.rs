@@ -486,6 +486,8 @@ fn what_workers_send() {
         instance_id: InstanceId::generate(),
         node_id: None,
         pids: Vec::new(),
+        begins_now: None,
+        returns_unbegun: false,
     };
     let wrong = claim.validate(&limits).unwrap_err();
     let fields: Vec<&str> = wrong.iter().map(|error| error.field.as_str()).collect();

@@ -33,11 +33,11 @@ use crate::signals::{Freshness, HostSignals, Sample, Signals};
 pub struct Usage {
     /// Units of the node.
     pub units: u32,
-    /// Live leases and dispatches of the node.
+    /// Live leases and reservations of the node.
     pub leases: u32,
     /// Units of the addon that asks.
     pub addon_units: u32,
-    /// Live leases and dispatches of the addon that asks.
+    /// Live leases and reservations of the addon that asks.
     pub addon_leases: u32,
 }
 

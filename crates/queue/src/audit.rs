@@ -6,7 +6,7 @@
 //! - a step that there is none of, a second end, an attempt or a rescue that does not add up, a job that runs under two
 //!   leases at once;
 //! - revisions that do not rise: those of one commit are the same, any other is greater than the one before;
-//! - a job that runs under a lease that was not granted, or has ended; a lease that is granted or ends twice;
+//! - a job that is claimed or runs under a lease that was not granted, or has ended; a lease that is granted or ends twice;
 //! - a record that is not what the events say, events of a job that waits or runs and has no record, and a record
 //!   without events.
 //!
@@ -73,10 +73,10 @@ impl Trail {
 
     /// Begins in the middle: the event says how the job is afterwards.
     fn midway(event: &Event) -> Self {
-        let running = event.state == Some(JobState::Running);
+        let held = event.state.is_some_and(JobState::holds_capacity);
         let story = Story {
             state: event.state,
-            lease_id: event.lease_id.filter(|_| running),
+            lease_id: event.lease_id.filter(|_| held),
             revision: event.revision.unwrap_or(0),
             ..Story::default()
         };
@@ -195,11 +195,14 @@ impl Auditor {
         self.place = place;
         match (event.job_id, event.lease_id) {
             (Some(job), lease) => {
-                if event.kind == EventKind::Running {
+                let claimed = event.kind == EventKind::Dispatching && lease.is_some();
+                if event.kind == EventKind::Running || claimed {
                     match lease.map(|lease| self.leases.get(&lease)) {
                         Some(Some(true)) => {}
                         Some(None) if self.pruned => {}
-                        _ => tell("it runs under a lease that does not hold".to_owned()),
+                        _ => tell(
+                            "it is claimed or runs under a lease that does not hold".to_owned(),
+                        ),
                     }
                 }
                 if let Err(what) = self.add(job, event) {
@@ -264,7 +267,7 @@ impl Auditor {
             .filter(|id| self.leases.get(id) == Some(&false));
         let what = what.or_else(|| {
             ended.map(|_| {
-                "it runs under a lease that has ended, as the lease's events say".to_owned()
+                "it is held under a lease that has ended, as the lease's events say".to_owned()
             })
         })?;
         Some(Violation {

@@ -1,6 +1,6 @@
 //! What keeps a job from starting, with the numbers it was decided by.
 //!
-//! The same values are the denial's text, the log's entry and the explanation: nobody has to guess later what was
+//! The same values are the denial's text, the log's entry and the explanation: no reader has to guess later what was
 //! measured and what it was compared with.
 
 use std::fmt;
@@ -145,14 +145,16 @@ pub enum Block {
     },
     /// The node takes no more jobs.
     Draining,
-    /// Its addon's workers claim, and none asks for such a job.
+    /// Its type is served by workers that claim, and none of them waits for a job now.
     NoWorker,
-    /// Nobody here has taken up what was dispatched of its addon and type: it is left to other nodes for a while.
-    NobodyHere {
-        /// Dispatches in a row.
-        times: u32,
-        /// When one is tried again.
-        at: Timestamp,
+    /// No worker serves its type: it is not reserved, but for a probe now and then.
+    Unserved {
+        /// When the type was served last; `None` if it never was.
+        last: Option<Timestamp>,
+        /// Rounds of reservations that no caller accepted, in a row.
+        vain: u32,
+        /// When the next probe may begin.
+        probe: Timestamp,
     },
     /// These go first, and take what there is.
     Behind {
@@ -187,7 +189,7 @@ impl Block {
             Block::WrongNode { .. } => "wrong_node",
             Block::Draining => "draining",
             Block::NoWorker => "no_worker",
-            Block::NobodyHere { .. } => "nobody_here",
+            Block::Unserved { .. } => "unserved",
             Block::Behind { .. } => "behind",
         }
     }
@@ -215,7 +217,7 @@ impl Block {
             Block::Held { requested, .. } => Some(f64::from(requested)),
             Block::KeyTaken { running, .. } => Some(f64::from(running)),
             Block::Behind { ref jobs, .. } => Some(jobs.len() as f64),
-            Block::NobodyHere { times, .. } => Some(f64::from(times)),
+            Block::Unserved { vain, .. } => Some(f64::from(vain)),
             Block::OutsideWindow { .. }
             | Block::NotYet { .. }
             | Block::AddonPaused
@@ -241,7 +243,7 @@ impl Block {
             | Block::AddonUnits { limit, .. }
             | Block::KeyTaken { limit, .. } => Some(f64::from(limit)),
             Block::Held { spare, .. } => Some(f64::from(spare)),
-            Block::Behind { .. } | Block::NobodyHere { .. } => Some(0.0),
+            Block::Behind { .. } | Block::Unserved { .. } => Some(0.0),
             Block::OutsideWindow { .. }
             | Block::NotYet { .. }
             | Block::AddonPaused
@@ -376,11 +378,18 @@ impl fmt::Display for Block {
                 write!(f, "It asks for another node or labels than those of {node}")
             }
             Block::Draining => f.write_str("The node is draining"),
-            Block::NoWorker => f.write_str("No worker asks for jobs of this addon and type"),
-            Block::NobodyHere { times, at } => write!(
-                f,
-                "Nobody here has taken up this addon's dispatches: {times} in a row; tried again at {at}"
-            ),
+            Block::NoWorker => f.write_str("All workers for jobs of this addon and type are busy"),
+            Block::Unserved { last, vain, probe } => {
+                f.write_str("No worker serves jobs of this addon and type")?;
+                match last {
+                    Some(last) => write!(f, " (last call at {last})")?,
+                    None => f.write_str(" (never did since the start)")?,
+                }
+                if *vain > 0 {
+                    write!(f, "; reservations that were not accepted: {vain} in a row")?;
+                }
+                write!(f, "; next probe at {probe} or later")
+            }
             Block::Behind { jobs, more } => {
                 let (count, more) = (jobs.len(), if *more { " or more" } else { "" });
                 write!(f, "Behind {count}{more} jobs that take what there is")

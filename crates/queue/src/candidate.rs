@@ -18,7 +18,7 @@ pub struct ConcurrencyKey {
     pub limit: u32,
 }
 
-/// What a dispatcher has to know of a job that waits.
+/// What the planner has to know of a waiting job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The job.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobtree_protocol::{JobId, QuietState};
+use jobtree_protocol::{AddonId, JobId, JobType, QuietState};
 
 use crate::block::name;
 use crate::busy::Resource;
@@ -53,10 +53,15 @@ pub enum Change {
     OtherNode,
     /// The node is not drained any more.
     StopDraining,
-    /// A worker asks for such a job.
+    /// A worker of the type that is busy now claims again.
     Worker,
-    /// Somebody shows itself at this node who takes up dispatches of its addon, or another one is tried then.
-    Taker(Timestamp),
+    /// A worker for its type is started.
+    Serve {
+        /// The addon.
+        addon: AddonId,
+        /// The type.
+        job_type: JobType,
+    },
     /// These jobs are gone: started, or cancelled.
     JobsGone(Vec<JobId>),
 }
@@ -96,11 +101,10 @@ impl fmt::Display for Change {
                 f.write_str("a node with the name or the labels it asks for takes it")
             }
             Change::StopDraining => f.write_str("the node is not drained any more"),
-            Change::Worker => f.write_str("a worker asks for a job of its addon and type"),
-            Change::Taker(at) => write!(
-                f,
-                "somebody of its addon asks for dispatches at this node, or {at} comes"
-            ),
+            Change::Worker => f.write_str("a worker for its addon and type claims its next job"),
+            Change::Serve { addon, job_type } => {
+                write!(f, "start a worker for addon {addon} type {job_type}")
+            }
             Change::JobsGone(jobs) => write!(
                 f,
                 "{} jobs before it have started or are cancelled",

@@ -13,9 +13,9 @@ use jobtree_protocol::{Estimate, EstimateBasis, QuietState};
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
-use crate::dispatch::Dispatcher;
 use crate::explain::Explanation;
 use crate::now::{Now, wall_after};
+use crate::planner::Planner;
 
 const HOURS: usize = 7 * 24;
 /// From this part of the samples on an hour counts as quiet.
@@ -96,7 +96,7 @@ fn hour_of(at: Timestamp, zone: &TimeZone) -> usize {
     day * 24 + local.hour() as usize
 }
 
-impl Dispatcher {
+impl Planner {
     /// When a job will probably start, by its explanation; none when that is anybody's guess.
     pub fn estimate(
         &self,
@@ -130,8 +130,6 @@ impl Dispatcher {
                 }
                 Change::WaitUntil(at) => later(*at, EstimateBasis::Schedule, 1.0),
                 Change::NextSample => {}
-                // Another node may have it sooner, and nobody may take it up then.
-                Change::Taker(at) => later(*at, EstimateBasis::Schedule, 0.5),
                 Change::FreeUnits(units) => {
                     let wait = self.units_free_in(*units, now)?;
                     later(

@@ -13,15 +13,14 @@
 //! *rests* for `rest` before capacity is kept for it again, so that a job that others keep from starting costs no more
 //! than half of the time.
 //!
-//! How long anybody waits under this, the largest job under a flood of small ones too, is [`WaitBound`]; what dispatches
-//! add to it that nobody takes up is [`VainBound`].
+//! How long a job waits under this, the largest one under a flood of small ones too, is [`WaitBound`]; what jobs that
+//! no worker serves add to it is [`UnservedBound`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jobtree_protocol::JobId;
 
-use crate::dispatch::LONGEST_REST;
 use crate::order::Gate;
 
 /// Capacity that is kept for a job.
@@ -114,8 +113,8 @@ impl Holds {
 ///
 /// For in any time `R` whatever ran at its beginning has ended; if the next in order still does not fit, more than
 /// `C − m` units were started since. And when the job is next itself, what runs then has ended after one more `R`: nothing
-/// passes its hold that would delay it. Expected durations that are exceeded delay it by as much, and dispatches that
-/// nobody takes up by a [`VainBound`].
+/// passes its hold that would delay it. Expected durations that are exceeded delay it by as much, and jobs that no worker
+/// serves by an [`UnservedBound`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -166,65 +165,68 @@ impl WaitBound {
     }
 }
 
-/// What dispatches that nobody takes up add to a wait, where several nodes share a store.
+/// What jobs of types that no worker serves add to the wait of a served job, however many they are and however urgent.
 ///
-/// Let `w` nodes have nobody for the job's addon and type and room for the job, `T` be the time in which a dispatch is to
-/// be taken up, and `L` how long it takes a node to hear of a job that waits. One node at least has somebody who takes the
-/// job up, and room. Each try in vain keeps the job for `T`, and before it the job was free for less than `L`, or that
-/// node would have had it: `n` tries take less than `n·(T + L)`. Of them the node with the most has made `k ≥ n/w`. It left
-/// the job to others after each but the last, except for two at most after which somebody asked there:
+/// Let `T` be the take-up time, `R` the time in which the store returns a reservation that was not accepted, `S` the time
+/// between two samples, and `L` the time in which a node hears of a job that waits (zero on one node). The job waits for
+/// nothing but units, and a worker waits for it, or it may be reserved. Then its group stands behind an open gate, so no
+/// [probe](crate::planner) begins; each one that is out is accepted, and then it is of a served type itself, or it is
+/// returned by `T + R` after it began; and what probes added to the ramp is over with the next sample:
 ///
 /// ```text
-/// k·T + ¾·Σ min(2ⁱ·T, M) ≤ w·k·(T + L)      i = 0 … k − 4, M the longest rest
-/// wait ≤ w·k·(T + L)                        for the largest such k
+/// wait ≤ max(T + R, S)
 /// ```
 ///
-/// When there are so many nodes without anybody that they can keep a job among themselves however long each rests,
-/// there is no such `k`, and no bound: name the nodes or labels of such jobs.
+/// If the job shares its concurrency key with jobs of an unserved type, a probe may have that key when the job comes, and
+/// others may have units when the key is free: `2·max(T + R, S)`. It is not more, since no probe takes a key that a served
+/// job waits for.
+///
+/// Where several nodes share a store, the job itself may be on probe at a node that does not serve it, for `T + R`. When it is
+/// back, the node that serves it hears of it after `L`, and nodes that do not leave it alone for at least ¾`T`: `L` is added
+/// once, whatever the number of nodes. If `L ≥ ¾T` there is no bound: take-up times must be longer than a node takes to hear.
+///
+/// All of it comes on top of [`WaitBound`], which holds among served jobs.
 ///
 /// ```
 /// use std::time::Duration;
-/// use jobtree_queue::hold::VainBound;
+/// use jobtree_queue::hold::UnservedBound;
 ///
 /// let seconds = Duration::from_secs;
-/// let bound = VainBound { nodes: 2, take_up: seconds(30), hears_after: seconds(5) };
-/// assert_eq!(bound.wait(), Some(seconds(420)));
-/// assert_eq!(VainBound { nodes: 0, ..bound }.wait(), Some(seconds(0)));
-/// assert_eq!(VainBound { nodes: 50, ..bound }.wait(), None);
+/// let bound = UnservedBound {
+///     take_up: seconds(30),
+///     returned_after: seconds(1),
+///     sampled_every: seconds(2),
+///     shares_key: false,
+///     hears_after: Duration::ZERO,
+/// };
+/// assert_eq!(bound.wait(), Some(seconds(31)));
+/// assert_eq!(UnservedBound { shares_key: true, ..bound }.wait(), Some(seconds(62)));
+/// assert_eq!(UnservedBound { hears_after: seconds(5), ..bound }.wait(), Some(seconds(36)));
+/// assert_eq!(UnservedBound { hears_after: seconds(60), ..bound }.wait(), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct VainBound {
-    /// `w`.
-    pub nodes: u32,
+pub struct UnservedBound {
     /// `T`.
     pub take_up: Duration,
-    /// `L`.
+    /// `R`.
+    pub returned_after: Duration,
+    /// `S`.
+    pub sampled_every: Duration,
+    /// The job's concurrency key is one of unserved jobs too.
+    pub shares_key: bool,
+    /// `L`; zero where no other node uses the store.
     pub hears_after: Duration,
 }
 
-impl VainBound {
-    /// The bound; none if there is none.
+impl UnservedBound {
+    /// The bound; `None` if there is none.
     pub fn wait(&self) -> Option<Duration> {
-        let longest = self.take_up.max(LONGEST_REST).as_secs_f64();
-        let (take_up, nodes) = (self.take_up.as_secs_f64(), f64::from(self.nodes));
-        let each = take_up + self.hears_after.as_secs_f64();
-        if self.nodes == 0 {
-            return Some(Duration::ZERO);
-        }
-        if nodes * each >= take_up + 0.75 * longest {
+        if self.hears_after.saturating_mul(4) >= self.take_up.saturating_mul(3) {
             return None;
         }
-        // Possible for `tries`, and from some number on for none.
-        let possible = |tries: u32| {
-            let rests = (0..tries.saturating_sub(3)).map(|rest| take_up * 2_f64.powi(rest as i32));
-            let rested: f64 = rests.map(|rest| rest.min(longest)).sum();
-            f64::from(tries) * take_up + 0.75 * rested <= nodes * f64::from(tries) * each
-        };
-        let mut tries = 3;
-        while possible(tries + 1) {
-            tries += 1;
-        }
-        let all = self.nodes.saturating_mul(tries);
-        Some((self.take_up + self.hears_after).saturating_mul(all))
+        let probe = self.take_up.saturating_add(self.returned_after);
+        let once = probe.max(self.sampled_every);
+        let times = if self.shares_key { 2 } else { 1 };
+        Some(once.saturating_mul(times).saturating_add(self.hears_after))
     }
 }

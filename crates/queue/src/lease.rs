@@ -12,6 +12,9 @@
 //!   one whole term again. Its worker may have been renewing in vain all that time.
 //! - A process that did not look for a while (suspended, stopped, starved) heard no heartbeat either and cannot hold that
 //!   against the workers: what fell due in such a gap gets one term again, and runs are not charged for the gap.
+//! - A run's time goes from its begin, as its worker told it, and only the job in a worker's hand has one. A worker that tells
+//!   the times of its runs gets [`COMPLETION_GRACE`] more: a run that ended within its limit is not timed out while its
+//!   completion is on its way. A completion that comes later than that finds its lease ended, and is refused.
 //! - Longer is always safe: the job has one lease for longer. Shorter never happens: a worker counts its term from the
 //!   moment it *sent* the heartbeat, this process from the moment it handled it, which is later.
 //!
@@ -22,6 +25,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use jiff::Timestamp;
+pub use jobtree_protocol::COMPLETION_GRACE;
 use jobtree_protocol::{JobId, LeaseId, whole_micros};
 
 use crate::now::{Now, wall_after, wall_until};
@@ -31,6 +35,16 @@ use crate::transitions::{Changes, Rules};
 /// When a lease that is granted or renewed at `at` ends, by the calendar.
 pub fn expiry(at: Timestamp, ttl_sec: u32) -> Timestamp {
     whole_micros(wall_after(at, ttl(ttl_sec)))
+}
+
+/// The time from the begin of a run under this lease to the end of it, if it may run for `limit_sec`.
+pub(crate) fn time_limit(lease: &LeaseRecord, limit_sec: u32) -> Duration {
+    let grace = if lease.reports_begin {
+        COMPLETION_GRACE
+    } else {
+        Duration::ZERO
+    };
+    ttl(limit_sec).saturating_add(grace)
 }
 
 fn ttl(seconds: u32) -> Duration {
@@ -62,7 +76,7 @@ pub enum Due {
         lease_id: LeaseId,
         /// Its job.
         job_id: JobId,
-        /// Since when that was current.
+        /// When that began.
         current_since: Timestamp,
     },
 }
@@ -239,9 +253,10 @@ impl Deadlines {
             renewals: lease.renewals,
         });
 
-        let limited = lease
-            .current()
-            .and_then(|job| job.max_runtime_sec.map(|limit| (job.id, ttl(limit))));
+        let limited = lease.running().and_then(|job| {
+            let limit = job.max_runtime_sec?;
+            Some((job.id, time_limit(lease, limit)))
+        });
         let Some((job_id, limit)) = limited else {
             return self.disarm(Key::Run(lease.id));
         };

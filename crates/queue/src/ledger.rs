@@ -1,8 +1,8 @@
-//! What is in use: live leases, dispatches and proposals, each with its units, its key and its expected end.
+//! What is in use: live leases, reservations and proposals, each with its units, its key and its expected end.
 //!
 //! This is the one place that usage comes from. Every sum here is of entries that are there; an entry that goes takes
 //! its part with it, and one that is entered twice counts once, so that nothing can leak away or be freed twice. A
-//! dispatcher that starts enters what its store says is live.
+//! planner that starts enters what its store says is live.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::admission::Usage;
 use crate::candidate::Candidate;
 use crate::order::{AddonIndex, KeyId};
 
-/// What holds units: a job that is proposed or dispatched, or a lease.
+/// What holds units: a job that is proposed or reserved, or a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Holder {
     /// A job on its way to a worker; of a batch, the first.
@@ -27,10 +27,10 @@ pub enum Holder {
 pub(crate) enum Phase {
     /// Proposed to the store.
     Proposed,
-    /// Waits to be taken up until then, on the monotonic clock.
-    Dispatched(Duration),
-    /// Proposed to the store for a claim. If nothing comes of that, it waits to be taken up until then, as before.
-    TakenUp(Duration),
+    /// Waits to be accepted until then, on the monotonic clock.
+    Reserved(Duration),
+    /// Proposed to the store for a claim. If nothing comes of that, it waits to be accepted until then, as before.
+    Accepting(Duration),
     /// Runs.
     Running,
 }
@@ -49,6 +49,10 @@ pub(crate) struct Held {
     pub(crate) charged: Option<usize>,
     /// It was the one that is allowed when quiet never comes; what that took.
     pub(crate) allowed: Option<Duration>,
+    /// Since when it holds units here, on the monotonic clock.
+    pub(crate) since: Duration,
+    /// It is a probe: nobody is known to serve its type.
+    pub(crate) probe: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -58,7 +62,7 @@ pub(crate) struct Ledger {
     by_addon: HashMap<AddonIndex, (u32, u32)>,
     by_key: HashMap<KeyId, u32>,
     ends: BTreeSet<(Duration, Holder)>,
-    dispatched: BTreeSet<(Duration, Holder)>,
+    reserved: BTreeSet<(Duration, Holder)>,
 }
 
 impl Ledger {
@@ -75,8 +79,8 @@ impl Ledger {
         if let Some(ends) = held.ends {
             self.ends.insert((ends, holder));
         }
-        if let Phase::Dispatched(until) = held.phase {
-            self.dispatched.insert((until, holder));
+        if let Phase::Reserved(until) = held.phase {
+            self.reserved.insert((until, holder));
         }
         self.held.insert(holder, held);
         before
@@ -100,8 +104,8 @@ impl Ledger {
         if let Some(ends) = held.ends {
             self.ends.remove(&(ends, holder));
         }
-        if let Phase::Dispatched(until) = held.phase {
-            self.dispatched.remove(&(until, holder));
+        if let Phase::Reserved(until) = held.phase {
+            self.reserved.remove(&(until, holder));
         }
         Some(held)
     }
@@ -129,15 +133,15 @@ impl Ledger {
         self.units
     }
 
-    /// Dispatches that wait to be taken up, the next to go back first.
-    pub(crate) fn dispatched(&self) -> impl Iterator<Item = &Held> {
-        let dispatched = self.dispatched.iter();
-        dispatched.filter_map(|(_, holder)| self.held.get(holder))
+    /// Reservations that wait to be accepted, the next to go back first.
+    pub(crate) fn reserved(&self) -> impl Iterator<Item = &Held> {
+        let reserved = self.reserved.iter();
+        reserved.filter_map(|(_, holder)| self.held.get(holder))
     }
 
-    /// Units of dispatches that wait to be taken up.
-    pub(crate) fn dispatched_units(&self) -> u32 {
-        self.dispatched().map(|held| held.units).sum()
+    /// Units of reservations that wait to be accepted.
+    pub(crate) fn reserved_units(&self) -> u32 {
+        self.reserved().map(|held| held.units).sum()
     }
 
     pub(crate) fn leases(&self) -> u32 {
@@ -161,18 +165,18 @@ impl Ledger {
         None
     }
 
-    /// Dispatches that were not taken up in time.
+    /// Reservations that were not accepted in time.
     pub(crate) fn overdue(&self, now: Duration) -> Vec<Holder> {
-        self.dispatched
+        self.reserved
             .iter()
             .take_while(|(until, _)| *until <= now)
             .map(|(_, holder)| *holder)
             .collect()
     }
 
-    /// When the next dispatch is overdue.
+    /// When the next reservation is overdue.
     pub(crate) fn next_overdue(&self) -> Option<Duration> {
-        self.dispatched.first().map(|(until, _)| *until)
+        self.reserved.first().map(|(until, _)| *until)
     }
 
     /// Changes how far something is on its way.

@@ -1,4 +1,4 @@
-//! What the durable queue decides, and never does: admission, order, dispatch, transitions.
+//! What the durable queue decides, and never does: admission, order, planning, transitions.
 //!
 //! Nothing in here reads a clock, draws a number, or writes anything: times and random numbers come in as values, and
 //! what is to be written goes out as values. So all of it runs under a simulator as it runs in earnest.
@@ -14,7 +14,7 @@ pub mod replay;
 pub mod transitions;
 
 pub use record::{
-    Completion, Denial, JobRecord, KeyRecord, LeaseEnd, LeaseRecord, LeasedJob, Reservation,
+    Completion, Denial, JobRecord, KeyRecord, LeaseEnd, LeaseRecord, LeasedJob, Reservation, Stage,
 };
 
 // Admission and order.
@@ -27,7 +27,6 @@ pub mod capacity;
 pub mod change;
 pub mod cron;
 pub mod deadline;
-pub mod dispatch;
 pub mod estimate;
 pub mod explain;
 pub mod history;
@@ -35,6 +34,7 @@ pub mod hold;
 pub mod ledger;
 mod now;
 mod order;
+pub mod planner;
 pub mod policy;
 pub mod quiet;
 pub mod ramp;

@@ -4,8 +4,10 @@
 //! to build it again. Only `transitions` changes one. The rules that hold for records at rest:
 //!
 //! - `revision` grows by one with each change that is written. A store that compares and swaps does so on it.
-//! - `lease_id` is there in RUNNING and in no other state; `reservation` in DISPATCHING and in no other; `ended_at` in
-//!   ended states and in no other.
+//! - A job is in one [`Stage`], which its state and its lease say together. `lease_id` is there in `Held` and `Running`
+//!   and in no other stage; `reservation` in `Reserved` and in no other; `ended_at` in ended stages and in no other.
+//! - Of a lease's jobs one is in its worker's hand at a time. Those behind it are `Held`; whether one has begun is told by
+//!   its own record, and nowhere else.
 //! - A lease's list of jobs and the jobs' `lease_id` and `lease_position` say the same. A store may keep only the
 //!   latter, and build the list again with [`LeasedJob::of`], in the order of the positions: then ending one job of a
 //!   batch writes one row, however long the batch is.
@@ -60,6 +62,60 @@ pub struct Denial {
     pub since: Timestamp,
 }
 
+/// The stage that a job is in: its state, with DISPATCHING told apart by whether a worker has a lease for the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// QUEUED.
+    Waiting,
+    /// DISPATCHING without a lease: a place on a node is reserved for it.
+    Reserved,
+    /// DISPATCHING with a lease: a worker has claimed it and has not begun it, as far as the worker said.
+    Held,
+    /// RUNNING: its worker has begun it.
+    Running,
+    /// DONE.
+    Done,
+    /// FAILED.
+    Failed,
+    /// CANCELED.
+    Canceled,
+}
+
+impl Stage {
+    /// All stages, on the way.
+    pub const ALL: [Self; 7] = [
+        Self::Waiting,
+        Self::Reserved,
+        Self::Held,
+        Self::Running,
+        Self::Done,
+        Self::Failed,
+        Self::Canceled,
+    ];
+
+    /// The state that clients see.
+    pub const fn state(self) -> JobState {
+        match self {
+            Self::Waiting => JobState::Queued,
+            Self::Reserved | Self::Held => JobState::Dispatching,
+            Self::Running => JobState::Running,
+            Self::Done => JobState::Done,
+            Self::Failed => JobState::Failed,
+            Self::Canceled => JobState::Canceled,
+        }
+    }
+
+    /// Returns `true` if a worker has a lease for the job.
+    pub const fn is_held(self) -> bool {
+        matches!(self, Self::Held | Self::Running)
+    }
+
+    /// Returns `true` if the job has ended.
+    pub const fn is_ended(self) -> bool {
+        matches!(self, Self::Done | Self::Failed | Self::Canceled)
+    }
+}
+
 /// A job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobRecord {
@@ -89,15 +145,15 @@ pub struct JobRecord {
     pub waiting_for: Vec<JobId>,
     /// The place that waits for it to be taken up.
     pub reservation: Option<Box<Reservation>>,
-    /// The lease it runs under.
+    /// The lease that it is claimed or runs under.
     pub lease_id: Option<LeaseId>,
     /// Its place in that lease's batch.
     pub lease_position: u32,
     /// Where it is dispatched to, runs or ran last.
     pub node_id: Option<NodeId>,
-    /// When its lease was granted. In a batch it may begin later: the lease knows.
+    /// When its last run began, by its worker's report. A claim does not change it, a begin does.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// When it ended: of a run whose worker told its times, when the run ended, which is before that was written.
     pub ended_at: Option<Timestamp>,
     /// When somebody asked a running job to stop.
     pub cancel_requested_at: Option<Timestamp>,
@@ -126,6 +182,43 @@ impl JobRecord {
     /// Its share of the capacity.
     pub fn cost(&self) -> u32 {
         self.intent.cost_units
+    }
+
+    /// The stage that it is in.
+    pub fn stage(&self) -> Stage {
+        match self.state {
+            JobState::Queued => Stage::Waiting,
+            JobState::Dispatching if self.lease_id.is_some() => Stage::Held,
+            JobState::Dispatching => Stage::Reserved,
+            JobState::Running => Stage::Running,
+            JobState::Done => Stage::Done,
+            JobState::Failed => Stage::Failed,
+            JobState::Canceled => Stage::Canceled,
+        }
+    }
+
+    /// Returns `true` if a place on a node is reserved for it, and no worker has it.
+    pub fn is_reserved(&self) -> bool {
+        self.stage() == Stage::Reserved
+    }
+
+    /// Returns `true` if a worker has a lease for it, begun or not.
+    pub fn is_held(&self) -> bool {
+        self.stage().is_held()
+    }
+
+    /// Returns `true` if its worker has begun it.
+    pub fn has_begun(&self) -> bool {
+        self.stage() == Stage::Running
+    }
+
+    /// What holds its concurrency key: its lease, which counts once for all of its jobs, or its own place, by its own id.
+    pub fn key_holder(&self) -> Option<LeaseId> {
+        match self.stage() {
+            Stage::Reserved => Some(LeaseId(self.id.0)),
+            Stage::Held | Stage::Running => self.lease_id,
+            Stage::Waiting | Stage::Done | Stage::Failed | Stage::Canceled => None,
+        }
     }
 
     /// Whether it may be dispatched, as far as it itself is concerned.
@@ -159,7 +252,7 @@ impl JobRecord {
     pub fn view(&self, lease: Option<&LeaseRecord>) -> JobView {
         let intent = &*self.intent;
         let held = lease.filter(|lease| self.lease_id == Some(lease.id));
-        let current = held.filter(|lease| lease.current().is_some_and(|job| job.id == self.id));
+        let in_hand = held.filter(|lease| lease.in_hand().is_some_and(|job| job.id == self.id));
         JobView {
             job_id: self.id,
             addon_id: intent.addon_id.clone(),
@@ -175,6 +268,7 @@ impl JobRecord {
             rescues: self.rescues,
             next_earliest_start_at: self.not_before,
             lease_id: self.lease_id,
+            position: self.lease_id.map(|_| self.lease_position),
             node_id: self.node_id.clone(),
             dispatch_until: self
                 .reservation
@@ -186,7 +280,7 @@ impl JobRecord {
             deadline_at_risk: self.at_risk,
             max_runtime_sec: intent.max_runtime_sec,
             tags: intent.tags.clone(),
-            pids: current.map_or_else(Vec::new, |lease| lease.pids.clone()),
+            pids: in_hand.map_or_else(Vec::new, |lease| lease.pids.clone()),
             waiting_for: self.waiting_for.clone(),
             progress: self.progress.clone(),
             metrics: self.metrics.clone(),
@@ -217,6 +311,9 @@ pub struct LeasedJob {
     /// Somebody wants it to stop.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cancel: bool,
+    /// Its worker has begun it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub begun: bool,
 }
 
 impl LeasedJob {
@@ -228,6 +325,7 @@ impl LeasedJob {
             cost: job.cost(),
             max_runtime_sec: job.intent.max_runtime_sec,
             cancel: job.cancel_requested_at.is_some(),
+            begun: job.has_begun(),
         }
     }
 }
@@ -297,10 +395,25 @@ pub struct LeaseRecord {
     pub expires_at: Timestamp,
     /// Its jobs that have not ended, in their order.
     pub jobs: Vec<LeasedJob>,
-    /// The one that runs, if the worker said so and it has not ended; else the first does. See [`LeaseRecord::current`].
+    /// The one in the worker's hand, if the worker named it and it has not ended; else it is the first. See
+    /// [`LeaseRecord::in_hand`].
     pub named_current: Option<JobId>,
-    /// Since when the current one is current.
+    /// Since when the one in hand runs, if it has begun: its begin, not the grant.
     pub current_since: Timestamp,
+    /// The worker reports when it begins a job. Without this, a job begins with the grant or with the end of the one
+    /// before it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reports_begin: bool,
+    /// The worker returns jobs that it has not begun, if it is asked to.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub returns_unbegun: bool,
+    /// Some job of the lease has begun, or has ended under it. A lease that was claimed in advance and waits in its worker
+    /// has none.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub begun: bool,
+    /// Jobs that the worker is asked to give back, until it does, begins them or answers for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked_back: Vec<JobId>,
     /// Its processes.
     pub pids: Vec<u32>,
     /// How it ended.
@@ -339,10 +452,28 @@ impl LeaseRecord {
             .fold(self.own_cost, u32::max)
     }
 
-    /// The job that runs.
-    pub fn current(&self) -> Option<&LeasedJob> {
+    /// The job in the worker's hand: the one that the worker named, else the first whose end is not known here. None while
+    /// no job of the lease has begun. A crash of the worker counts for this job and for no other.
+    ///
+    /// A worker that reports begins takes the next job in hand before it has said so: then this is that job, and its
+    /// `begun` is not set.
+    pub fn in_hand(&self) -> Option<&LeasedJob> {
         let named = self.named_current.and_then(|id| self.job(id));
-        named.or_else(|| self.jobs.first())
+        named.or_else(|| self.jobs.first().filter(|_| self.begun))
+    }
+
+    /// The job in the worker's hand, if its begin is known: the one whose time runs.
+    pub fn running(&self) -> Option<&LeasedJob> {
+        self.in_hand().filter(|job| job.begun)
+    }
+
+    /// The jobs that the worker may be asked to give back: claimed, not begun, and not in hand.
+    pub fn returnable(&self) -> impl Iterator<Item = &LeasedJob> {
+        let in_hand = self.in_hand().map(|job| job.id);
+        let able = self.is_live() && self.returns_unbegun;
+        self.jobs
+            .iter()
+            .filter(move |job| able && !job.begun && Some(job.id) != in_hand)
     }
 
     /// Where in the list of its jobs that have not ended this one stands, if it does. They lie in the order of their
@@ -369,7 +500,7 @@ impl LeaseRecord {
             cost_units: self.cost(),
             node_id: self.node_id.clone(),
             jobs: self.jobs.iter().map(|job| job.id).collect(),
-            current: self.current().map(|job| job.id),
+            current: self.in_hand().map(|job| job.id),
             granted_at: self.granted_at,
             expires_at: self.expires_at,
             pids: self.pids.clone(),
@@ -396,6 +527,11 @@ pub struct KeyRecord {
     pub state: JobState,
     /// When.
     pub created_at: Timestamp,
+}
+
+/// What a lease of the first release did not say: its first job began with its grant.
+fn yes() -> bool {
+    true
 }
 
 /// Intents are shared in memory and written as they are.

@@ -20,7 +20,7 @@ pub struct Story {
     pub rescues: u32,
     /// How often it was redriven.
     pub redrives: u32,
-    /// The lease it runs under.
+    /// The lease it is held under: claimed, or running.
     pub lease_id: Option<LeaseId>,
     /// Somebody wants it to stop, or wanted to.
     pub cancel_requested: bool,
@@ -91,28 +91,19 @@ impl Story {
         if !self.allows(event.kind) {
             return impossible("there is no such step from this state");
         }
-        next.state = Some(match event.kind {
-            EventKind::Submitted
-            | EventKind::Returned
-            | EventKind::RetryScheduled
-            | EventKind::Redriven => JobState::Queued,
-            EventKind::Dispatching => JobState::Dispatching,
-            EventKind::Running => JobState::Running,
-            EventKind::Done => JobState::Done,
-            EventKind::Failed => JobState::Failed,
-            EventKind::Canceled => JobState::Canceled,
-            // A run that expired or timed out is over; where the job goes is told by the event behind it, if it does not
-            // just wait again.
-            EventKind::LeaseExpired => JobState::Queued,
-            _ => self.state.unwrap_or(JobState::Queued),
-        });
+        let state = event.kind.leads_to().or(self.state);
+        next.state = state.or(Some(JobState::Queued));
         match event.kind {
             EventKind::Running => {
                 if event.attempt != Some(self.attempts + 1) {
                     return impossible("it is not the next attempt");
                 }
+                if self.is_held() && event.lease_id != self.lease_id {
+                    return impossible("another lease holds it");
+                }
                 next.lease_id = event.lease_id;
             }
+            EventKind::Dispatching => next.lease_id = event.lease_id,
             EventKind::Done
             | EventKind::Failed
             | EventKind::Canceled
@@ -139,34 +130,40 @@ impl Story {
             }
             _ => {}
         }
-        if next.state != Some(JobState::Running) {
+        if !next.state.is_some_and(JobState::holds_capacity) {
             next.lease_id = None;
         }
         Ok(next)
     }
 
+    /// Whether a worker has it, begun or not.
+    fn is_held(&self) -> bool {
+        self.lease_id.is_some()
+    }
+
     fn allows(&self, kind: EventKind) -> bool {
-        use JobState::{Canceled, Dispatching, Failed, Queued, Running};
+        use JobState::{Dispatching, Queued, Running};
         let Some(state) = self.state else {
             return kind == EventKind::Submitted;
         };
+        let is_held = self.is_held();
         match kind {
             EventKind::Submitted => false,
             // In the trail of a reservation it stands before DISPATCHING.
             EventKind::Admitted | EventKind::Denied | EventKind::DeadlineAtRisk => state == Queued,
-            EventKind::Dispatching | EventKind::Hastened | EventKind::DependencyEnded => {
-                state == Queued
-            }
-            EventKind::Running => matches!(state, Queued | Dispatching),
-            EventKind::Done | EventKind::RetryScheduled | EventKind::CancelRequested => {
-                state == Running
-            }
-            EventKind::LeaseExpired | EventKind::Progress | EventKind::Log => state == Running,
-            EventKind::Timeout | EventKind::Failed => matches!(state, Queued | Running),
+            // A reservation; or a worker gets a job that waits or is reserved.
+            EventKind::Dispatching => state == Queued || (state == Dispatching && !is_held),
+            EventKind::Hastened | EventKind::DependencyEnded => state == Queued,
+            EventKind::Running => state.is_waiting(),
+            // A run whose begin was not told by itself ends from DISPATCHING.
+            EventKind::Done | EventKind::RetryScheduled | EventKind::CancelRequested => is_held,
+            EventKind::LeaseExpired | EventKind::Progress | EventKind::Log => is_held,
+            EventKind::Timeout => matches!(state, Queued | Running),
+            EventKind::Failed => state == Queued || is_held,
             EventKind::Quarantined => state == Queued,
-            EventKind::Canceled => matches!(state, Queued | Dispatching | Running),
-            EventKind::Returned => matches!(state, Dispatching | Running),
-            EventKind::Redriven => matches!(state, Failed | Canceled),
+            EventKind::Canceled => state.can_be_cancelled(),
+            EventKind::Returned => state.holds_capacity(),
+            EventKind::Redriven => state.can_be_redriven(),
             EventKind::LeaseGranted
             | EventKind::LeaseReleased
             | EventKind::LeaseRevoked

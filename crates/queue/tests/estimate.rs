@@ -5,8 +5,8 @@ mod worlds;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use jobtree_protocol::{Estimate, EstimateBasis, JobId};
-use jobtree_queue::dispatch::Event;
 use jobtree_queue::estimate::WeeklyProfile;
+use jobtree_queue::planner::Event;
 use worlds::world::{World, addon};
 use worlds::{policy, secs, watch};
 
@@ -21,8 +21,8 @@ fn at(text: &str) -> Timestamp {
 }
 
 fn estimate(world: &mut World, job: JobId, profile: &WeeklyProfile) -> Option<Estimate> {
-    let explanation = world.dispatcher.explain(job, world.now).unwrap();
-    world.dispatcher.estimate(&explanation, profile, world.now)
+    let explanation = world.planner.explain(job, world.now).unwrap();
+    world.planner.estimate(&explanation, profile, world.now)
 }
 
 /// Two weeks in which the machine was quiet from 02:00 to 05:00 UTC.

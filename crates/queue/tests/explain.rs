@@ -4,11 +4,12 @@
 mod worlds;
 
 use jobtree_protocol::{Constraints, JobId, LeaseId, NodeId, Priority};
+use jobtree_queue::block::Block;
 use jobtree_queue::candidate::ConcurrencyKey;
 use jobtree_queue::change::Change;
-use jobtree_queue::dispatch::{ClaimAsk, Event};
 use jobtree_queue::explain::Explanation;
 use jobtree_queue::ledger::Holder;
+use jobtree_queue::planner::{ClaimAsk, Event};
 use worlds::world::{World, addon, kind};
 use worlds::{policy, secs, watch};
 
@@ -36,7 +37,7 @@ impl Case {
 
     fn explain(&mut self) -> Explanation {
         self.world
-            .dispatcher
+            .planner
             .explain(self.job, self.world.now)
             .unwrap()
     }
@@ -92,7 +93,7 @@ impl Case {
             Change::FreeKey(_) => world.step(self.key.clone().unwrap()),
             Change::OtherNode => world.step(self.node.clone().unwrap()),
             Change::StopDraining => world.step(Event::Drain(false)),
-            Change::Worker => {
+            Change::Worker | Change::Serve { .. } => {
                 let ask = ClaimAsk {
                     id: 1,
                     addon: addon("a"),
@@ -102,7 +103,6 @@ impl Case {
                 };
                 world.step(Event::Claim(ask));
             }
-            Change::Taker(_) => world.step(Event::Shown(Some(addon("a")))),
             Change::JobsGone(jobs) => {
                 for job in jobs {
                     world.step(Event::Withdrawn(job));
@@ -191,6 +191,12 @@ impl Case {
 fn world(text: &str) -> World {
     let base = "[ramp]\nunits_per_sample = 0\n[quiet]\nallow_one_after = \"0\"\n";
     World::new(policy(&format!("{base}{text}")))
+}
+
+/// The same, where nobody serves anything.
+fn unserved(text: &str) -> World {
+    let base = "[ramp]\nunits_per_sample = 0\n[quiet]\nallow_one_after = \"0\"\n";
+    World::unserved(policy(&format!("{base}{text}")))
 }
 
 /// Submits a plain job of addon "a".
@@ -343,7 +349,17 @@ fn what_is_of_the_job_itself() {
     let mut draining = world("");
     draining.step(Event::Drain(true));
     assert_eq!(submitted(draining, 10).check(), ["draining"]);
-    let claimed = world("[addons.a]\nmode = \"claim\"\n");
+    // A worker claimed a moment ago, and is busy with its job.
+    let mut claimed = unserved("");
+    claimed.flood("a", 1, 10, secs(1000));
+    claimed.step(Event::Claim(ClaimAsk {
+        id: 7,
+        addon: addon("a"),
+        types: Vec::new(),
+        jobs: 1,
+        leases: 1,
+    }));
+    assert_eq!(claimed.started.len(), 1);
     assert_eq!(submitted(claimed, 10).check(), ["no_worker"]);
 
     let mut later = world("");
@@ -394,54 +410,59 @@ fn what_is_of_the_job_itself() {
 }
 
 #[test]
-fn nobody_is_here() {
+fn a_type_that_no_worker_serves_says_since_when_and_what_to_do() {
     let _watchdog = watch();
-    let mut lonely = world("");
-    lonely.dispatcher.set_shared(true);
-    lonely.workers = false;
-    let mut case = submitted(lonely, 10);
-    assert_eq!(case.world.dispatcher.used(), 10, "it is dispatched");
-    case.world.run(secs(31));
-    // From now on there is somebody, who has not shown itself yet.
-    case.world.workers = true;
-    assert_eq!(case.check(), ["nobody_here"]);
+    let mut case = submitted(unserved(""), 10);
+    let submitted_at = case.world.now.wall;
+    assert_eq!(case.world.planner.used(), 0, "nothing is reserved");
+    case.world.run(secs(5));
+    assert_eq!(case.check(), ["unserved"]);
     let explanation = case.explain();
     let obstacle = &explanation.obstacles[0];
-    assert_eq!(obstacle.block.measured(), Some(1.0));
-    assert_eq!(obstacle.since, case.world.now.wall - secs(1));
-    let Change::Taker(at) = obstacle.change else {
+    assert_eq!(obstacle.since, submitted_at);
+    let Block::Unserved { last, vain, probe } = obstacle.block else {
         panic!("{obstacle:?}");
     };
+    assert_eq!((last, vain), (None, 0), "it never was");
     let reason = &explanation.to_wire().reasons[0];
+    assert_eq!(reason.change, "start a worker for addon a type work");
     assert!(
-        reason.message.contains("Nobody here has taken up")
-            && reason.message.contains(&format!("tried again at {at}")),
+        reason.message.contains("never") && reason.message.contains(&probe.to_string()),
         "{}",
         reason.message
     );
-    assert!(reason.change.contains(&at.to_string()), "{}", reason.change);
-    // The other half of what it names: that time comes.
     let estimate = case
         .world
-        .dispatcher
-        .estimate(&explanation, &Default::default(), case.world.now)
-        .expect("a time is named");
-    assert_eq!(estimate.start_at, at);
-    let left = at.duration_since(case.world.now.wall).unsigned_abs();
+        .planner
+        .estimate(&explanation, &Default::default(), case.world.now);
+    assert_eq!(estimate, None, "it depends on somebody's decision");
+    // The probe begins when it was said, and is not accepted.
+    let left = probe.duration_since(case.world.now.wall).unsigned_abs();
     let mut early = case.world.clone();
     early.run(left - secs(1));
-    assert_eq!(early.started_at(case.job), None);
+    assert_eq!(early.planner.used(), 0);
     case.world.run(left);
-    assert!(case.world.started_at(case.job).is_some());
-
-    let mut both = world("");
-    both.dispatcher.set_shared(true);
-    both.workers = false;
-    let mut case = submitted(both, 10);
+    assert_eq!(case.world.planner.used(), 10);
     case.world.run(secs(31));
-    case.world.workers = true;
-    case.world.step(Event::AddonPaused(addon("a"), true));
-    assert_eq!(case.check(), ["addon_paused", "nobody_here"]);
+    assert_eq!(case.check(), ["unserved"]);
+    let explanation = case.explain();
+    assert_eq!(explanation.obstacles[0].block.measured(), Some(1.0));
+
+    // A poll that was long ago is named.
+    let mut polled = unserved("");
+    polled.poll("a");
+    let at = polled.now.wall;
+    polled.run(secs(100));
+    let mut case = submitted(polled, 10);
+    assert_eq!(case.check(), ["unserved"]);
+    let explanation = case.explain();
+    assert!(
+        matches!(explanation.obstacles[0].block, Block::Unserved { last, .. } if last == Some(at))
+    );
+
+    let mut both = unserved("");
+    both.step(Event::AddonPaused(addon("a"), true));
+    assert_eq!(submitted(both, 10).check(), ["addon_paused", "unserved"]);
 }
 
 #[test]
@@ -484,7 +505,7 @@ fn a_job_behind_a_hold_names_the_job_that_it_is_for() {
     world.occupy("b", 60);
     let big = world.flood("c", 1, 90, secs(10))[0];
     let mut case = submitted(world, 10);
-    assert_eq!(case.world.dispatcher.hold().map(|hold| hold.job), Some(big));
+    assert_eq!(case.world.planner.hold().map(|hold| hold.job), Some(big));
     assert_eq!(case.check(), ["behind"]);
     assert_eq!(
         case.explain().obstacles[0].change,
@@ -515,8 +536,5 @@ fn what_does_not_wait_is_not_explained() {
     let _watchdog = watch();
     let mut case = submitted(world(""), 10);
     assert!(case.world.started_at(case.job).is_some());
-    assert_eq!(
-        case.world.dispatcher.explain(case.job, case.world.now),
-        None
-    );
+    assert_eq!(case.world.planner.explain(case.job, case.world.now), None);
 }

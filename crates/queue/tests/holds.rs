@@ -4,8 +4,8 @@ mod worlds;
 
 use jobtree_protocol::{JobId, Priority};
 use jobtree_queue::candidate::Candidate;
-use jobtree_queue::dispatch::Event;
 use jobtree_queue::hold::WaitBound;
+use jobtree_queue::planner::Event;
 use worlds::world::{World, addon, kind};
 use worlds::{policy, secs, watch};
 
@@ -95,7 +95,7 @@ fn small_jobs_backfill_if_they_end_before_the_held_one_starts() {
     world.submit([long.clone()]);
     let big = honest(&mut world, "b", 100, 10);
     world.submit([big.clone()]);
-    assert_eq!(world.dispatcher.hold().map(|hold| hold.job), Some(big.id));
+    assert_eq!(world.planner.hold().map(|hold| hold.job), Some(big.id));
     let short = honest(&mut world, "c", 40, 32);
     let too_long = honest(&mut world, "c", 40, 65);
     let silent = world.job("c", 1, secs(1));
@@ -202,10 +202,10 @@ fn a_hold_ends_after_its_time_and_its_job_rests() {
     );
     world.run(secs(3));
     assert!(world.started_at(small.id).is_some(), "the hold has ended");
-    assert_eq!(world.dispatcher.hold(), None);
+    assert_eq!(world.planner.hold(), None);
     world.run(secs(120));
     assert_eq!(
-        world.dispatcher.hold().map(|hold| hold.job),
+        world.planner.hold().map(|hold| hold.job),
         Some(big.id),
         "and comes back after the rest"
     );
@@ -223,7 +223,7 @@ fn a_resting_job_does_not_keep_a_smaller_one_from_its_hold() {
     world.run(secs(65));
     let next = world.job("b", 60, secs(10));
     world.submit([next.clone()]);
-    assert_eq!(world.dispatcher.hold().map(|hold| hold.job), Some(next.id));
+    assert_eq!(world.planner.hold().map(|hold| hold.job), Some(next.id));
 }
 
 #[test]
@@ -235,14 +235,14 @@ fn capacity_is_held_only_while_it_could_carry_the_job() {
     let mut big = world.job("b", 90, secs(10));
     big.priority = Priority::High;
     world.submit([big.clone()]);
-    assert!(world.dispatcher.hold().is_some());
+    assert!(world.planner.hold().is_some());
     // At busy 4 there are 65 units: what costs 90 waits for that, and holds nothing back.
     world.level = 4.0;
     let mut small = world.job("c", 10, secs(10));
     small.priority = Priority::High;
     world.run(secs(4));
     world.submit([small.clone()]);
-    assert_eq!(world.dispatcher.hold(), None);
+    assert_eq!(world.planner.hold(), None);
     assert!(world.started_at(small.id).is_some());
 }
 
@@ -266,9 +266,9 @@ fn a_higher_class_takes_a_hold_over_and_passes_it() {
         world.started_at(small).is_some(),
         "it does not wait for a lower class"
     );
-    assert_eq!(world.dispatcher.hold().map(|hold| hold.job), Some(big.id));
+    assert_eq!(world.planner.hold().map(|hold| hold.job), Some(big.id));
     let large = high(&mut world, 90);
-    assert_eq!(world.dispatcher.hold().map(|hold| hold.job), Some(large));
+    assert_eq!(world.planner.hold().map(|hold| hold.job), Some(large));
 }
 
 #[test]

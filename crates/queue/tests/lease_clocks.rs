@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jobtree_protocol::{CancelRequest, CompleteRequest, Heartbeat, JobId, LeaseId, SubmitRequest};
-use jobtree_queue::lease::{Deadlines, Due};
+use jobtree_queue::lease::{COMPLETION_GRACE, Deadlines, Due};
 use jobtree_queue::transitions::{self as t, Changes, LoadAdvice, Outcome, Proof};
 use support::{World, node, simple, watch};
 
@@ -46,7 +46,7 @@ impl Watched {
 
     fn beat(&mut self, lease: LeaseId) {
         let beat = Heartbeat::of(lease);
-        self.apply(|w| t::heartbeat(&w.cx(), w.lease(lease), None, beat, LoadAdvice::default()));
+        self.apply(|w| t::heartbeat(&w.cx(), w.lease(lease), &[], beat, LoadAdvice::default()));
     }
 
     /// Time passes as it does for a process that looks every five seconds; tells when something fell due, in seconds.
@@ -247,12 +247,73 @@ fn each_job_of_a_batch_has_its_own_time_to_run() {
     for job in &jobs[..2] {
         at.world.pass(5);
         let done = CompleteRequest::done(lease, None);
-        at.apply(|w| t::complete(&w.cx(), w.job(*job), w.lease_of(*job), &done));
+        at.apply(|w| t::complete(&w.cx(), w.job(*job), w.lease_of(*job), &done, w.record()));
         next.push(at.deadlines.next().unwrap() - at.world.now.mono);
     }
     // Without a limit only the lease's own end is left; then 20 s from now, which is when the lease ends too.
     assert_eq!(next, [Duration::from_secs(25), Duration::from_secs(20)]);
     assert_eq!(at.deadlines.len(), 2);
+}
+
+#[test]
+fn a_job_that_has_not_begun_has_no_time_to_run_out() {
+    let _watch = watch();
+    let mut at = Watched::new();
+    let limited = SubmitRequest {
+        max_runtime_sec: Some(15),
+        ..simple()
+    };
+    let jobs = [at.world.submit(limited.clone()), at.world.submit(limited)];
+    let lease = at.world.claim_unbegun(&jobs);
+    let granted = Changes {
+        jobs: at.world.jobs_of(lease),
+        leases: vec![at.world.lease(lease).clone()],
+        ..Changes::default()
+    };
+    at.deadlines
+        .observe(&granted, at.world.now, &at.world.rules);
+    assert_eq!(
+        at.deadlines.len(),
+        1,
+        "the lease alone: no run, and no reservation"
+    );
+    at.world.pass(10);
+    // The first begins, by the word of its worker two seconds ago, and it is its begin that counts.
+    let beat = Heartbeat {
+        job_id: Some(jobs[0]),
+        began_ms_ago: Some(2000),
+        ..Heartbeat::of(lease)
+    };
+    let record = Arc::clone(&at.world.jobs[&jobs[0]]);
+    at.apply(|w| {
+        t::heartbeat(
+            &w.cx(),
+            w.lease(lease),
+            &[record],
+            beat,
+            LoadAdvice::default(),
+        )
+    });
+    assert_eq!(at.deadlines.len(), 2);
+    let until = at.deadlines.next().unwrap() - at.world.now.mono;
+    assert_eq!(until, Duration::from_secs(15) + COMPLETION_GRACE);
+    // Its end is told, and the next has not begun as far as is known: again there is no run.
+    let done = CompleteRequest::done(lease, None);
+    at.apply(|w| {
+        t::complete(
+            &w.cx(),
+            w.job(jobs[0]),
+            w.lease_of(jobs[0]),
+            &done,
+            w.record(),
+        )
+    });
+    assert_eq!(at.deadlines.len(), 1);
+    // A restart knows as much.
+    let (leases, now) = (vec![at.world.lease(lease).clone()], at.world.now);
+    let rules = at.world.rules.clone();
+    at.deadlines.recover(&leases, [], now, &rules);
+    assert_eq!(at.deadlines.len(), 1);
 }
 
 #[test]

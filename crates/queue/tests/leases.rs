@@ -63,9 +63,12 @@ fn only_the_job_that_ran_is_rescued_when_a_batch_expires() {
     );
     assert_eq!(
         world.kinds(jobs[1]),
-        ["SUBMITTED", "RUNNING", "LEASE_EXPIRED"]
+        ["SUBMITTED", "DISPATCHING", "RUNNING", "LEASE_EXPIRED"]
     );
-    assert_eq!(world.kinds(jobs[2]), ["SUBMITTED", "RUNNING", "RETURNED"]);
+    assert_eq!(
+        world.kinds(jobs[2]),
+        ["SUBMITTED", "DISPATCHING", "RETURNED"]
+    );
     assert_eq!(
         world.job(jobs[2]).enqueued_at,
         enqueued,
@@ -84,10 +87,8 @@ fn a_worker_may_say_which_job_of_its_batch_runs() {
         job_id: Some(jobs[1]),
         ..Heartbeat::of(lease)
     };
-    world
-        .apply(|w| t::heartbeat(&w.cx(), w.lease(lease), None, beat, LoadAdvice::default()))
-        .unwrap();
-    assert_eq!(world.lease(lease).current().unwrap().id, jobs[1]);
+    world.beat(beat).unwrap();
+    assert_eq!(world.lease(lease).in_hand().unwrap().id, jobs[1]);
     assert_eq!(world.lease(lease).current_since, world.now.wall);
     world.expire(lease);
     let rescues: Vec<u32> = jobs.iter().map(|job| world.job(*job).rescues).collect();
@@ -113,20 +114,10 @@ fn a_heartbeat_that_is_a_step_behind_renews_all_the_same() {
         ..Heartbeat::of(lease)
     };
     let done = world.job(jobs[0]).clone();
-    world
-        .apply(|w| {
-            t::heartbeat(
-                &w.cx(),
-                w.lease(lease),
-                Some(&done),
-                beat,
-                LoadAdvice::default(),
-            )
-        })
-        .unwrap();
+    world.beat(beat).unwrap();
     assert_eq!(world.lease(lease).renewed_at, world.now.wall);
     assert_eq!(world.job(jobs[0]), &done);
-    assert_eq!(world.lease(lease).current().unwrap().id, jobs[1]);
+    assert_eq!(world.lease(lease).in_hand().unwrap().id, jobs[1]);
 }
 
 #[test]
@@ -186,7 +177,12 @@ fn one_refused_completion_does_not_hold_up_the_others() {
         (world.job(jobs[1]), &failed),
         (world.job(jobs[0]), &done),
     ];
-    let many = t::complete_many(&world.cx(), Some(world.lease(lease)), &requests);
+    let many = t::complete_many(
+        &world.cx(),
+        Some(world.lease(lease)),
+        &requests,
+        world.record(),
+    );
     let states: Vec<_> = many
         .answers
         .iter()
@@ -237,17 +233,7 @@ fn a_renewal_that_comes_first_wins_over_expiry() {
     };
     world.pass(40);
     let beat = Heartbeat::of(lease);
-    world
-        .apply(|w| {
-            t::heartbeat(
-                &w.cx(),
-                w.lease(lease),
-                None,
-                beat,
-                LoadAdvice(Advice::Slow),
-            )
-        })
-        .unwrap();
+    world.beat_under(beat, LoadAdvice(Advice::Slow)).unwrap();
     for proof in [seen, Proof::Wall] {
         let refused = world.apply(|w| t::expire(&w.cx(), w.lease(lease), &w.jobs_of(lease), proof));
         assert!(matches!(refused, Err(TransitionError::NotDue { .. })));
@@ -363,7 +349,13 @@ fn a_take_up_is_repeatable_by_the_process_that_did_it() {
         ..AckRequest::default()
     };
     let refused = world.apply(|w| t::ack(&w.cx(), w.job(job), w.lease_of(job), other, second));
-    assert_eq!(refused, Err(TransitionError::TakenUp { job_id: job }));
+    assert_eq!(
+        refused,
+        Err(TransitionError::TakenUp {
+            job_id: job,
+            state: JobState::Running
+        })
+    );
 }
 
 #[test]
@@ -430,7 +422,10 @@ fn changes_of_one_transaction_are_written_as_the_last_one_has_them() {
     let mut held = world.lease(lease).clone();
     for job in &jobs {
         let done = CompleteRequest::done(lease, None);
-        let done = t::complete(&world.cx(), world.job(*job), Some(&held), &done).unwrap();
+        let written = all.jobs.iter().find(|it| it.id == *job).cloned();
+        let record = written.unwrap_or_else(|| world.jobs[job].clone());
+        let cx = world.cx();
+        let done = t::complete(&cx, &record, Some(&held), &done, world.record()).unwrap();
         held = done.changes.leases[0].clone();
         all.absorb(done.changes);
     }
@@ -449,7 +444,7 @@ fn a_call_is_compared_with_the_lease_it_names() {
     let given = world.lease_id();
     let beat = Heartbeat::of(given);
     let refused =
-        world.apply(|w| t::heartbeat(&w.cx(), w.lease(lease), None, beat, LoadAdvice::default()));
+        world.apply(|w| t::heartbeat(&w.cx(), w.lease(lease), &[], beat, LoadAdvice::default()));
     assert_eq!(
         refused,
         Err(TransitionError::OtherLease {
@@ -470,19 +465,13 @@ fn a_running_job_is_asked_to_stop_and_ends_canceled_even_if_nobody_answers() {
     let (state, _) = world
         .apply(|w| t::cancel(&w.cx(), w.job(jobs[1]), w.lease_of(jobs[1]), &cancel))
         .unwrap();
-    assert_eq!(state, JobState::Running);
+    assert_eq!(
+        state,
+        JobState::Dispatching,
+        "asked to stop before its turn"
+    );
     let beat = Heartbeat::of(lease);
-    let (answer, _) = world
-        .apply(|w| {
-            t::heartbeat(
-                &w.cx(),
-                w.lease(lease),
-                None,
-                beat,
-                LoadAdvice(Advice::Slow),
-            )
-        })
-        .unwrap();
+    let answer = world.beat_under(beat, LoadAdvice(Advice::Slow)).unwrap();
     assert_eq!(
         (answer.advice, answer.cancel),
         (Advice::Cancel, vec![jobs[1]])

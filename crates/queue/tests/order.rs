@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use jobtree_protocol::{JobId, NodeId, Priority};
 use jobtree_queue::candidate::{Candidate, ConcurrencyKey};
-use jobtree_queue::dispatch::Event;
 use jobtree_queue::hold::WaitBound;
+use jobtree_queue::planner::{ClaimAsk, Event};
 use jobtree_queue::policy::Policy;
 use worlds::world::{World, addon, kind};
 use worlds::{policy, secs, watch};
@@ -86,17 +86,18 @@ fn units_are_shared_not_jobs() {
 }
 
 #[test]
-fn a_dispatch_that_is_not_taken_up_goes_back_and_is_tried_again() {
+fn a_reservation_that_is_not_accepted_goes_back_and_is_tried_again() {
     let _watchdog = watch();
     let mut world = world("");
     world.workers = false;
     let job = world.flood("a", 1, 30, secs(10))[0];
-    assert_eq!(world.dispatcher.used(), 30);
+    assert_eq!(world.planner.used(), 30);
     world.run(secs(31));
     assert_eq!(world.returned, [job], "after 30 s it goes back");
-    assert_eq!(world.dispatcher.used(), 30, "and is dispatched again");
+    assert_eq!(world.planner.used(), 30, "and is reserved again");
     world.workers = true;
-    world.run(secs(60));
+    // The listener is not trusted after the second one: a minute's rest.
+    world.run(secs(91));
     assert!(world.started_at(job).is_some());
 }
 
@@ -294,19 +295,19 @@ fn work_of_a_start(waiting: usize, keyed: bool) -> u64 {
     }
     world.submit(jobs);
     world.level = 0.0;
-    let before = world.dispatcher.work();
+    let before = world.planner.work();
     let started = world.started.len();
     let mut high = world.job("high", 10, secs(10));
     high.priority = Priority::High;
     world.submit([high]);
     assert_eq!(world.started.len(), started + 1);
-    let one = world.dispatcher.work() - before;
+    let one = world.planner.work() - before;
     // And then all that fits, as it becomes quiet.
-    let before = world.dispatcher.work();
+    let before = world.planner.work();
     world.run(secs(300));
     let many = (world.started.len() - started - 1) as u64;
     assert!(many > 100, "{many}");
-    one + (world.dispatcher.work() - before) / many
+    one + (world.planner.work() - before) / many
 }
 
 #[test]
@@ -319,6 +320,41 @@ fn a_start_costs_the_same_with_a_thousand_and_with_a_hundred_thousand_waiting() 
         let many = work_of_a_start(100_000 * factor, keyed);
         assert!(many <= few + few / 4, "{few} lookups, then {many}");
     }
+}
+
+/// What nobody serves stands aside: it costs nothing, however many there are, but for its probes.
+#[test]
+fn a_start_costs_the_same_beside_any_number_of_unserved_jobs() {
+    let _watchdog = watch();
+    let work = |unserved: usize| {
+        let mut world = World::unserved(policy("[ramp]\nunits_per_sample = 0\n"));
+        let jobs: Vec<Candidate> = (0..unserved)
+            .map(|index| {
+                let mut job = world.job("nobody", 1 + index as u32 % 100, secs(10));
+                job.job_type = kind(&format!("t{}", index % 1000));
+                job.priority = Priority::High;
+                job
+            })
+            .collect();
+        world.submit(jobs);
+        world.flood("served", 500, 10, secs(10));
+        let before = world.planner.work();
+        for id in 0..200 {
+            let ask = ClaimAsk {
+                id,
+                addon: addon("served"),
+                types: vec![kind("work")],
+                jobs: 1,
+                leases: 1,
+            };
+            world.step(Event::Claim(ask));
+            world.run(secs(1));
+        }
+        assert_eq!(world.started.len(), 200);
+        (world.planner.work() - before) / 200
+    };
+    let (none, many) = (work(0), work(50_000));
+    assert!(many <= none + none / 4, "{none} lookups, then {many}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod worlds;
 
-use jobtree_queue::policy::{Mode, Policy, PolicyError};
+use jobtree_queue::policy::{Policy, PolicyError};
 use worlds::watch;
 
 #[test]
@@ -121,13 +121,31 @@ fn what_cannot_be_read_shows_the_line() {
 #[test]
 fn addons_differ_in_what_they_say_only() {
     let _watchdog = watch();
-    let policy =
-        Policy::from_toml("[caps]\naddon_leases = 7\n[addons.a]\nweight = 3\nmode = \"claim\"")
-            .unwrap();
+    let policy = Policy::from_toml("[caps]\naddon_leases = 7\n[addons.a]\nweight = 3").unwrap();
     let (own, other) = (policy.addon("a"), policy.addon("b"));
-    assert_eq!((own.weight, own.leases, own.mode), (3, 7, Mode::Claim));
-    assert_eq!(
-        (other.weight, other.leases, other.mode),
-        (1, 7, Mode::Dispatch)
+    assert_eq!((own.weight, own.leases), (3, 7));
+    assert_eq!((other.weight, other.leases), (1, 7));
+}
+
+#[test]
+fn the_mode_is_still_read_does_nothing_and_warns_once() {
+    let _watchdog = watch();
+    let text =
+        "[dispatch]\nmode = \"claim\"\n[addons.a]\nmode = \"dispatch\"\n[addons.b]\nweight = 2";
+    let policy = Policy::from_toml(text).unwrap();
+    let warnings = policy.warnings();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(
+        warnings[0].starts_with("dispatch.mode, addons.a.mode: without effect"),
+        "{warnings:?}"
     );
+    assert_eq!(policy.addon("a"), Policy::default().addon("a"));
+    assert_eq!(Policy::from_toml(&policy.to_toml()).unwrap(), policy);
+    let written = Policy::default().to_toml();
+    assert!(
+        !written.lines().any(|line| line.starts_with("mode")),
+        "{written}"
+    );
+    assert!(Policy::from_toml(&written).unwrap().warnings().is_empty());
+    assert!(Policy::from_toml("[dispatch]\nmode = \"other\"").is_err());
 }

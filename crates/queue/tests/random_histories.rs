@@ -5,14 +5,14 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jobtree_protocol::{
-    AckRequest, Backoff, CancelRequest, CompleteRequest, EventKind, Heartbeat, JobId, JobState,
-    LeaseId, OnDependencyFailure, Priority, Progress, ReleaseRequest, ReportRequest, RevokeRequest,
-    SubmitRequest,
+    AckRequest, Backoff, CancelRequest, CompleteRequest, EventKind, Heartbeat, InHand, JobId,
+    JobState, LeaseId, OnDependencyFailure, Priority, Progress, ReleaseRequest, ReportRequest,
+    RevokeRequest, SubmitRequest,
 };
 use jobtree_queue::record::JobRecord;
 use jobtree_queue::replay::Story;
 use jobtree_queue::transitions::{
-    self as t, Admit, Claim, LoadAdvice, Proof, Proposed, Redrive, Reserve, RuntimeProof, TakeUp,
+    self as t, Abilities, Admit, Claim, Proof, Proposed, Redrive, Reserve, RuntimeProof, TakeUp,
     TimeOut, TransitionError, Unclaimed,
 };
 use support::{World, addon, node, watch};
@@ -67,6 +67,19 @@ impl Run {
             .jobs
             .values()
             .filter(|job| job.state == state)
+            .map(|job| job.id)
+            .collect();
+        self.dice.pick(&jobs)
+    }
+
+    /// A job that a worker has: mostly one that has begun.
+    fn held_job(&mut self) -> Option<JobId> {
+        let begun = !self.dice.one_in(3);
+        let jobs: Vec<JobId> = self
+            .world
+            .jobs
+            .values()
+            .filter(|job| job.is_held() && job.has_begun() == begun)
             .map(|job| job.id)
             .collect();
         self.dice.pick(&jobs)
@@ -130,7 +143,7 @@ impl Run {
             .now
             .after(std::time::Duration::from_millis(self.dice.roll() % 4000));
         let again = self.dice.one_in(3);
-        let outcome = match self.dice.below(22) {
+        let outcome = match self.dice.below(23) {
             0..=3 => {
                 let mut request = self.request();
                 if request.deadline_at.is_some() && self.dice.one_in(2) {
@@ -228,7 +241,7 @@ impl Run {
                 let job_id = self
                     .world
                     .lease(lease)
-                    .current()
+                    .in_hand()
                     .map(|job| job.id)
                     .or(self.any_job())?;
                 let current_since = self.world.lease(lease).current_since;
@@ -274,11 +287,17 @@ impl Run {
                 } else {
                     self.job_in(JobState::Queued)?
                 };
+                // Of those that wait for a time, there are few.
+                let jobs = self.world.jobs.values();
+                let timed = jobs.filter(|it| it.not_before.is_some() && !it.is_held());
+                let timed: Vec<JobId> = timed.map(|it| it.id).collect();
                 match self.dice.below(3) {
-                    0 => self
-                        .world
-                        .apply(|w| t::hasten(&w.cx(), w.job(job)))
-                        .map(drop),
+                    0 => {
+                        let job = self.dice.pick(&timed).unwrap_or(job);
+                        self.world
+                            .apply(|w| t::hasten(&w.cx(), w.job(job)))
+                            .map(drop)
+                    }
                     1 => self
                         .world
                         .apply(|w| t::deny(&w.cx(), w.job(job), "capacity", "full"))
@@ -289,6 +308,7 @@ impl Run {
                         .map(drop),
                 }
             }
+            21 => self.ask_back(again)?,
             _ => self.admit(),
         };
         if let Err(error) = outcome {
@@ -323,6 +343,11 @@ impl Run {
             instance_id: None,
             pids: Vec::new(),
             reason: "admitted".into(),
+            worker: Abilities {
+                reports_begin: self.dice.one_in(2),
+                begins_now: self.dice.one_in(2),
+                returns_unbegun: self.dice.one_in(2),
+            },
         };
         let (claimed, _) = self.world.apply(|w| {
             let propose = |id: &JobId| Proposed {
@@ -373,7 +398,7 @@ impl Run {
         let job = if self.dice.one_in(5) {
             self.any_job()?
         } else {
-            self.job_in(JobState::Running)?
+            self.held_job()?
         };
         let held = self.world.job(job).lease_id;
         let lease = if self.dice.one_in(6) {
@@ -389,10 +414,20 @@ impl Run {
                 ..CompleteRequest::failed(lease, "broken")
             }
         };
+        let in_hand = self.held_job().filter(|_| again).map(|job_id| InHand {
+            job_id,
+            began_ms_ago: self.dice.roll() % 5000,
+        });
+        let request = CompleteRequest {
+            began_ms_ago: self.dice.one_in(2).then(|| self.dice.roll() % 9000),
+            ended_ms_ago: self.dice.one_in(2).then(|| self.dice.roll() % 9000),
+            in_hand,
+            ..request
+        };
         let before = self.world.job(job).clone();
         let first = self
             .world
-            .apply(|w| t::complete(&w.cx(), w.job(job), w.lease_of(job), &request));
+            .apply(|w| t::complete(&w.cx(), w.job(job), w.lease_of(job), &request, w.record()));
         if let Ok((answer, repeated)) = &first {
             // What took effect had the lease, now or when it was said first.
             let fenced = if *repeated {
@@ -407,6 +442,7 @@ impl Run {
                     self.world.job(job),
                     self.world.lease_of(job),
                     &request,
+                    self.world.record(),
                 );
                 let done = done.unwrap();
                 assert!(done.repeated && done.answer == *answer && done.changes.is_empty());
@@ -418,17 +454,17 @@ impl Run {
     fn heartbeat(&mut self) -> Option<Result<(), TransitionError>> {
         let lease = self.any_lease()?;
         let named = if self.dice.one_in(3) {
-            self.any_job()
+            self.held_job().or(self.any_job())
         } else {
             None
         };
-        let about = named.or_else(|| self.world.lease(lease).current().map(|job| job.id));
-        let progress = Some(Progress {
+        let about = named.or_else(|| self.world.lease(lease).in_hand().map(|job| job.id));
+        let progress = self.dice.one_in(2).then_some(Progress {
             fraction: Some(0.5),
             message: None,
         });
-        let job = about.map(|id| self.world.job(id).clone());
-        let outcome = if self.dice.one_in(3) {
+        if self.dice.one_in(3) {
+            let job = about.map(|id| self.world.job(id).clone());
             let report = ReportRequest {
                 lease_id: lease,
                 job_id: named,
@@ -436,22 +472,50 @@ impl Run {
                 metrics: BTreeMap::new(),
                 pids: None,
             };
-            self.world
-                .apply(|w| t::report(&w.cx(), w.lease(lease), job.as_ref(), report))
-                .map(drop)
+            let done = self
+                .world
+                .apply(|w| t::report(&w.cx(), w.lease(lease), job.as_ref(), report));
+            return Some(done.map(drop));
+        }
+        let asked = self.world.lease(lease).asked_back.clone();
+        let able = self.world.lease(lease).returns_unbegun;
+        let given_back = if self.dice.one_in(if able { 2 } else { 20 }) {
+            asked.iter().copied().chain(self.any_job()).collect()
         } else {
-            let beat = Heartbeat {
-                lease_id: lease,
-                job_id: named,
-                progress,
-                pids: None,
-            };
-            let load = LoadAdvice::default();
-            self.world
-                .apply(|w| t::heartbeat(&w.cx(), w.lease(lease), job.as_ref(), beat, load))
-                .map(drop)
+            Vec::new()
         };
-        Some(outcome)
+        let beat = Heartbeat {
+            job_id: named,
+            progress,
+            began_ms_ago: self.dice.one_in(2).then(|| self.dice.roll() % 9000),
+            given_back,
+            ..Heartbeat::of(lease)
+        };
+        let answer = self.world.beat(beat);
+        if let Ok(answer) = &answer {
+            assert!(answer.give_back.iter().all(|id| asked.contains(id)));
+        }
+        Some(answer.map(drop))
+    }
+
+    /// Somebody else could run what a worker has not begun.
+    fn ask_back(&mut self, again: bool) -> Option<Result<(), TransitionError>> {
+        let lease = self.any_lease()?;
+        let mut jobs: Vec<JobId> = self
+            .world
+            .lease(lease)
+            .jobs
+            .iter()
+            .map(|it| it.id)
+            .collect();
+        jobs.extend(self.any_job());
+        let before = self.world.jobs.clone();
+        let first = self.world.apply(|w| t::ask_back(w.lease(lease), &jobs));
+        assert_eq!(self.world.jobs, before, "to be asked for changes no job");
+        if first.is_ok() && again {
+            self.repeat(|w| t::ask_back(w.lease(lease), &jobs));
+        }
+        Some(first.map(drop))
     }
 
     fn redrive(&mut self, job: JobId, again: bool) -> Result<(), TransitionError> {
@@ -515,6 +579,21 @@ impl Run {
                     "the lease and the job say the same"
                 );
             }
+            assert!(lease.begun || lease.jobs.iter().all(|job| !job.begun));
+            let in_hand = lease.in_hand().map(|job| job.id);
+            assert_eq!(in_hand.is_some(), lease.begun && !lease.jobs.is_empty());
+            for asked in &lease.asked_back {
+                let job = lease.job(*asked).expect("it is one of the lease");
+                assert!(lease.returns_unbegun && !job.begun);
+            }
+            assert!(lease.named_current.is_none_or(|id| lease.job(id).is_some()));
+            if !lease.reports_begin {
+                let first = lease.in_hand();
+                assert!(first.is_none_or(|job| job.begun), "the one in hand runs");
+            }
+            assert!(
+                lease.granted_at <= lease.current_since && lease.current_since <= world.now.wall
+            );
             let alone = lease.jobs.iter().any(|job| world.job(job.id).runs_alone());
             assert!(lease.jobs.len() <= 1 || !alone);
         }
@@ -537,11 +616,12 @@ impl Run {
     fn check_job(&self, job: &JobRecord, holder: Option<LeaseId>) {
         let most = self.world.rules.quarantine_after;
         assert_eq!(job.lease_id, holder);
-        assert_eq!(job.lease_id.is_some(), job.state == JobState::Running);
-        assert_eq!(
-            job.reservation.is_some(),
-            job.state == JobState::Dispatching
-        );
+        assert_eq!(job.lease_id.is_some(), job.is_held());
+        assert_eq!(job.reservation.is_some(), job.is_reserved());
+        assert!(!job.has_begun() || job.lease_id.is_some());
+        if let (Some(began), Some(ended)) = (job.started_at, job.ended_at) {
+            assert!(began <= ended && ended <= self.world.now.wall);
+        }
         assert_eq!(job.ended_at.is_some(), job.state.is_ended());
         assert!(job.waiting_for.is_empty() || job.state == JobState::Queued);
         assert!(job.attempts <= job.intent.max_attempts);
@@ -552,11 +632,7 @@ impl Run {
         assert!(job.rescues <= most);
         assert!(job.state.is_ended() || job.rescues < most);
         assert!(!job.quarantined || (job.state == JobState::Failed && job.rescues == most));
-        assert!(
-            job.cancel_requested_at.is_none()
-                || job.state == JobState::Running
-                || job.state.is_ended()
-        );
+        assert!(job.cancel_requested_at.is_none() || job.is_held() || job.state.is_ended());
         assert!(job.completions.len() <= JobRecord::COMPLETIONS);
         // Who waits for something that has ended waits for ever.
         for dependency in &job.waiting_for {
@@ -654,6 +730,7 @@ fn random_commands_keep_what_must_hold() {
         "Waiting",
         "TooEarly",
         "KeyFull",
+        "KeepsBatch",
     ];
     let missed: Vec<_> = wanted
         .iter()

@@ -1,4 +1,4 @@
-//! The dispatcher under random events, with a store that accepts, refuses and fails, and workers that come, stall and go:
+//! The planner under random events, with a store that accepts, refuses and fails, and workers that come, stall and go:
 //! what must hold after every step, and that everything starts when the trouble is over.
 
 mod worlds;
@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jobtree_protocol::{JobId, LeaseId, NodeId, Priority};
 use jobtree_queue::Now;
 use jobtree_queue::candidate::{Candidate, ConcurrencyKey};
-use jobtree_queue::dispatch::{ClaimAsk, Dispatcher, Effect, Event, Outcome};
 use jobtree_queue::ledger::Holder;
+use jobtree_queue::planner::{ClaimAsk, Effect, Event, Outcome, Planner, Requested};
 use worlds::world::{addon, kind};
 use worlds::{busy, noon, policy, secs, watch};
 
@@ -36,27 +36,27 @@ impl Random {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Where {
     Waiting,
-    /// As a dispatch.
+    /// As a reservation.
     Proposed,
-    Dispatched,
+    Reserved,
     /// To a claim.
     Granting,
-    /// To a claim, out of a dispatch.
-    TakenUp,
+    /// To a claim, out of a reservation.
+    Accepting,
     Running(LeaseId),
     Gone,
 }
 
 impl Where {
     fn is_proposed(self) -> bool {
-        matches!(self, Where::Proposed | Where::Granting | Where::TakenUp)
+        matches!(self, Where::Proposed | Where::Granting | Where::Accepting)
     }
 }
 
 /// What the outside knows: where each job is, and what is in use.
 struct Outside {
     random: Random,
-    dispatcher: Dispatcher,
+    planner: Planner,
     now: Now,
     jobs: BTreeMap<JobId, (Candidate, Where)>,
     /// Units of each holder.
@@ -65,20 +65,23 @@ struct Outside {
     wake: bool,
     counter: u64,
     level: f64,
+    /// The last call for reservations or jobs of an addon, or of all.
+    called: BTreeMap<Option<&'static str>, Now>,
+    listeners: BTreeMap<Option<&'static str>, u32>,
+    /// Reservations of types that nobody serves.
+    probes: BTreeSet<JobId>,
 }
 
 const ADDONS: [&str; 4] = ["a", "b", "c", "claims"];
 
 impl Outside {
     fn new(seed: u64) -> Outside {
-        let policy =
-            policy("[addons.claims]\nmode = \"claim\"\n[addons.c]\nunits = 60\nleases = 5\n");
+        let policy = policy("[addons.c]\nunits = 60\nleases = 5\n");
         let node = NodeId::new("here").unwrap();
-        let mut dispatcher = Dispatcher::new(policy, node, [], noon());
-        dispatcher.set_shared(seed.is_multiple_of(2));
+        let planner = Planner::new(policy, node, [], noon());
         Outside {
             random: Random(seed * 0x9E37_79B9 + 1),
-            dispatcher,
+            planner,
             now: noon(),
             jobs: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -86,6 +89,9 @@ impl Outside {
             wake: false,
             counter: 0,
             level: 0.0,
+            called: BTreeMap::new(),
+            listeners: BTreeMap::new(),
+            probes: BTreeSet::new(),
         }
     }
 
@@ -95,16 +101,22 @@ impl Outside {
     }
 
     fn step(&mut self, event: Event) {
-        let capacity_before = self.dispatcher.used();
-        let effects = self.dispatcher.step(event, self.now);
+        let capacity_before = self.planner.used();
+        let effects = self.planner.step(event, self.now);
         self.wake = false;
         for effect in effects {
             match effect {
-                Effect::Reserve { job, verdict, .. } => {
+                Effect::Reserve {
+                    job,
+                    verdict,
+                    probe,
+                    ..
+                } => {
                     assert!(
                         verdict.numbers.used + verdict.numbers.requested
                             <= verdict.numbers.capacity
                     );
+                    self.check_served(job, probe);
                     self.propose(&[job], Where::Proposed);
                 }
                 Effect::Grant {
@@ -121,11 +133,11 @@ impl Outside {
                     assert!(ids.iter().all(|id| self.jobs[id].0.cost <= cost));
                     self.propose(&ids, Where::Granting);
                 }
-                Effect::TakeUp { job, .. } => {
-                    assert_eq!(self.jobs[&job].1, Where::Dispatched);
-                    self.set(job, Where::TakenUp);
+                Effect::Accept { job, .. } => {
+                    assert_eq!(self.jobs[&job].1, Where::Reserved);
+                    self.set(job, Where::Accepting);
                 }
-                Effect::ReturnUnclaimed { job } => assert_eq!(self.jobs[&job].1, Where::Dispatched),
+                Effect::ReturnUnclaimed { job } => assert_eq!(self.jobs[&job].1, Where::Reserved),
                 Effect::WakeAt(at) => {
                     assert!(at.mono >= self.now.mono);
                     self.wake = true;
@@ -142,13 +154,77 @@ impl Outside {
             .values()
             .filter(|(_, place)| *place == Where::Waiting)
             .count();
-        assert_eq!(self.dispatcher.waiting(), waiting);
+        assert_eq!(self.planner.waiting(), waiting);
         assert!(waiting == 0 || self.wake, "a job waits without a wake-up");
         assert_eq!(
-            self.dispatcher.used(),
+            self.planner.used(),
             self.held.values().sum::<u32>(),
             "was {capacity_before}"
         );
+    }
+
+    /// Nothing is reserved for nobody, but for one probe a type.
+    fn check_served(&mut self, job: JobId, probe: bool) {
+        let kind_of = |id: &JobId| {
+            let job = &self.jobs[id].0;
+            (job.addon.clone(), job.job_type.clone())
+        };
+        if probe {
+            let out = self.probes.iter().filter(|id| {
+                matches!(self.jobs[id].1, Where::Proposed | Where::Reserved)
+                    && kind_of(id) == kind_of(&job)
+            });
+            assert_eq!(out.count(), 0, "a second probe");
+            self.probes.insert(job);
+            return;
+        }
+        self.probes.remove(&job);
+        let own = self.jobs[&job].0.addon.clone();
+        let mut scopes = [None].into_iter().chain(ADDONS.map(Some));
+        let served = scopes.any(|scope| {
+            let concerned = scope.is_none_or(|name| name == own.as_str());
+            let called = self.called.get(&scope);
+            let recent = called.is_some_and(|at| self.now.mono - at.mono <= secs(600));
+            concerned && (recent || self.listeners.contains_key(&scope))
+        });
+        assert!(served, "{job} is reserved for nobody");
+    }
+
+    fn poll(&mut self, name: Option<&'static str>) {
+        self.called.insert(name, self.now);
+        let addon = name.map(addon);
+        self.step(Event::Polled { addon });
+    }
+
+    fn listen(&mut self, name: Option<&'static str>, listeners: u32) {
+        self.listeners.remove(&name);
+        if listeners > 0 {
+            self.listeners.insert(name, listeners);
+        }
+        let addon = name.map(addon);
+        self.step(Event::Listening { addon, listeners });
+    }
+
+    /// Somebody asks for this very job.
+    fn request(&mut self, job: JobId) {
+        let name = self.jobs[&job].0.addon.clone();
+        let name = ADDONS.into_iter().find(|addon| *addon == name.as_str());
+        self.called.insert(name, self.now);
+        let used = self.planner.used();
+        match self.planner.request(job, self.now).unwrap() {
+            Requested::Granted { cost, verdict, .. } => {
+                let numbers = &verdict.numbers;
+                assert!(numbers.used + numbers.requested <= numbers.capacity);
+                assert_eq!(self.planner.used(), used + cost);
+                self.propose(&[job], Where::Granting);
+            }
+            Requested::Denied(verdict) => {
+                assert!(!verdict.approved() && verdict.retry_after.is_some());
+                assert_eq!(self.planner.used(), used);
+                assert!(self.planner.is_waiting(job));
+            }
+        }
+        self.step(Event::Kick);
     }
 
     fn propose(&mut self, ids: &[JobId], proposed: Where) {
@@ -187,7 +263,8 @@ impl Outside {
         let id = JobId::from_parts(self.now.wall, random);
         let name = ADDONS[self.random.below(4) as usize];
         let cost = [1, 5, 20, 60][self.random.below(4) as usize];
-        let mut job = Candidate::new(id, addon(name), kind("work"), cost, self.now.wall);
+        let job_type = kind(["work", "other"][self.random.below(2) as usize]);
+        let mut job = Candidate::new(id, addon(name), job_type, cost, self.now.wall);
         job.priority = Priority::ALL[self.random.below(3) as usize];
         job.time_sensitive = self.random.one_in(5);
         if self.random.one_in(3) {
@@ -211,14 +288,17 @@ impl Outside {
         self.step(Event::Submitted(vec![job]));
     }
 
-    fn take_up(&mut self, job: JobId) {
+    fn accept(&mut self, job: JobId) {
         let lease = LeaseId::from_random(u128::from(self.number()).to_be_bytes());
         let units = self.held.remove(&Holder::Job(job)).unwrap();
         self.held.insert(Holder::Lease(lease), units);
         let before = self.jobs[&job].1;
+        let name = self.jobs[&job].0.addon.clone();
+        let name = ADDONS.into_iter().find(|addon| *addon == name.as_str());
+        self.called.insert(name, self.now);
         self.set(job, Where::Running(lease));
         match before {
-            Where::Dispatched => self.step(Event::TakenUp { job, lease }),
+            Where::Reserved => self.step(Event::Accepted { job, lease }),
             _ => self.step(Event::Answered {
                 job,
                 outcome: Outcome::Accepted(Some(lease)),
@@ -247,8 +327,8 @@ impl Outside {
                 });
             }
             // A batch that fails comes back whole; kept simple: only dispatches fail here.
-            2 if proposed == Where::TakenUp => {
-                self.set(job, Where::Dispatched);
+            2 if proposed == Where::Accepting => {
+                self.set(job, Where::Reserved);
                 self.step(Event::Answered {
                     job,
                     outcome: Outcome::Failed,
@@ -263,9 +343,9 @@ impl Outside {
                     outcome: Outcome::Failed,
                 });
             }
-            _ if proposed != Where::Proposed => self.take_up(job),
+            _ if proposed != Where::Proposed => self.accept(job),
             _ => {
-                self.set(job, Where::Dispatched);
+                self.set(job, Where::Reserved);
                 self.step(Event::Answered {
                     job,
                     outcome: Outcome::Accepted(None),
@@ -291,14 +371,14 @@ impl Outside {
                 }
             }
             9 | 10 => {
-                if let Some(job) = self.some(|place| place == Where::Dispatched) {
+                if let Some(job) = self.some(|place| place == Where::Reserved) {
                     if self.random.one_in(3) {
                         self.held.remove(&Holder::Job(job));
                         self.set(job, Where::Waiting);
                         self.started.remove(&job);
                         self.step(Event::Returned { job, revision: 2 });
                     } else {
-                        self.take_up(job);
+                        self.accept(job);
                     }
                 }
             }
@@ -309,8 +389,12 @@ impl Outside {
             }
             13 => {
                 let (name, paused) = (ADDONS[self.random.below(4) as usize], self.random.one_in(2));
-                match self.random.below(4) {
-                    3 => self.step(Event::Shown(paused.then(|| addon(name)))),
+                match self.random.below(7) {
+                    3 | 4 => self.poll(paused.then_some(name)),
+                    5 => {
+                        let (scope, listeners) = (paused.then_some(name), self.random.below(2));
+                        self.listen(scope, listeners as u32);
+                    }
                     0 => self.step(Event::AddonPaused(addon(name), paused)),
                     1 => self.step(Event::TypePaused(addon(name), kind("work"), paused)),
                     _ => self.step(Event::Drain(paused)),
@@ -326,16 +410,19 @@ impl Outside {
                     jobs,
                     leases: 1,
                 };
+                self.called.insert(Some(name), self.now);
                 self.step(Event::Claim(ask));
             }
             _ => {
                 if let Some(job) = self.some(|place| place == Where::Waiting) {
-                    if self.random.one_in(4) {
-                        self.set(job, Where::Gone);
-                        self.started.insert(job);
-                        self.step(Event::Withdrawn(job));
-                    } else {
-                        self.explain(job);
+                    match self.random.below(4) {
+                        0 => {
+                            self.set(job, Where::Gone);
+                            self.started.insert(job);
+                            self.step(Event::Withdrawn(job));
+                        }
+                        1 => self.request(job),
+                        _ => self.explain(job),
                     }
                 }
             }
@@ -344,13 +431,13 @@ impl Outside {
 
     /// To explain changes nothing: the next steps of a copy that was not asked are the same.
     fn explain(&mut self, job: JobId) {
-        let mut other = self.dispatcher.clone();
-        let explanation = self.dispatcher.explain(job, self.now).unwrap();
+        let mut other = self.planner.clone();
+        let explanation = self.planner.explain(job, self.now).unwrap();
         assert!(
             !explanation.exact || !explanation.obstacles.is_empty(),
             "{job} waits for nothing"
         );
-        let mut copy = self.dispatcher.clone();
+        let mut copy = self.planner.clone();
         let mut now = self.now;
         for level in [0.0, 0.0, 6.0, 0.0] {
             now = now.after(secs(61));
@@ -373,7 +460,9 @@ impl Outside {
             }
             self.now = self.now.after(secs(2));
             self.step(Event::Sample(busy(0.0)));
+            self.poll(None);
             let id = self.number();
+            self.called.insert(Some("claims"), self.now);
             self.step(Event::Claim(ClaimAsk {
                 id,
                 addon: addon("claims"),
@@ -384,8 +473,8 @@ impl Outside {
             while let Some(job) = self.some(Where::is_proposed) {
                 self.answer(job, true);
             }
-            while let Some(job) = self.some(|place| place == Where::Dispatched) {
-                self.take_up(job);
+            while let Some(job) = self.some(|place| place == Where::Reserved) {
+                self.accept(job);
             }
             while let Some(job) = self.some(|place| matches!(place, Where::Running(_))) {
                 self.finish(job);
@@ -412,7 +501,7 @@ fn whatever_happens_the_books_are_right_and_in_the_end_everything_starts() {
             }
             outside.heal();
             assert!(outside.jobs.keys().all(|job| outside.started.contains(job)));
-            assert_eq!(outside.dispatcher.used(), 0);
+            assert_eq!(outside.planner.used(), 0);
         });
         assert!(run.is_ok(), "seed {seed}");
     }

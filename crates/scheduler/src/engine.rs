@@ -1,13 +1,13 @@
 //! Drives the core for real: a thread with a mailbox, this machine's clock, and a store.
 //!
 //! Protocol. Everything that happens comes into one mailbox: calls, commits (from the store's listener, in the order of
-//! commits), hints at what others committed, answers of the store, samples. The thread takes all that is there, gives it
-//! to the core at one moment, and does what the core says: it begins operations of the store, answers callers, and sleeps
-//! until something comes or the core's next moment has come. A store tells of a commit before it answers, so an answer
-//! never comes before what it is the answer to.
+//! commits), notifications of what other schedulers committed, answers of the store, samples. The thread takes all that is
+//! there, gives it to the core at one instant, and does what the core says: it begins operations of the store, answers
+//! callers, and sleeps until something comes or the core's next wake-up is due. A store tells of a commit before it
+//! answers, so an answer never comes before the commit that it belongs to.
 //!
-//! The mailbox's lock is held to push and to swap, never while others' code runs. The thread ends when it is told to, or
-//! when the last handle is gone; then every reply that is owed says so.
+//! The mailbox's lock is held to push and to swap, never while foreign code runs. The thread ends when it is told to, or
+//! when the last handle is gone; then every answer that is owed says so.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -20,12 +20,14 @@ use std::thread::JoinHandle;
 use jobtree_protocol::{Advice, InstanceId, LeaseId, LeaseLimits};
 use jobtree_queue::policy::Policy;
 use jobtree_queue::transitions::Rules;
-use jobtree_store::{Hint, Listening, Stamp, Store, StoreError};
+use jobtree_store::{Hint, Listening, Stamp, Store};
 
 use crate::clock::Clock;
-use crate::core::{Answered, Call, Core, Input, OpId, Output, Slot, Told, perform, rules_of};
+use crate::core::{
+    Call, CallId, Core, Input, OpId, Output, Performing, Responder, perform, rules_of,
+};
 use crate::options::Options;
-use jobtree_worker::reply::{Promise, Promised, Result, promise};
+use jobtree_worker::reply::{Promised, Result, promise};
 
 /// What handles read without asking.
 #[derive(Clone, Debug)]
@@ -44,8 +46,7 @@ struct Mailbox {
 
 enum Mail {
     Input(Input),
-    Call(Slot, Box<Call>, Promise<Told>),
-    /// The operation's future wants to be polled.
+    /// The operation's future is to be polled.
     Ready(OpId),
     Stop,
 }
@@ -64,6 +65,13 @@ impl Mailbox {
             self.came.notify_one();
         }
     }
+
+    /// Has leases given back that no caller took.
+    fn give_back(&self, leases: Vec<LeaseId>) {
+        if !leases.is_empty() {
+            self.push(Mail::Input(Input::Untaken(leases)));
+        }
+    }
 }
 
 /// A running engine.
@@ -71,7 +79,7 @@ pub(crate) struct Engine {
     mailbox: Arc<Mailbox>,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    next_slot: AtomicU64,
+    next_call: AtomicU64,
     _listening: Listening,
 }
 
@@ -113,9 +121,9 @@ impl Engine {
         shared.store.hints(Arc::new(move |hint| {
             if let Some(mailbox) = told.upgrade() {
                 mailbox.push(Mail::Input(match hint {
-                    Hint::Jobs(jobs) => Input::Hint(jobs.clone()),
-                    Hint::Live => Input::Settings,
-                    Hint::Everything => Input::Doubt,
+                    Hint::Jobs(jobs) => Input::JobsChanged(jobs.clone()),
+                    Hint::Live => Input::SettingsChanged,
+                    Hint::Everything => Input::Resync,
                 }));
             }
         }));
@@ -124,7 +132,6 @@ impl Engine {
             shared: Arc::clone(&shared),
             mailbox: Arc::clone(&mailbox),
             ops: HashMap::new(),
-            slots: HashMap::new(),
             pids: 0,
         };
         let thread = std::thread::Builder::new()
@@ -135,7 +142,7 @@ impl Engine {
             mailbox,
             shared,
             thread: Mutex::new(Some(thread)),
-            next_slot: AtomicU64::new(0),
+            next_call: AtomicU64::new(0),
             _listening: listening,
         }
     }
@@ -162,7 +169,7 @@ impl Engine {
     pub(crate) fn stamp(&self) -> Stamp {
         Stamp {
             now: self.shared.clock.now(),
-            roll: mixed(self.shared.rolls.fetch_add(1, Ordering::Relaxed)),
+            roll: crate::core::rng::mixed(self.shared.rolls.fetch_add(1, Ordering::Relaxed)),
             rules: Arc::clone(&self.published().rules),
         }
     }
@@ -182,15 +189,22 @@ impl Engine {
         self.post(Input::Policy(policy));
     }
 
-    pub(crate) fn call(&self, call: Call) -> Waiting {
-        let slot = self.next_slot.fetch_add(1, Ordering::Relaxed);
+    /// Makes a call. `leases` says which leases an answer grants: they are given back if the caller does not take it.
+    pub(crate) fn call<T: Send + 'static>(
+        &self,
+        leases: fn(&T) -> Vec<LeaseId>,
+        make: impl FnOnce(Responder<T>) -> Call,
+    ) -> Waiting<T> {
+        let id = self.next_call.fetch_add(1, Ordering::Relaxed);
         let (promise, promised) = promise();
+        let call = make(Responder::new(id, |answer| promise.keep(answer)));
         if !self.shared.stopped.load(Ordering::Acquire) {
-            self.mailbox.push(Mail::Call(slot, Box::new(call), promise));
+            self.mailbox.push(Mail::Input(Input::Call(call)));
         }
         Waiting {
-            slot,
+            call: id,
             promised,
+            leases,
             mailbox: Arc::clone(&self.mailbox),
             answered: false,
         }
@@ -220,16 +234,17 @@ impl Drop for Engine {
     }
 }
 
-/// A reply that is waited for. If it is dropped, the core is told: a long poll ends, and what was granted goes back.
-pub(crate) struct Waiting {
-    slot: Slot,
-    promised: Promised<Told>,
+/// An answer that a caller waits for. If it is dropped, the core is told: a long poll ends, and granted leases go back.
+pub(crate) struct Waiting<T> {
+    call: CallId,
+    promised: Promised<T>,
+    leases: fn(&T) -> Vec<LeaseId>,
     mailbox: Arc<Mailbox>,
     answered: bool,
 }
 
-impl Future for Waiting {
-    type Output = Result<Told>;
+impl<T> Future for Waiting<T> {
+    type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let polled = Pin::new(&mut self.promised).poll(context);
@@ -238,52 +253,36 @@ impl Future for Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl<T> Drop for Waiting<T> {
     fn drop(&mut self) {
         if self.answered {
             return;
         }
         match self.promised.leave() {
-            None => self.mailbox.push(Mail::Input(Input::Left(self.slot))),
-            Some(untaken) => {
-                if let Some(leases) = granted(&untaken) {
-                    self.mailbox.push(Mail::Input(Input::Untaken(leases)));
-                }
-            }
+            None => self.mailbox.push(Mail::Input(Input::Left(self.call))),
+            Some(Ok(untaken)) => self.mailbox.give_back((self.leases)(&untaken)),
+            Some(Err(_)) => {}
         }
     }
 }
-
-/// Leases that an answer grants.
-fn granted(answer: &Result<Told>) -> Option<Vec<LeaseId>> {
-    match answer {
-        Ok(Told::Claimed(leases)) if !leases.is_empty() => {
-            Some(leases.iter().map(|lease| lease.lease_id).collect())
-        }
-        Ok(Told::Lease(lease)) => lease.lease_id.map(|id| vec![id]),
-        _ => None,
-    }
-}
-
-type Operation = Pin<Box<dyn Future<Output = std::result::Result<Answered, StoreError>> + Send>>;
 
 /// What the engine's thread has.
 struct Running {
     core: Core,
     shared: Arc<Shared>,
     mailbox: Arc<Mailbox>,
-    ops: HashMap<OpId, Operation>,
-    slots: HashMap<Slot, Promise<Told>>,
+    ops: HashMap<OpId, Performing>,
     /// The version of the pids that was published.
     pids: u64,
 }
 
-struct Bell {
+/// Has the engine's thread poll an operation.
+struct OpWaker {
     mailbox: std::sync::Weak<Mailbox>,
     op: OpId,
 }
 
-impl Wake for Bell {
+impl Wake for OpWaker {
     fn wake(self: Arc<Self>) {
         if let Some(mailbox) = self.mailbox.upgrade() {
             mailbox.push(Mail::Ready(self.op));
@@ -300,10 +299,6 @@ impl Running {
             for mail in self.mail(wake) {
                 match mail {
                     Mail::Input(input) => inputs.push(input),
-                    Mail::Call(slot, call, promise) => {
-                        self.slots.insert(slot, promise);
-                        inputs.push(Input::Call { slot, call });
-                    }
                     Mail::Ready(op) => inputs.extend(self.poll(op)),
                     Mail::Stop => return,
                 }
@@ -355,16 +350,7 @@ impl Running {
                         self.mailbox.push(Mail::Input(answer));
                     }
                 }
-                Output::Reply { slot, reply } => {
-                    let Some(promise) = self.slots.remove(&slot) else {
-                        continue;
-                    };
-                    if let Err(untaken) = promise.keep(reply)
-                        && let Some(leases) = granted(&untaken)
-                    {
-                        self.mailbox.push(Mail::Input(Input::Untaken(leases)));
-                    }
-                }
+                Output::Respond(response) => self.mailbox.give_back(response.deliver()),
             }
         }
         wake
@@ -372,16 +358,16 @@ impl Running {
 
     fn poll(&mut self, op: OpId) -> Option<Input> {
         let operation = self.ops.get_mut(&op)?;
-        let bell = Bell {
+        let waker = OpWaker {
             mailbox: Arc::downgrade(&self.mailbox),
             op,
         };
-        let waker = Waker::from(Arc::new(bell));
+        let waker = Waker::from(Arc::new(waker));
         match operation.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Pending => None,
             Poll::Ready(answer) => {
                 self.ops.remove(&op);
-                let answer = answer.map(Box::new);
+                let answer = Box::new(answer);
                 Some(Input::Answer { op, answer })
             }
         }
@@ -429,8 +415,4 @@ fn published(policy: &Arc<Policy>, options: &Options, pids: Vec<u32>) -> Publish
 fn seed() -> u64 {
     let (high, low) = InstanceId::generate().0.as_u64_pair();
     high ^ low.rotate_left(17)
-}
-
-fn mixed(value: u64) -> u64 {
-    crate::core::dice::mixed(value)
 }

@@ -79,7 +79,7 @@ fn the_load_is_ignored_and_that_is_told() {
     let why = queue.scheduler().explain(job).wait().unwrap();
     assert!(why.load_ignored);
     let codes: Vec<_> = why.reasons.iter().map(|why| &*why.code).collect();
-    assert_eq!(codes, ["no_worker"], "and nothing about load");
+    assert_eq!(codes, ["unserved"], "and nothing about load");
 }
 
 #[test]

@@ -11,7 +11,6 @@ use jobtree_protocol::{
     CancelRequest, CompleteRequest, ErrorCode, EventKind, Heartbeat, JobState, LeaseRequest,
     PauseRequest, ReleaseRequest, SubmitManyRequest, SubmitRequest,
 };
-use jobtree_queue::policy::Mode;
 use jobtree_store::Store;
 use support::{Folder, LONG, claim, eager, start};
 use watchdog::Watchdog;
@@ -104,9 +103,7 @@ fn who_does_not_want_to_wait_still_gets_what_is_there() {
 #[test]
 fn a_dispatch_is_taken_up() {
     on_each("take-up", |store| {
-        let mut policy = eager();
-        policy.dispatch.mode = Mode::Dispatch;
-        let scheduler = start(store, policy);
+        let scheduler = start(store, eager());
         let job = scheduler
             .submit(SubmitRequest::new("a", "t", 30))
             .wait()
@@ -140,13 +137,15 @@ fn a_dispatch_is_taken_up() {
 fn a_claim_takes_up_what_is_reserved() {
     on_each("taken-by-claim", |store| {
         let mut policy = eager();
-        policy.dispatch.mode = Mode::Dispatch;
         policy.dispatch.take_up = Duration::from_secs(3600);
         let scheduler = start(store, policy);
         let submit = |addon, kind| {
             let job = SubmitRequest::new(addon, kind, 10);
             scheduler.submit(job).wait().unwrap().job_id
         };
+        // Somebody accepts reservations here, for the next hour.
+        let polled = scheduler.dispatchable(None, Duration::ZERO);
+        assert_eq!(polled.wait().unwrap().len(), 0);
         let (job, next) = (submit("a", "t"), submit("a", "t"));
         let others = [submit("a", "u"), submit("b", "t")];
         let dispatching = |id| scheduler.job(id).wait().unwrap().state == JobState::Dispatching;

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use jobtree_queue::hold::VainBound;
+use jobtree_queue::hold::UnservedBound;
 use jobtree_queue::policy::Policy;
 use jobtree_scheduler::sim::{Bug, Mistake, Report, Scenario, flood, retell, run};
 use watchdog::Watchdog;
@@ -129,7 +129,7 @@ fn a_seed_is_retold() {
     assert_eq!(report, again.unwrap());
     assert!(steps.len() > 1000, "all of its steps, not the last");
     // One that fails has its last steps.
-    let failure = (0..40)
+    let failure = (0..400)
         .find_map(|seed| run(seed, &broken()).err())
         .expect("it is found below");
     assert!(!failure.trace.is_empty() && failure.trace.len() < steps.len());
@@ -163,6 +163,7 @@ fn the_default_policy_holds() {
     let _watchdog = Watchdog::watching("the default policy");
     let scenario = Scenario {
         policy: Policy::default(),
+        claims: false,
         calm: Duration::from_secs(4 * 3600),
         ..Scenario::one()
     };
@@ -175,6 +176,7 @@ fn the_default_policy_holds() {
 fn not_everybody_everywhere() -> Scenario {
     Scenario {
         policy: Policy::default(),
+        claims: false,
         calm: Duration::from_secs(4 * 3600),
         ..Scenario::three()
     }
@@ -184,12 +186,14 @@ fn not_everybody_everywhere() -> Scenario {
 fn what_is_dispatched_in_vain_is_left_to_the_others() {
     let test = "what_is_dispatched_in_vain_is_left_to_the_others";
     let scenario = not_everybody_everywhere();
-    let vain = VainBound {
-        nodes: 1,
+    let unserved = UnservedBound {
         take_up: scenario.policy.dispatch.take_up,
+        returned_after: scenario.policy.dispatch.tick,
+        sampled_every: Duration::from_secs(2),
+        shares_key: true,
         hears_after: Duration::from_secs(4),
     };
-    let bound = vain.wait().expect("one node is not too many");
+    let bound = unserved.wait().expect("a node hears soon enough");
     for report in run_lot(test, &scenario, 0..20) {
         assert!(report.done > 0);
         // Some such waits one after the other: attempts that failed, and jobs that depend on others.

@@ -4,7 +4,7 @@
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::task::Poll;
 
 use axum::Router;
@@ -14,13 +14,14 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, Request, Response};
 use axum::response::IntoResponse;
 use hyper::body::Body as HttpBody;
-use jobtree_protocol::{ErrorCode, paths};
+use jobtree_protocol::ErrorCode;
+use jobtree_protocol::operations::{self, Access};
 use tower::Service;
 
 use crate::api;
 use crate::auth::Caller;
 use crate::daemon::Daemon;
-use crate::guard::{fetch_metadata, query};
+use crate::guard::fetch_metadata;
 use crate::options::Auth;
 use crate::problem::{Answered, Refusal};
 
@@ -89,7 +90,6 @@ impl Front {
                 refusal.retry_after(wait.as_secs() + 1)
             })?;
         }
-        query::check(parts)?;
         parts.extensions.insert(caller);
         Ok(())
     }
@@ -136,19 +136,28 @@ impl Front {
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// What anybody may ask.
+/// Returns `true` for paths whose operations need no token.
 fn is_open(path: &str) -> bool {
-    path == paths::HEALTH || path == paths::READY
+    static PATHS: LazyLock<Vec<&str>> = LazyLock::new(|| {
+        let open = operations::all().filter(|operation| operation.access == Access::Open);
+        open.map(|operation| operation.path).collect()
+    });
+    PATHS.contains(&path)
 }
 
-/// Whether a request may ask to wait for something. How long is bounded by the scheduler, or it is a stream.
+/// Returns `true` if a request may take longer than others: it asks to wait for something, which the scheduler bounds, or
+/// the table says so of its operation.
 fn may_wait(parts: &Parts) -> bool {
+    static PATHS: LazyLock<Vec<&str>> = LazyLock::new(|| {
+        let long = operations::all().filter(|operation| operation.long);
+        long.map(|operation| operation.path).collect()
+    });
     let path = parts.uri.path();
     let asks = || {
         let query = parts.uri.query().unwrap_or_default();
         parts.method == Method::GET && query.contains("wait_sec=")
     };
-    [paths::CLAIM, paths::EVENTS, paths::BACKUP].contains(&path) || asks()
+    PATHS.contains(&path) || asks()
 }
 
 fn bearer(value: &str) -> Option<&str> {

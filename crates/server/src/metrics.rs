@@ -118,14 +118,10 @@ impl Page {
             "jobtree_addon_jobs",
             "Jobs that have not ended, by addon and state.",
             status.addons.iter().flat_map(|(addon, counts)| {
-                let line = move |state, count: u64| {
-                    (vec![("addon", addon.as_str()), ("state", state)], count)
-                };
-                [
-                    line("QUEUED", counts.queued),
-                    line("DISPATCHING", counts.dispatching),
-                    line("RUNNING", counts.running),
-                ]
+                counts.jobs().map(move |(state, count)| {
+                    let labels = vec![("addon", addon.as_str()), ("state", state.as_str())];
+                    (labels, count)
+                })
             }),
         );
         self.gauge(

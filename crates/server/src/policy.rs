@@ -50,6 +50,7 @@ impl PolicyKeeper {
             }
             None => noted(store).map_err(ServeError::Store)?.unwrap_or(default),
         };
+        warn(&policy);
         let keeper = Self {
             seen: Mutex::new(file.as_deref().and_then(look)),
             file,
@@ -84,6 +85,7 @@ impl PolicyKeeper {
                 kept.await.map_err(|error| unavailable(&error))?;
             }
         }
+        warn(&policy);
         scheduler.set_policy(policy).map_err(|error| told(&error))
     }
 
@@ -111,13 +113,26 @@ impl PolicyKeeper {
             Err(error) => {
                 tracing::warn!(%path, %error, "the policy cannot be read; the old one holds")
             }
-            Ok(text) => match scheduler.load_policy(&text) {
-                Ok(()) => tracing::info!(%path, "the policy was read again"),
-                Err(error) => {
-                    tracing::warn!(%path, %error, "the policy is wrong; the old one holds")
+            Ok(text) => {
+                let loaded = Policy::from_toml(&text).and_then(|policy| {
+                    warn(&policy);
+                    scheduler.set_policy(policy)
+                });
+                match loaded {
+                    Ok(()) => tracing::info!(%path, "the policy was read again"),
+                    Err(error) => {
+                        tracing::warn!(%path, %error, "the policy is wrong; the old one holds")
+                    }
                 }
-            },
+            }
         }
+    }
+}
+
+/// Says once, when a policy is loaded, what in it has no effect.
+fn warn(policy: &Policy) {
+    for warning in policy.warnings() {
+        tracing::warn!("{warning}");
     }
 }
 

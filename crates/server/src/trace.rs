@@ -8,43 +8,35 @@
 //! If nobody listens, a commit costs one question.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
-use axum::http::request::Parts;
+use axum::http::HeaderMap;
 use jobtree_protocol::{Event, EventKind, JobId, SubmitRequest, TraceParent};
 use jobtree_queue::JobRecord;
 use jobtree_store::Written;
 use tracing::Level;
 use tracing::field::Empty;
 
-use crate::daemon::Daemon;
-
 /// The header `traceparent` of a request. One that is wrong is as good as none, as its standard wants it: it may come from
 /// something on the way that the sender does not know of.
 pub(crate) struct TraceHeader(Option<String>);
 
 impl TraceHeader {
-    /// For a job that names no trace itself.
-    pub(crate) fn fill(&self, request: &mut SubmitRequest) {
-        if request.traceparent.is_none() {
-            request.traceparent.clone_from(&self.0);
-        }
-    }
-}
-
-impl FromRequestParts<Arc<Daemon>> for TraceHeader {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &Arc<Daemon>) -> Result<Self, Infallible> {
-        let mut given = parts.headers.get_all("traceparent").iter();
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let mut given = headers.get_all("traceparent").iter();
         let text = match (given.next(), given.next()) {
             (Some(one), None) => one.to_str().ok().map(str::trim),
             _ => None,
         };
         let good = text.filter(|text| text.parse::<TraceParent>().is_ok());
-        Ok(TraceHeader(good.map(str::to_owned)))
+        Self(good.map(str::to_owned))
+    }
+
+    /// For a job that names no trace itself.
+    pub(crate) fn fill(&self, request: &mut SubmitRequest) {
+        if request.traceparent.is_none() {
+            request.traceparent.clone_from(&self.0);
+        }
     }
 }
 

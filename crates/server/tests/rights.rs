@@ -2,6 +2,7 @@
 
 mod support;
 
+use jobtree_protocol::operations::{self as table, Access, Method};
 use jobtree_protocol::{Scope, paths};
 use serde_json::{Value, json};
 use support::{Client, House, NO_ID, Reply};
@@ -289,6 +290,88 @@ fn another_addons_things_do_not_exist() {
         "QUEUED"
     );
     a.get(&paths::at(paths::SCHEDULE, &schedule)).expect(200);
+}
+
+/// A body that is refused when it is read.
+fn broken_body(operation: &table::Info) -> &'static [u8] {
+    match operation.method {
+        Method::Get => b"",
+        _ => b"{",
+    }
+}
+
+/// Without the scope that the table names, an operation is refused before its id, query and body are read.
+#[test]
+fn the_scope_comes_before_id_query_and_body() {
+    let house = House::new();
+    for operation in table::all() {
+        let path = format!("{}?unheard_of=1", paths::at(operation.path, "no-uuid"));
+        let (method, body) = (operation.method.as_str(), broken_body(operation));
+        let anonymous = house.nobody().request(method, &path, None, body);
+        let Access::Scope(needed) = operation.access else {
+            let open = operation.access == Access::Open;
+            assert_eq!(anonymous.status != 401, open, "{}", operation.id);
+            continue;
+        };
+        anonymous.problem(401, "unauthorized");
+        let others = Scope::ALL
+            .into_iter()
+            .filter(|scope| *scope != needed && *scope != Scope::Admin);
+        let others: Vec<_> = others.collect();
+        let mut client = house.addon("photos", &others);
+        let refused = client.request(method, &path, None, body);
+        refused.problem(403, "forbidden");
+        if needed != Scope::Admin {
+            let mut client = house.addon("photos", &[needed]);
+            let refused = client.request(method, &path, None, body);
+            refused.problem(400, "malformed");
+        }
+    }
+}
+
+/// Every operation whose path names a job, lease or schedule answers for another addon's as for one that does not exist,
+/// before its body is read.
+#[test]
+fn no_operation_reaches_another_addons_thing_by_its_path() {
+    let house = House::new();
+    let mut admin = house.admin();
+    admin.submit("photos", "thumbnail");
+    let (lease, job) = admin.claim("photos");
+    let spec = json!({
+        "name": "nightly", "cron": "0 3 * * *",
+        "job": {"addon_id": "photos", "job_type": "thumbnail", "cost_units": 5},
+    });
+    let made = admin.post(paths::SCHEDULES, &spec).expect(201);
+    let schedule = made["schedule_id"].as_str().unwrap();
+    let mut stranger = house.addon(
+        "music",
+        &[Scope::Submit, Scope::Read, Scope::Cancel, Scope::Lease],
+    );
+    let mut seen = 0;
+    for operation in table::all() {
+        let id = match operation.path {
+            path if path.contains("{job_id}") => &*job,
+            path if path.contains("{lease_id}") => &*lease,
+            path if path.contains("{schedule_id}") => schedule,
+            _ => continue,
+        };
+        let (method, pattern) = (operation.method.as_str(), operation.path);
+        let body = broken_body(operation);
+        let others = stranger.request(method, &paths::at(pattern, id), None, body);
+        let others = others.problem(404, "not_found").to_string();
+        let none = stranger.request(method, &paths::at(pattern, NO_ID), None, body);
+        let none = none.problem(404, "not_found").to_string();
+        assert_eq!(others.replace(id, NO_ID), none, "{}", operation.id);
+        seen += 1;
+    }
+    assert!(seen >= 20, "{seen} operations");
+    for path in [
+        paths::at(paths::JOB, &job),
+        paths::at(paths::LEASE, &lease),
+        paths::at(paths::SCHEDULE, schedule),
+    ] {
+        admin.get(&path).expect(200);
+    }
 }
 
 #[test]

@@ -158,7 +158,7 @@ fn a_batch_runs_under_one_lease() {
 
 #[test]
 fn a_dispatch_is_polled_for_and_acknowledged() {
-    let house = House::dispatching();
+    let house = House::new();
     let mut admin = house.admin();
     let id = admin.submit("a", "t");
     let path = format!("{}?addon_id=a&wait_sec=60", paths::DISPATCHABLE);
@@ -183,7 +183,7 @@ fn a_dispatch_is_polled_for_and_acknowledged() {
 
 #[test]
 fn a_dispatch_is_taken_up_by_a_lease_request() {
-    let house = House::dispatching();
+    let house = House::new();
     let mut admin = house.admin();
     let id = admin.submit("a", "t");
     admin

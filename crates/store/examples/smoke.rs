@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jobtree_protocol::{CompleteRequest, JobId, Json, LeaseId, Limits, NodeId, SubmitRequest};
 use jobtree_queue::Now;
-use jobtree_queue::transitions::Claim;
+use jobtree_queue::transitions::{Abilities, Claim};
 use jobtree_store::{SqliteOptions, Stamp, Store, Submission};
 
 fn stamp() -> Stamp {
@@ -95,6 +95,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             instance_id: None,
             pids: Vec::new(),
             reason: "room".into(),
+            worker: Abilities::default(),
         };
         let claimed = store.claim(stamp(), batch.to_vec(), command).wait()?;
         let requests = claimed

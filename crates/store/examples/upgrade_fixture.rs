@@ -27,7 +27,7 @@ use jobtree_protocol::{
 };
 use jobtree_queue::Now;
 use jobtree_queue::transitions::{
-    Admit, Claim, LoadAdvice, Proof, Reserve, RuntimeProof, TakeUp, TimeOut, Unclaimed,
+    Abilities, Admit, Claim, LoadAdvice, Proof, Reserve, RuntimeProof, TakeUp, TimeOut, Unclaimed,
 };
 use jobtree_store::{
     Firing, Pause, Retention, ScheduleRecord, SqliteOptions, Stamp, Store, Submission, audit,
@@ -97,6 +97,7 @@ impl World {
             instance_id: Some(InstanceId::from_random([5; 16])),
             pids: vec![4711, 4712],
             reason: "capacity 100, used 0".into(),
+            worker: Abilities::default(),
         };
         let claimed = self.store.claim(self.stamp(), jobs.to_vec(), claim).wait();
         assert_eq!(claimed.expect("they wait").jobs.len(), jobs.len());

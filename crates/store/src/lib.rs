@@ -30,6 +30,7 @@ mod backend;
 mod backup;
 mod bell;
 pub mod conformance;
+mod disk_numbers;
 mod error;
 mod execute;
 mod ids;

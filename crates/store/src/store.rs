@@ -25,12 +25,12 @@ use crate::tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
 };
 
-/// A job, with the lease that it runs under.
+/// A job, with the lease that it is held under.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told {
     /// The job.
     pub job: Arc<JobRecord>,
-    /// Its lease, if it runs.
+    /// Its lease, if a worker has it.
     pub lease: Option<LeaseRecord>,
 }
 
@@ -248,6 +248,12 @@ impl Store {
         load: LoadAdvice,
     ) -> Answer<HeartbeatAnswer> {
         self.command(stamp, move |unit| unit.heartbeat(request, load))
+    }
+
+    /// Asks a lease's worker to give back those of the jobs that it has not begun, and answers which. They wait again when
+    /// the worker has confirmed, by a heartbeat, that it will not begin them.
+    pub fn ask_back(&self, stamp: Stamp, lease: LeaseId, jobs: Vec<JobId>) -> Answer<Vec<JobId>> {
+        self.command(stamp, move |unit| unit.ask_back(lease, &jobs))
     }
 
     /// Notes what a running job tells.

@@ -147,7 +147,7 @@ pub trait Reading: ReadLogs + ReadAll {
     /// All leases that hold.
     fn live_leases(&mut self) -> Result<Vec<LeaseRecord>>;
 
-    /// All jobs with a place that waits to be taken up.
+    /// All jobs with a place that waits to be taken up: not those that a worker has claimed.
     fn dispatching(&mut self) -> Result<Vec<Arc<JobRecord>>>;
 
     /// Waiting jobs in the order of their ids, after one: to fill a dispatcher's memory page by page.

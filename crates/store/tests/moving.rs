@@ -138,7 +138,7 @@ fn goes_on(to: &Store, keyed: JobId) {
     let leases = to.live_leases().wait().expect("the leases");
     let (lease, job) = leases
         .iter()
-        .find_map(|lease| Some((lease.id, lease.current()?.id)))
+        .find_map(|lease| Some((lease.id, lease.in_hand()?.id)))
         .expect("one that runs");
     let done = to.complete(stamp(), job, CompleteRequest::done(lease, None));
     done.wait().expect("its lease holds");

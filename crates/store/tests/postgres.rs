@@ -31,6 +31,39 @@ fn conforms() {
     });
 }
 
+/// A database that the first release made is brought to the newest version when it is opened, and only once.
+#[test]
+fn tables_of_the_first_release_are_migrated() {
+    let _watchdog = Watchdog::watching("a database of the first release");
+    let server = Server::start();
+    let first_release = include_str!("../src/postgres/schema.sql");
+    server.sql(first_release);
+    assert_eq!(server.sql("SELECT version FROM scheduler_version"), "1");
+    for _ in 0..2 {
+        let store = connect(&server.place("public"));
+        let lease = LeaseId::generate();
+        let jobs: Vec<JobId> = (0..2)
+            .map(|_| submission())
+            .map(|it| {
+                let id = it.id;
+                store.submit(stamp(), it).wait().expect("it is taken");
+                id
+            })
+            .collect();
+        let claimed = store.claim(stamp(), jobs.clone(), claim(lease)).wait();
+        assert_eq!(claimed.expect("they wait").jobs.len(), 2);
+        assert_eq!(store.dispatching().wait(), Ok(Vec::new()));
+        for job in jobs {
+            let done = store.complete(stamp(), job, CompleteRequest::done(lease, None));
+            assert_eq!(
+                done.wait().expect("it is the lease's").state,
+                JobState::Done
+            );
+        }
+        assert_eq!(server.sql("SELECT version FROM scheduler_version"), "2");
+    }
+}
+
 #[test]
 fn several_stores_share_a_database() {
     let _watchdog = Watchdog::watching("several stores");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobtree_protocol::{ClaimAnswer, ClaimRequest, ErrorCode, LeaseId};
+use jobtree_protocol::{ApiError, ClaimAnswer, ClaimRequest, ErrorCode, LeaseId};
 use jobtree_runtime::channel::{self, Receiver, Sender};
 use jobtree_runtime::{BoxError, select};
 
@@ -29,7 +29,7 @@ impl Drop for Slot {
 pub(crate) fn claim(
     shared: &Arc<Shared>,
     stopped: &Receiver<()>,
-    mut start: impl FnMut(ClaimAnswer, Duration, Slot),
+    mut start: impl FnMut(ClaimAnswer, bool, Duration, Slot),
 ) -> Result<(), BoxError> {
     let setup = &shared.setup;
     let places = setup.concurrency * 2;
@@ -65,6 +65,9 @@ pub(crate) fn claim(
                 (drawn, shared.grantor().mono())
             }
         };
+        let reports = shared.reports_begins();
+        // Of the leases that are held, as many run as may; only this claim can bring more meanwhile.
+        let idle = setup.concurrency.saturating_sub(places - spare);
         let reply = shared.grantor().claim(ClaimRequest {
             lease_id,
             addon_id: setup.addon.clone(),
@@ -75,6 +78,8 @@ pub(crate) fn claim(
             instance_id: shared.instance,
             node_id: None,
             pids: vec![std::process::id()],
+            begins_now: u32::try_from(idle).ok().filter(|_| reports),
+            returns_unbegun: reports,
         });
         let answer = select! {
             recv(stopped) -> _ => return Ok(()),
@@ -85,9 +90,11 @@ pub(crate) fn claim(
                 pause = Duration::from_millis(50);
                 for lease in leases {
                     spare = spare.saturating_sub(1);
-                    start(lease, asked, Slot(give.clone()));
+                    start(lease, reports, asked, Slot(give.clone()));
                 }
             }
+            // It has taken nothing: the claim is made again in its words.
+            Err(error) if reports && does_not_know_begins(&error) => shared.report_no_begins(),
             Err(error) => {
                 shared.note(&error);
                 if error.code == ErrorCode::Unavailable {
@@ -100,4 +107,17 @@ pub(crate) fn claim(
             }
         }
     }
+}
+
+/// Whether a scheduler refused a claim because it is of a release that does not know begins: it refuses fields that it does
+/// not know, and names the first.
+fn does_not_know_begins(error: &ApiError) -> bool {
+    let about_content = matches!(error.code, ErrorCode::Malformed | ErrorCode::Invalid);
+    let names = |text: &str| text.contains("begins_now") || text.contains("returns_unbegun");
+    about_content
+        && (names(&error.message)
+            || error
+                .fields
+                .iter()
+                .any(|it| names(&it.message) || names(&it.field)))
 }

@@ -9,11 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Wake;
 use std::time::Duration;
 
-use jobtree_protocol::{Advice, Heartbeat, HeartbeatAnswer, JobId, LeaseId, Progress};
+use jobtree_protocol::{
+    Advice, COMPLETION_GRACE, Heartbeat, HeartbeatAnswer, InHand, JobId, JobView, LeaseId, Progress,
+};
 use jobtree_runtime::{CancelReason, Job};
 
+use crate::batch::Batch;
 use crate::handler::Run;
-use crate::outbox::Outbox;
+use crate::outbox::{Begins, Outbox};
 use crate::reply::{Promise, Reply, promise};
 
 /// What is told of progress is passed on this often at most.
@@ -41,6 +44,9 @@ struct State {
     not_before: Duration,
     /// Something happened since the last one was sent: the next goes at once.
     hurried: bool,
+    /// Its jobs.
+    batch: Batch,
+    /// The run of the one in hand.
     current: Option<Current>,
     /// Jobs that somebody wants stopped.
     wanted_stopped: Vec<JobId>,
@@ -63,6 +69,7 @@ impl Held {
         lease: LeaseId,
         ttl: Duration,
         granted: Duration,
+        batch: Batch,
         ring: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         let state = State {
@@ -73,6 +80,7 @@ impl Held {
             telling: None,
             not_before: Duration::ZERO,
             hurried: false,
+            batch,
             current: None,
             wanted_stopped: Vec::new(),
             advice: Advice::Continue,
@@ -105,8 +113,29 @@ impl Held {
         self.lock().wanted_stopped.contains(&job)
     }
 
-    /// A job begins. Whatever was found out meanwhile reaches it at once. If its time is limited, its scheduler ends it
-    /// then, which is to be heard then and not a third of the TTL later.
+    /// Takes the next job in hand, if there is one that was not given back.
+    pub(crate) fn take(&self, now: Duration, short: bool) -> Option<JobView> {
+        self.lock().batch.take(now, short)
+    }
+
+    /// Whether a job has not begun.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.lock().batch.has_waiting()
+    }
+
+    /// Whether jobs were given back and nobody answered to that yet.
+    pub(crate) fn is_unconfirmed(&self) -> bool {
+        self.lock().batch.is_unconfirmed()
+    }
+
+    /// The job in hand has ended: when it began, if that is to be told.
+    pub(crate) fn ended(&self) -> Option<Duration> {
+        let batch = &mut self.lock().batch;
+        batch.ended().filter(|_| batch.reports())
+    }
+
+    /// A run begins. Whatever was found out meanwhile reaches it at once. If its time is limited, its scheduler ends it
+    /// then, which is to be heard then and not a third of the TTL later; and that it began is told at once.
     pub(crate) fn begin(&self, run: Run, tree: Job, now: Duration) {
         let limit = run.job().max_runtime_sec.map(u64::from);
         let limit = limit.map(Duration::from_secs);
@@ -118,7 +147,12 @@ impl Held {
                 tree: tree.clone(),
             });
             if let Some(limit) = limit {
-                state.beat_at = state.beat_at.min(now + limit + PROGRESS_EVERY);
+                let grace = match state.batch.reports() {
+                    true => COMPLETION_GRACE,
+                    false => Duration::ZERO,
+                };
+                let over = now + limit + grace + PROGRESS_EVERY;
+                state.beat_at = state.beat_at.min(over);
             }
             stop
         };
@@ -130,7 +164,7 @@ impl Held {
         }
     }
 
-    /// The job has ended. What it told and could not be passed on is of no use any more.
+    /// The run has ended. What it told and could not be passed on is of no use any more.
     pub(crate) fn end(&self) {
         let ended = {
             let mut state = self.lock();
@@ -200,7 +234,7 @@ impl Held {
     /// The heartbeat to send now, if one is due, or may go early; it is then in flight.
     pub(crate) fn due(&self, now: Duration, early: bool) -> Option<Heartbeat> {
         let mut state = self.lock();
-        let told = state.progress_at().is_some_and(|at| now >= at);
+        let told = state.news_at().is_some_and(|at| now >= at);
         let due = early || told || state.hurried || now >= state.beat_at;
         let held_off = state.in_flight || now < state.not_before;
         if held_off || state.lost.is_some() || !due {
@@ -211,10 +245,14 @@ impl Held {
         let telling = state.progress.take();
         state.telling.clone_from(&telling);
         let (told_of, progress) = telling.unzip();
-        let current = state.current.as_ref().map(|current| current.run.id());
+        let in_hand = state.batch.in_hand(now).map(|it| it.job_id);
+        let job_id = told_of.or(in_hand);
+        let (began_ms_ago, given_back) = state.batch.beat(job_id, now);
         Some(Heartbeat {
-            job_id: told_of.or(current),
+            job_id,
             progress,
+            began_ms_ago,
+            given_back,
             ..Heartbeat::of(self.lease)
         })
     }
@@ -236,7 +274,7 @@ impl Held {
         if state.lost.is_some() {
             return None;
         }
-        let beat = match (state.in_flight, state.progress_at()) {
+        let beat = match (state.in_flight, state.news_at()) {
             (true, _) => Duration::MAX,
             (false, _) if state.hurried => Duration::ZERO,
             (false, None) => state.beat_at,
@@ -256,6 +294,9 @@ impl Held {
             state.beat_at = asked + state.ttl / 3;
             state.advice = answer.advice;
             state.wanted_stopped.clone_from(&answer.cancel);
+            state.batch.beaten(true);
+            // Another worker waits for what goes back: it is confirmed at once.
+            state.hurried |= state.batch.give_back(&answer.give_back);
             let current = state.current.as_ref();
             let stop = current.and_then(|current| {
                 let reason = state.stop_reason(current.run.id())?;
@@ -274,6 +315,7 @@ impl Held {
         let mut state = self.lock();
         let untold = state.telling.take();
         state.progress = state.progress.take().or(untold);
+        state.batch.beaten(false);
         state.ask_again(now);
     }
 
@@ -282,10 +324,21 @@ impl Held {
         let told = {
             let mut state = self.lock();
             state.telling = None;
+            state.batch.beaten(false);
             state.ask_again(now);
             state.told_all()
         };
         keep(told);
+    }
+}
+
+impl Begins for Held {
+    fn tell_begin(&self, now: Duration) -> Option<InHand> {
+        self.lock().batch.tell_begin(now)
+    }
+
+    fn begin_told(&self, job: JobId, answered: bool) {
+        self.lock().batch.begin_told(job, answered);
     }
 }
 
@@ -318,6 +371,12 @@ impl State {
             Some(_) => Duration::ZERO,
             None => self.asked + PROGRESS_EVERY,
         })
+    }
+
+    /// When something is to be told before the lease has to be renewed, if there is anything.
+    fn news_at(&self) -> Option<Duration> {
+        let told = [self.progress_at(), self.batch.tell_at()];
+        told.into_iter().flatten().min()
     }
 
     fn is_all_told(&self) -> bool {

@@ -1,7 +1,8 @@
 //! One lease: its jobs are run one after the other, each as a job of the tree, and answered for.
 //!
 //! A completion is put out when its job has ended, and the next job begins before the answer is there: what a crash undoes is
-//! run again anyway, and a batch shares commits. Before the lease is left, all of them are answered, or the lease is lost.
+//! run again anyway, and a batch shares commits. The next job is taken in hand before the completion goes out, so that the
+//! same call can tell of its begin. Before the lease is left, all of them are answered, or the lease is lost.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,8 +15,10 @@ use jobtree_runtime::{
     BoxError, Cancelled, Dispatcher, Job, JobError, block_on, checkpoint, shield, supervisor,
 };
 
+use crate::batch::Batch;
 use crate::handler::{GiveBack, Handler, Permanent, Run};
 use crate::held::Held;
+use crate::outbox::EndedRun;
 use crate::reply::Reply;
 use crate::worker::Shared;
 
@@ -47,22 +50,19 @@ impl Ended {
     }
 }
 
-pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Duration) {
-    let held = hold(shared, &lease, asked);
+/// Runs the jobs of a lease. `reports` says that its scheduler knows begins.
+pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, reports: bool, asked: Duration) {
+    let held = hold(shared, lease, reports, asked);
     let mut back = None;
     // Its turn may take a while; it is renewed meanwhile.
     let Ok(turn) = shared.running.acquire(1) else {
         return never_begun(shared, &held);
     };
     let (mut ran, begun) = (0, Instant::now());
-    for job in lease.jobs {
-        if held.lost().is_some() {
-            break;
-        }
+    let mut next = next_job(shared, &held);
+    while let Some(job) = next {
         let job_id = job.job_id;
-        let ended = if shared.is_stopping() {
-            Ended::Back("the worker is stopping".to_owned())
-        } else if held.is_wanted_stopped(job_id) {
+        let ended = if held.is_wanted_stopped(job_id) {
             stopped_by_wish()
         } else {
             run_job(shared, &held, job)
@@ -76,15 +76,25 @@ pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Duration) {
             }
             Ended::Lost => break,
         };
-        held.outbox.put(CompleteOne {
-            job_id,
-            status,
-            result,
-            error,
-            retry,
+        let now = shared.grantor().mono();
+        held.outbox.put(EndedRun {
+            told: CompleteOne {
+                job_id,
+                status,
+                result,
+                error,
+                retry,
+                began_ms_ago: None,
+                ended_ms_ago: None,
+            },
+            times: held.ended().map(|began| (began, now)),
         });
+        next = next_job(shared, &held);
         shared.move_on(&held);
         ran += 1;
+    }
+    if shared.is_stopping() && held.has_waiting() {
+        back = back.or_else(|| Some("the worker is stopping".to_owned()));
     }
     shared.pace.ran(ran, begun.elapsed());
     // The next may begin while this one's answers are on their way.
@@ -92,10 +102,21 @@ pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Duration) {
     last_words(shared, &held, || {
         block_on(poll_fn(|context| shared.poll_settled(&held, context)))
     });
+    if held.is_unconfirmed() {
+        back = back.or_else(|| Some("another worker could begin it sooner".to_owned()));
+    }
     if let Some(reason) = back {
         give_back(shared, &held, reason);
     }
     shared.board.remove(held.lease);
+}
+
+/// Takes the next job in hand, unless the worker is stopping or the lease is lost.
+fn next_job(shared: &Shared, held: &Held) -> Option<JobView> {
+    if held.lost().is_some() || shared.is_stopping() {
+        return None;
+    }
+    held.take(shared.grantor().mono(), shared.pace.is_short())
 }
 
 fn never_begun(shared: &Shared, held: &Held) {
@@ -132,12 +153,14 @@ fn last_words(shared: &Shared, held: &Held, say: impl Fn() -> Result<(), Cancell
 
 /// Puts the lease where it is renewed. It was granted after it was asked for; if that was long ago, because there was
 /// nothing to grant, a first heartbeat at once tells how long it holds.
-fn hold(shared: &Arc<Shared>, lease: &ClaimAnswer, asked: Duration) -> Arc<Held> {
+fn hold(shared: &Arc<Shared>, lease: ClaimAnswer, reports: bool, asked: Duration) -> Arc<Held> {
     let ttl = Duration::from_secs(lease.ttl_sec.into());
     let now = shared.grantor().mono();
     let recent = now.saturating_sub(ttl / 6);
     let board = Arc::clone(&shared.board);
-    let held = Held::new(lease.lease_id, ttl, asked.max(recent), move || board.ring());
+    let batch = Batch::new(lease.jobs, reports);
+    let ring = move || board.ring();
+    let held = Held::new(lease.lease_id, ttl, asked.max(recent), batch, ring);
     let held = Arc::new(held);
     shared.board.add(&held, now);
     if asked < recent {

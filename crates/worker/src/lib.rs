@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod batch;
 mod beat;
 mod builder;
 mod claiming;

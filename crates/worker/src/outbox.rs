@@ -5,6 +5,9 @@
 //! the lease's own job when it has something new, or waits for the last; else the thread of the heartbeats, which is
 //! rung when an answer is there.
 //!
+//! A completion tells when its run began and ended, as distances from its sending: so the times are kept here until then.
+//! With it goes the begin of the job that was taken in hand meanwhile.
+//!
 //! Nobody may hold the lock while the grantor is called or a reply polled: either may call back.
 
 use std::collections::VecDeque;
@@ -14,11 +17,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use jobtree_base::user_code::wake_user;
 use jobtree_protocol::{
     ApiError, CompleteManyAnswer, CompleteManyRequest, CompleteOne, CompleteStatus, Each,
-    ErrorCode, LeaseId,
+    ErrorCode, InHand, JobId, LeaseId,
 };
 
+use crate::batch::millis;
 use crate::grantor::Grantor;
 use crate::reply::Reply;
 
@@ -27,6 +32,34 @@ const MOST_AT_ONCE: usize = 500;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
+/// A run that ended.
+#[derive(Clone)]
+pub(crate) struct EndedRun {
+    /// What is said of it, but for its times.
+    pub(crate) told: CompleteOne,
+    /// When it began and ended, if that is to be told.
+    pub(crate) times: Option<(Duration, Duration)>,
+}
+
+/// The begins that go with completions.
+pub(crate) trait Begins {
+    /// The begin to tell now, if there is one.
+    fn tell_begin(&self, now: Duration) -> Option<InHand>;
+
+    /// The call that told it was answered, or was not.
+    fn begin_told(&self, job: JobId, answered: bool);
+}
+
+/// What an outbox needs of its surroundings to be moved on.
+pub(crate) struct Link<'a> {
+    pub(crate) grantor: &'a dyn Grantor,
+    /// Woken when an answer is there.
+    pub(crate) waker: &'a Waker,
+    /// Told what went wrong.
+    pub(crate) note: &'a dyn Fn(&ApiError),
+    pub(crate) begins: &'a dyn Begins,
+}
+
 pub(crate) struct Outbox {
     lease: LeaseId,
     state: Mutex<State>,
@@ -34,7 +67,7 @@ pub(crate) struct Outbox {
 
 #[derive(Default)]
 struct State {
-    gathered: VecDeque<CompleteOne>,
+    gathered: VecDeque<EndedRun>,
     flight: Option<Flight>,
     /// Somebody moves it on just now.
     moving: bool,
@@ -53,7 +86,9 @@ struct State {
 }
 
 struct Flight {
-    jobs: Vec<CompleteOne>,
+    jobs: Vec<EndedRun>,
+    /// The job whose begin goes with it.
+    begins: Option<JobId>,
     reply: Reply<CompleteManyAnswer>,
 }
 
@@ -70,7 +105,7 @@ impl Outbox {
     }
 
     /// A run ended. It is sent when somebody moves the box on.
-    pub(crate) fn put(&self, ended: CompleteOne) {
+    pub(crate) fn put(&self, ended: EndedRun) {
         self.lock().gathered.push_back(ended);
     }
 
@@ -89,7 +124,7 @@ impl Outbox {
         };
         match settling {
             Some(settling) => {
-                settling.wake();
+                wake_user(settling);
                 false
             }
             None => true,
@@ -106,8 +141,8 @@ impl Outbox {
         waits.then_some(state.not_before)
     }
 
-    /// Looks at what was answered, and sends what is due. What went wrong is told to `note`.
-    pub(crate) fn move_on(&self, grantor: &dyn Grantor, waker: &Waker, note: &dyn Fn(&ApiError)) {
+    /// Looks at what was answered, and sends what is due.
+    pub(crate) fn move_on(&self, link: &Link<'_>) {
         let mut state = self.lock();
         state.rung = false;
         if state.moving {
@@ -119,10 +154,10 @@ impl Outbox {
             state.again = false;
             let flight = state.flight.take();
             drop(state);
-            let flight = flight.and_then(|flight| self.look(flight, grantor, waker, note));
+            let flight = flight.and_then(|flight| self.look(flight, link));
             let flight = match flight {
                 Some(flight) => Some((flight, false)),
-                None => self.send(grantor).map(|flight| (flight, true)),
+                None => self.send(link).map(|flight| (flight, true)),
             };
             let (flight, new) = flight.unzip();
             state = self.lock();
@@ -137,21 +172,17 @@ impl Outbox {
         let settling = if settled { state.settling.take() } else { None };
         drop(state);
         if let Some(settling) = settling {
-            settling.wake();
+            wake_user(settling);
         }
     }
 
     /// Ready when all is answered for. Moves on by itself.
-    pub(crate) fn poll_settled(
-        &self,
-        context: &mut Context<'_>,
-        grantor: &dyn Grantor,
-        waker: &Waker,
-        note: &dyn Fn(&ApiError),
-    ) -> Poll<()> {
-        let before = self.lock().settling.replace(context.waker().clone());
+    pub(crate) fn poll_settled(&self, context: &mut Context<'_>, link: &Link<'_>) -> Poll<()> {
+        // Before the lock is taken: it may be the program's.
+        let own = context.waker().clone();
+        let before = self.lock().settling.replace(own);
         drop(before);
-        self.move_on(grantor, waker, note);
+        self.move_on(link);
         let mut state = self.lock();
         if state.is_empty() {
             state.settling = None;
@@ -160,10 +191,11 @@ impl Outbox {
         Poll::Pending
     }
 
-    fn send(&self, grantor: &dyn Grantor) -> Option<Flight> {
+    fn send(&self, link: &Link<'_>) -> Option<Flight> {
+        let now = link.grantor.mono();
         let jobs: Vec<_> = {
             let mut state = self.lock();
-            if grantor.mono() < state.not_before {
+            if now < state.not_before {
                 return None;
             }
             let most = if state.one_by_one { 1 } else { MOST_AT_ONCE };
@@ -175,25 +207,33 @@ impl Outbox {
         if jobs.is_empty() {
             return None;
         }
-        let reply = grantor.complete_many(CompleteManyRequest {
+        let in_hand = link.begins.tell_begin(now);
+        let reply = link.grantor.complete_many(CompleteManyRequest {
             lease_id: self.lease,
-            jobs: jobs.clone(),
+            jobs: jobs.iter().map(|ended| ended.at(now)).collect(),
+            in_hand,
         });
-        Some(Flight { jobs, reply })
+        let begins = in_hand.map(|it| it.job_id);
+        Some(Flight {
+            jobs,
+            begins,
+            reply,
+        })
     }
 
     /// Polls a request that is under way; gives it back if it is not answered.
-    fn look(
-        &self,
-        mut flight: Flight,
-        grantor: &dyn Grantor,
-        waker: &Waker,
-        note: &dyn Fn(&ApiError),
-    ) -> Option<Flight> {
-        let answer = Pin::new(&mut flight.reply).poll(&mut Context::from_waker(waker));
+    fn look(&self, mut flight: Flight, link: &Link<'_>) -> Option<Flight> {
+        let answer = Pin::new(&mut flight.reply).poll(&mut Context::from_waker(link.waker));
+        if let (Some(job), Poll::Ready(answer)) = (flight.begins, &answer) {
+            let took_effect = |each: &Each<_>| matches!(each, Each::Done(_));
+            let answered = answer
+                .as_ref()
+                .is_ok_and(|answer| answer.jobs.iter().any(took_effect));
+            link.begins.begin_told(job, answered);
+        }
         let mut passing = false;
-        let mut again = |job: CompleteOne, error: &ApiError| {
-            note(error);
+        let mut again = |job: EndedRun, error: &ApiError| {
+            (link.note)(error);
             passing |= is_passing(error);
             again(job, error)
         };
@@ -230,7 +270,7 @@ impl Outbox {
             let pause = state.pause.map_or(FIRST_PAUSE, |pause| pause * 2);
             let pause = pause.min(LONGEST_PAUSE);
             state.pause = Some(pause);
-            state.not_before = grantor.mono() + pause;
+            state.not_before = link.grantor.mono() + pause;
         } else {
             // What is said now is something else.
             state.again = true;
@@ -242,6 +282,18 @@ impl Outbox {
     }
 }
 
+impl EndedRun {
+    /// As it is told by a call that is sent at `now`.
+    fn at(&self, now: Duration) -> CompleteOne {
+        let ago = |time: Duration| millis(now.saturating_sub(time));
+        CompleteOne {
+            began_ms_ago: self.times.map(|(began, _)| ago(began)),
+            ended_ms_ago: self.times.map(|(_, ended)| ago(ended)),
+            ..self.told.clone()
+        }
+    }
+}
+
 impl State {
     fn is_empty(&self) -> bool {
         self.flight.is_none() && self.gathered.is_empty() && !self.moving
@@ -249,17 +301,20 @@ impl State {
 }
 
 /// What to say instead, if saying something again may help: a completion that took effect may be repeated.
-fn again(job: CompleteOne, error: &ApiError) -> Option<CompleteOne> {
+fn again(job: EndedRun, error: &ApiError) -> Option<EndedRun> {
     if is_passing(error) {
         return Some(job);
     }
     // A result that is too large, say: the job ran, but there is nothing to show for it.
-    let result = is_about_content(error) && job.status == CompleteStatus::Done;
-    result.then(|| CompleteOne {
-        status: CompleteStatus::Failed,
-        result: None,
-        error: Some(format!("its result was refused: {}", error.message)),
-        retry: false,
+    let result = is_about_content(error) && job.told.status == CompleteStatus::Done;
+    result.then(|| EndedRun {
+        told: CompleteOne {
+            status: CompleteStatus::Failed,
+            result: None,
+            error: Some(format!("its result was refused: {}", error.message)),
+            retry: false,
+            ..job.told
+        },
         ..job
     })
 }

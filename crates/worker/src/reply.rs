@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
+use jobtree_base::user_code::wake_user;
 use jobtree_protocol::{ApiError, ErrorCode};
 
 /// What every operation answers.
@@ -148,7 +149,8 @@ impl<T> Promise<T> {
             slot.waker.take()
         };
         if let Some(waker) = waker {
-            waker.wake();
+            // A promise is also filled when it is dropped, where no caller receives a panic.
+            wake_user(waker);
         }
         Ok(())
     }
@@ -174,11 +176,14 @@ impl<T> Future for Promised<T> {
     type Output = Result<T>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // Cloning a waker runs its owner's code, too.
+        let waker = context.waker().clone();
         let mut slot = self.0.slot();
         if let Some(value) = slot.value.take() {
+            drop(slot);
             return Poll::Ready(value);
         }
-        let old = slot.waker.replace(context.waker().clone());
+        let old = slot.waker.replace(waker);
         drop(slot);
         // Dropping a waker runs its owner's code.
         drop(old);
@@ -211,6 +216,27 @@ mod tests {
         drop(promise);
         let error = Reply::new(promised).wait().unwrap_err();
         assert_eq!(error.code, ErrorCode::Unavailable);
+    }
+
+    #[test]
+    fn a_promise_may_be_broken_though_the_waker_panics() {
+        struct Panics;
+        impl std::task::Wake for Panics {
+            fn wake(self: std::sync::Arc<Self>) {
+                panic!("in a waker");
+            }
+        }
+        let (promise, mut promised) = promise::<u32>();
+        let waker = std::task::Waker::from(std::sync::Arc::new(Panics));
+        let mut context = Context::from_waker(&waker);
+        assert!(Pin::new(&mut promised).poll(&mut context).is_pending());
+        // In a destructor a panic would end the process if another one was on its way.
+        let broken = std::thread::spawn(move || {
+            let _promise = promise;
+            panic!("on its way");
+        });
+        assert!(broken.join().is_err());
+        assert!(Pin::new(&mut promised).poll(&mut context).is_ready());
     }
 
     #[test]

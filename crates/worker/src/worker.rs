@@ -21,6 +21,7 @@ use crate::handler::Handler;
 use crate::held::Held;
 use crate::lease;
 use crate::live::LiveJobs;
+use crate::outbox::Link;
 use crate::pace::Pace;
 use crate::stragglers::Stragglers;
 
@@ -51,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) running: Semaphore,
     /// Of this one.
     pub(crate) own: LiveJobs,
+    /// The scheduler knows begins, as far as it did not refuse a claim that speaks of them.
+    reports: AtomicBool,
     stopping: AtomicBool,
     last_error: Mutex<Option<ApiError>>,
 }
@@ -62,17 +65,32 @@ impl Shared {
 
     /// Sends what the lease's outbox has, if it is time.
     pub(crate) fn move_on(&self, held: &Arc<Held>) {
-        let waker = Waker::from(Arc::clone(held));
-        let note = |error: &ApiError| self.note(error);
-        held.outbox.move_on(self.grantor(), &waker, &note);
+        self.linked(held, |link| held.outbox.move_on(link));
+    }
+
+    /// Calls `with` with what the lease's outbox needs.
+    fn linked<T>(&self, held: &Arc<Held>, with: impl FnOnce(&Link<'_>) -> T) -> T {
+        with(&Link {
+            grantor: self.grantor(),
+            waker: &Waker::from(Arc::clone(held)),
+            note: &|error: &ApiError| self.note(error),
+            begins: &**held,
+        })
     }
 
     /// Ready when the lease's outbox is empty.
     pub(crate) fn poll_settled(&self, held: &Arc<Held>, context: &mut Context<'_>) -> Poll<()> {
-        let waker = Waker::from(Arc::clone(held));
-        let note = |error: &ApiError| self.note(error);
-        let outbox = &held.outbox;
-        outbox.poll_settled(context, self.grantor(), &waker, &note)
+        self.linked(held, |link| held.outbox.poll_settled(context, link))
+    }
+
+    /// Whether the scheduler is told of begins.
+    pub(crate) fn reports_begins(&self) -> bool {
+        self.reports.load(Ordering::Relaxed)
+    }
+
+    /// The scheduler does not know begins: it is of the first release.
+    pub(crate) fn report_no_begins(&self) {
+        self.reports.store(false, Ordering::Relaxed);
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
@@ -129,6 +147,7 @@ impl Worker {
             running: Semaphore::new(setup.concurrency),
             setup,
             own: LiveJobs::default(),
+            reports: AtomicBool::new(true),
             stopping: AtomicBool::new(false),
             last_error: Mutex::new(None),
         });
@@ -280,12 +299,12 @@ fn work(shared: &Arc<Shared>, heart: &Dispatcher, stopped: &Receiver<()>) -> Res
             Ok(())
         });
         let leases = supervisor(|leases| {
-            claim(shared, stopped, |lease, asked, slot| {
+            claim(shared, stopped, |lease, reports, asked, slot| {
                 let shared = Arc::clone(shared);
                 let label = format!("lease {}", lease.lease_id);
                 leases.job_options().label(label).launch(move || {
                     let _slot = slot;
-                    lease::run(&shared, lease, asked);
+                    lease::run(&shared, lease, reports, asked);
                     Ok(())
                 });
             })

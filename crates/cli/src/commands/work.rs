@@ -49,6 +49,11 @@ pub fn define(command: Command) -> Command {
                 .required(true),
         )
         .arg(value("slots", "N", "How many side by side [1]"))
+        .arg(value(
+            "batch",
+            "N",
+            "Claim up to N short jobs at a time, for one slot to run one after the other [1]",
+        ))
         .arg(value("grace", "DURATION", "Between TERM and KILL [10s]"))
         .arg(value("drain", "DURATION", "How long jobs may go on when this worker ends [30s]"))
         .arg(value("log-bytes", "N", "Bytes of output that are kept of each run [1048576]"))
@@ -89,8 +94,10 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     };
     let drain = args::duration(arguments, "drain")?.unwrap_or(Duration::from_secs(30));
     let slots = args::read(arguments, "slots")?.unwrap_or(1);
+    // A process costs more to start than a claim: jobs that wait here could run elsewhere.
+    let batch = args::read(arguments, "batch")?.unwrap_or(1);
     let types = args::all(arguments, "type");
-    let worker = worker(client, addon, &types, slots, &runner, &program);
+    let worker = worker(client, addon, &types, (slots, batch), &runner, &program);
     let worker = worker
         .start()
         .map_err(|error| CliError::failed(error.to_string()))?;
@@ -113,13 +120,14 @@ fn worker(
     client: Client,
     addon: &str,
     types: &[String],
-    slots: usize,
+    (slots, batch): (usize, u32),
     runner: &Runner,
     program: &Program,
 ) -> Worker {
     let worker = Worker::new(client)
         .addon(addon)
         .concurrency(slots)
+        .batch(batch)
         .program(concat!("jobtree work ", env!("CARGO_PKG_VERSION")));
     types.iter().fold(worker, |worker, job_type| {
         let (runner, program) = (runner.clone(), program.clone());

@@ -47,7 +47,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     // What runs durable jobs, in the scheduler's process or far from it.
-    ("jobtree-worker", &["jobtree-protocol", "jobtree-runtime"]),
+    (
+        "jobtree-worker",
+        &["jobtree-base", "jobtree-protocol", "jobtree-runtime"],
+    ),
     // Programs of any language, for whoever runs them.
     ("jobtree-process", &[]),
     (

@@ -1,9 +1,10 @@
-//! One method for each thing that a daemon can be asked.
+//! One method for each operation of the daemon. Most are generated from the table of operations; here are those whose
+//! arguments or answers are simpler than the operation's, or that wait, repeat or look again.
 
+mod generated;
 mod jobs;
 mod leases;
-mod looking;
+mod observing;
 mod operating;
-mod schedules;
 
-pub use looking::{LoadQuery, Probe};
+pub use observing::{LoadQuery, Probe};

@@ -1,12 +1,15 @@
-//! What operators do: pauses, draining, signals, policy, backup, webhooks, tokens.
+//! What operators do: pauses, draining, signals, policy, backup, and the lists of schedules, webhooks, tokens.
 
 use std::fmt::Display;
 use std::time::Duration;
 
+use jobtree_protocol::operations::{
+    Backup, DeleteToken, DeleteWebhook, Drain, ListPauses, ListSchedules, ListTokens, ListWebhooks,
+    Resume, SetPolicy, ValidatePolicy,
+};
 use jobtree_protocol::{
-    BackupAnswer, BackupRequest, DrainRequest, NewToken, PauseList, PauseRequest, PauseView,
-    PolicyVerdict, ResumeAnswer, SignalsRequest, TokenList, TokenRequest, TokenView, WebhookList,
-    WebhookRequest, WebhookView, paths,
+    BackupAnswer, BackupRequest, DrainRequest, PauseRequest, PauseView, ScheduleView, TokenView,
+    WebhookView, paths,
 };
 
 use crate::call::Result;
@@ -16,28 +19,12 @@ use crate::client::Client;
 const BACKUP: Duration = Duration::from_secs(3600);
 
 impl Client {
-    /// Tells what the host measured of itself.
-    ///
-    /// # Errors
-    /// If it is refused, or the daemon does not answer.
-    pub fn signals(&self, request: &SignalsRequest) -> Result<()> {
-        self.post(paths::SIGNALS).json(request)?.repeated().done()
-    }
-
-    /// The policy in force, as TOML.
-    ///
-    /// # Errors
-    /// If the daemon does not answer.
-    pub fn policy(&self) -> Result<String> {
-        self.get(paths::POLICY).text()
-    }
-
     /// Replaces the policy by one written as TOML.
     ///
     /// # Errors
     /// If it is refused, with a message for each field; or the daemon does not answer.
     pub fn put_policy(&self, toml: &str) -> Result<()> {
-        self.put(paths::POLICY).toml(toml).done()
+        self.call::<SetPolicy>((), &(), &toml.to_owned())
     }
 
     /// Whether this TOML is a policy.
@@ -45,8 +32,8 @@ impl Client {
     /// # Errors
     /// If it is none, with a message for each field; or the daemon does not answer.
     pub fn validate_policy(&self, toml: &str) -> Result<()> {
-        let call = self.post(paths::POLICY_VALIDATE).toml(toml);
-        call.repeated().read::<PolicyVerdict>().map(drop)
+        let verdict = self.call::<ValidatePolicy>((), &(), &toml.to_owned());
+        verdict.map(drop)
     }
 
     /// Starts nothing new on the daemon's machine, or starts again.
@@ -54,8 +41,8 @@ impl Client {
     /// # Errors
     /// If the daemon does not answer.
     pub fn drain(&self, draining: bool) -> Result<()> {
-        let call = self.post(paths::DRAIN).json(&DrainRequest { draining })?;
-        call.repeated().done()
+        let request = DrainRequest { draining };
+        self.call::<Drain>((), &(), &request).map(drop)
     }
 
     /// Copies the database, while it is used, into a file of the daemon's folder `backups`.
@@ -63,26 +50,8 @@ impl Client {
     /// # Errors
     /// If it cannot be copied, or the daemon does not answer.
     pub fn backup(&self, request: &BackupRequest) -> Result<BackupAnswer> {
-        self.post(paths::BACKUP)
-            .json(request)?
-            .within(BACKUP)
-            .read()
-    }
-
-    /// Takes a look now, whatever the timers say.
-    ///
-    /// # Errors
-    /// If the daemon does not answer.
-    pub fn kick(&self) -> Result<()> {
-        self.post(paths::KICK).repeated().done()
-    }
-
-    /// Skips an addon, or one of its types, until it is resumed.
-    ///
-    /// # Errors
-    /// If the daemon does not answer.
-    pub fn pause(&self, request: &PauseRequest) -> Result<()> {
-        self.post(paths::PAUSE).json(request)?.repeated().done()
+        let call = self.prepare::<Backup>((), &(), request)?;
+        call.within(BACKUP).answer()
     }
 
     /// Skips it no longer. Whether it was skipped.
@@ -90,8 +59,7 @@ impl Client {
     /// # Errors
     /// If the daemon does not answer.
     pub fn resume(&self, request: &PauseRequest) -> Result<bool> {
-        let answer: ResumeAnswer = self.post(paths::RESUME).json(request)?.read()?;
-        Ok(answer.resumed)
+        Ok(self.call::<Resume>((), &(), request)?.resumed)
     }
 
     /// All that is skipped.
@@ -99,8 +67,15 @@ impl Client {
     /// # Errors
     /// If the daemon does not answer.
     pub fn pauses(&self) -> Result<Vec<PauseView>> {
-        let all: PauseList = self.get(paths::PAUSES).read()?;
-        Ok(all.pauses)
+        Ok(self.call::<ListPauses>((), &(), &())?.pauses)
+    }
+
+    /// All schedules, by name.
+    ///
+    /// # Errors
+    /// If the daemon does not answer.
+    pub fn schedules(&self) -> Result<Vec<ScheduleView>> {
+        Ok(self.call::<ListSchedules>((), &(), &())?.schedules)
     }
 
     /// All webhooks, without their secrets.
@@ -108,16 +83,7 @@ impl Client {
     /// # Errors
     /// If the daemon does not answer.
     pub fn webhooks(&self) -> Result<Vec<WebhookView>> {
-        let all: WebhookList = self.get(paths::WEBHOOKS).read()?;
-        Ok(all.webhooks)
-    }
-
-    /// Adds a webhook.
-    ///
-    /// # Errors
-    /// If it is refused, or the daemon does not answer.
-    pub fn add_webhook(&self, request: &WebhookRequest) -> Result<WebhookView> {
-        self.post(paths::WEBHOOKS).json(request)?.read()
+        Ok(self.call::<ListWebhooks>((), &(), &())?.webhooks)
     }
 
     /// Forgets a webhook, named by its id.
@@ -125,7 +91,8 @@ impl Client {
     /// # Errors
     /// If there is none, or the daemon does not answer.
     pub fn delete_webhook(&self, id: impl Display) -> Result<()> {
-        self.delete(paths::at(paths::WEBHOOK, id)).done()
+        let path = paths::at(paths::WEBHOOK, id);
+        self.prepare_at::<DeleteWebhook>(path).answer()
     }
 
     /// All tokens, without their secrets.
@@ -133,16 +100,7 @@ impl Client {
     /// # Errors
     /// If the daemon does not answer.
     pub fn tokens(&self) -> Result<Vec<TokenView>> {
-        let all: TokenList = self.get(paths::TOKENS).read()?;
-        Ok(all.tokens)
-    }
-
-    /// Makes a token. Its secret is told this once.
-    ///
-    /// # Errors
-    /// If it is refused, or the daemon does not answer.
-    pub fn add_token(&self, request: &TokenRequest) -> Result<NewToken> {
-        self.post(paths::TOKENS).json(request)?.read()
+        Ok(self.call::<ListTokens>((), &(), &())?.tokens)
     }
 
     /// Revokes a token, named by its id.
@@ -150,6 +108,7 @@ impl Client {
     /// # Errors
     /// If there is none, or the daemon does not answer.
     pub fn delete_token(&self, id: impl Display) -> Result<()> {
-        self.delete(paths::at(paths::TOKEN, id)).done()
+        let path = paths::at(paths::TOKEN, id);
+        self.prepare_at::<DeleteToken>(path).answer()
     }
 }

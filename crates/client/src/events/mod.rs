@@ -10,14 +10,14 @@ use std::io::BufReader;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use jobtree_protocol::{AddonId, Event, EventKind, JobId, JobType, LoadSample, paths};
+use jobtree_protocol::operations::{EventFilter, StreamEvents};
+use jobtree_protocol::{AddonId, Event, EventKind, JobId, JobType, LoadSample};
 use serde::Deserialize;
 use ureq::BodyReader;
 
 use crate::call::{Result, jittered};
 use crate::client::Client;
 use crate::error::ClientError;
-use crate::query::Query;
 use sse::{Message, Messages};
 
 /// The daemon says something at least this often, if only that it is still there.
@@ -183,12 +183,14 @@ impl Events {
             return Ok(());
         }
         let filter = &self.filter;
-        let query = Query::default()
-            .with_some("addon_id", filter.addon_id.as_ref())
-            .with_some("job_type", filter.job_type.as_ref())
-            .with_some("job_id", filter.job_id)
-            .with_each("event", &filter.kinds);
-        let mut call = self.client.get(paths::EVENTS).query(query);
+        let query = EventFilter {
+            event: filter.kinds.iter().map(ToString::to_string).collect(),
+            addon_id: filter.addon_id.clone(),
+            job_type: filter.job_type.clone(),
+            job_id: filter.job_id,
+            after: None,
+        };
+        let mut call = self.client.prepare::<StreamEvents>((), &query, &())?;
         call = call.header("Accept", "text/event-stream");
         if let Some(last) = self.last {
             call = call.header("Last-Event-ID", last.to_string());

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jobtree_lanes::remote::{RemoteError, RemoteRequest, RemoteResponse, TransferMode};
-use jobtree_protocol::{JobState, JobView};
+use jobtree_protocol::{JobView, Outcome};
 use serde::{Deserialize, Serialize};
 
 use super::base64;
@@ -115,12 +115,15 @@ fn understood(text: &str) -> RemoteError {
 /// The answer that a job gives that has ended.
 pub(super) fn answer(request: &RemoteRequest, job: JobView) -> Result<RemoteResponse, RemoteError> {
     let wrong = |what: String| RemoteError::Protocol(what);
-    if job.state != JobState::Done {
-        let error = match job.last_error {
-            Some(text) if job.state == JobState::Failed => understood(&text),
-            _ if job.state == JobState::Canceled => RemoteError::Cancelled,
-            _ => RemoteError::Remote("the job failed, and does not say why".to_owned()),
-        };
+    let error = match (job.state.outcome(), job.last_error) {
+        (Some(Outcome::Done), _) => None,
+        (Some(Outcome::Cancelled), _) => Some(RemoteError::Cancelled),
+        (Some(Outcome::Failed), Some(text)) => Some(understood(&text)),
+        (Some(Outcome::Failed) | None, _) => Some(RemoteError::Remote(
+            "the job failed, and does not say why".to_owned(),
+        )),
+    };
+    if let Some(error) = error {
         return Ok(RemoteResponse::from_error(request, "", error));
     }
     let result = job

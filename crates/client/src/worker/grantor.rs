@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use jobtree_protocol::operations::{AppendJobLog, ClaimJobs, CompleteJobs, RenewLeases};
 use jobtree_protocol::{
-    AddonId, ClaimAnswer, ClaimRequest, ClaimedLeases, CompleteManyAnswer, CompleteManyRequest,
-    Each, EventKind, HeartbeatManyAnswer, HeartbeatManyRequest, JobId, LeaseId, LogAppend,
-    LogAppendAnswer, ReleaseRequest, paths,
+    AddonId, ClaimAnswer, ClaimRequest, CompleteManyAnswer, CompleteManyRequest, Each, EventKind,
+    HeartbeatManyAnswer, HeartbeatManyRequest, JobId, LeaseId, LogAppend, LogAppendAnswer,
+    ReleaseRequest,
 };
 use jobtree_worker::{Grantor, Poke, Reply, mono};
 
@@ -78,8 +79,10 @@ impl Grantor for OverHttp {
         let (ttl, patience) = (Arc::clone(&self.ttl), self.patience());
         let wait = Duration::from_secs(request.wait_sec.into());
         let call = move || {
-            let post = apart.post(paths::CLAIM).json(&request)?;
-            let claimed: ClaimedLeases = post.within(wait + patience).read()?;
+            let call = apart
+                .prepare::<ClaimJobs>((), &(), &request)?
+                .repeated_if(false);
+            let claimed = call.within(wait + patience).answer()?;
             for lease in &claimed.leases {
                 ttl.fetch_min(lease.ttl_sec.into(), Ordering::Relaxed);
             }
@@ -106,7 +109,10 @@ impl Grantor for OverHttp {
         let (client, patience) = (self.client.clone(), self.patience());
         let ttl = Arc::clone(&self.ttl);
         self.beats.ask(move || {
-            let answer: HeartbeatManyAnswer = client.beating(&request)?.within(patience).read()?;
+            let call = client
+                .prepare::<RenewLeases>((), &(), &request)?
+                .repeated_if(false);
+            let answer = call.within(patience).answer()?;
             for lease in &answer.leases {
                 if let Each::Done(lease) = lease {
                     ttl.fetch_min(lease.ttl_sec.into(), Ordering::Relaxed);
@@ -118,8 +124,12 @@ impl Grantor for OverHttp {
 
     fn complete_many(&self, request: CompleteManyRequest) -> Reply<CompleteManyAnswer> {
         let (client, patience) = (self.client.clone(), self.patience());
-        self.answers
-            .ask(move || Ok(client.completing(&request)?.within(patience).read()?))
+        self.answers.ask(move || {
+            let call = client
+                .prepare::<CompleteJobs>((), &(), &request)?
+                .repeated_if(false);
+            Ok(call.within(patience).answer()?)
+        })
     }
 
     fn release(&self, lease: LeaseId, request: ReleaseRequest) -> Reply<()> {
@@ -131,8 +141,10 @@ impl Grantor for OverHttp {
     fn append_log(&self, job: JobId, request: LogAppend) -> Reply<LogAppendAnswer> {
         let (client, patience) = (self.client.clone(), self.patience());
         self.answers.ask(move || {
-            let post = client.post(paths::at(paths::LOG, job)).json(&request)?;
-            Ok(post.within(patience).read()?)
+            let call = client
+                .prepare::<AppendJobLog>(job, &(), &request)?
+                .repeated_if(false);
+            Ok(call.within(patience).answer()?)
         })
     }
 

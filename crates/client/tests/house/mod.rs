@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jobtree_client::Client;
-use jobtree_queue::policy::{Mode, Policy};
+use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::Sample;
 use jobtree_server::{Server, ServerOptions, StoreChoice};
 
@@ -70,6 +70,5 @@ fn eager() -> Policy {
     policy.busy.stale_after = FAR;
     policy.quiet.enter_after = Duration::ZERO;
     policy.ramp.units_per_sample = 0;
-    policy.dispatch.mode = Mode::Claim;
     policy
 }

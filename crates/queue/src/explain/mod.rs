@@ -1,8 +1,8 @@
 //! Why a job waits: everything that is in its way, and the least that would have to change.
 //!
 //! The obstacles are collected from the same rules that deny. Whether they are all is not argued but tried: the changes
-//! they name are supposed ([`Dispatcher`] looks at the world through its `what_if`), the real search for what starts
-//! is run, and everything it did is taken back. If the job still does not start, whoever started instead stands before it,
+//! they name are supposed ([`Planner`] looks at the world through its `what_if`), the real search for what starts
+//! is run, and everything it did is taken back. If the job still does not start, the job that started instead stands before it,
 //! and is added. Then each obstacle is left out in turn, and stays out if the job starts without its change. So applying
 //! exactly the named changes starts the job, and no proper part of them does.
 //!
@@ -17,8 +17,8 @@ use jobtree_protocol::{Explain, JobId, Reason};
 
 use crate::block::Block;
 use crate::change::Change;
-use crate::dispatch::Dispatcher;
 use crate::now::Now;
+use crate::planner::Planner;
 
 /// Jobs before a job that are named; beyond, it is only said that there are more.
 const NAMED: usize = 128;
@@ -67,7 +67,7 @@ impl Explanation {
     }
 }
 
-impl Dispatcher {
+impl Planner {
     /// Why a job waits; none when it does not wait here. Changes nothing: what it tries, it takes back.
     pub fn explain(&mut self, job: JobId, now: Now) -> Option<Explanation> {
         if !self.is_waiting(job) {

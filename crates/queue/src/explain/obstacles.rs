@@ -1,4 +1,4 @@
-//! What is in a job's way by itself, whoever else waits.
+//! What is in a job's way by itself, whatever else waits.
 
 use jiff::Timestamp;
 use jobtree_protocol::{JobId, QuietState};
@@ -9,13 +9,12 @@ use crate::block::Block;
 use crate::capacity::busy_for;
 use crate::change::Change;
 use crate::deadline::Waiver;
-use crate::dispatch::Dispatcher;
 use crate::now::Now;
 use crate::order::AddonIndex;
-use crate::policy::Mode;
+use crate::planner::{Planner, Unserved};
 use crate::quiet::enter_bound;
 
-impl Dispatcher {
+impl Planner {
     /// Since when something is in a job's way: since it was denied for it, or since it waits.
     pub(super) fn denied_since(&self, job: JobId, block: &Block, now: Now) -> Timestamp {
         let denied = self
@@ -60,9 +59,9 @@ impl Dispatcher {
             Block::NotQuiet { .. } | Block::Panic { .. } | Block::StreakTooShort { .. } => {
                 since_state
             }
-            Block::NobodyHere { .. } => {
-                let absence = self.absence(addon, &candidate.job_type, now);
-                let since = absence.map(|(_, absence)| absence.since);
+            Block::Unserved { .. } => {
+                let unserved = self.unserved(&(addon, candidate.job_type.clone()), now);
+                let since = unserved.map(|unserved| unserved.since);
                 since.unwrap_or(now.wall).min(now.wall)
             }
             other => self.denied_since(job, other, now),
@@ -77,7 +76,7 @@ impl Dispatcher {
             .collect()
     }
 
-    /// Its time, pauses, its key, its node, its workers, and whether anybody is here.
+    /// Its time, pauses, its key, its node, and its workers.
     fn of_its_own(
         &self,
         job: JobId,
@@ -120,14 +119,16 @@ impl Dispatcher {
         if self.is_draining() {
             found.push((Block::Draining, Change::StopDraining));
         }
-        let claimed = order.addons[addon.0].terms.mode == Mode::Claim;
-        if claimed && !self.has_worker(addon, &candidate.job_type) {
+        let kind = (addon, candidate.job_type.clone());
+        if let Some(Unserved {
+            last, vain, probe, ..
+        }) = self.unserved(&kind, now)
+        {
+            let (addon, job_type) = (candidate.addon.clone(), kind.1);
+            let change = Change::Serve { addon, job_type };
+            found.push((Block::Unserved { last, vain, probe }, change));
+        } else if !self.is_taken(&kind, now) {
             found.push((Block::NoWorker, Change::Worker));
-        }
-        let absence = self.absence(addon, &candidate.job_type, now);
-        if let Some((at, absence)) = absence.filter(|_| candidate.node.is_none()) {
-            let times = absence.times;
-            found.push((Block::NobodyHere { times, at }, Change::Taker(at)));
         }
     }
 

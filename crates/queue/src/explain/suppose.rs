@@ -4,8 +4,8 @@ use jobtree_protocol::JobId;
 
 use super::obstacles::apply;
 use crate::change::Change;
-use crate::dispatch::Dispatcher;
 use crate::now::Now;
+use crate::planner::Planner;
 
 /// What would start.
 pub(super) struct Tried {
@@ -15,7 +15,7 @@ pub(super) struct Tried {
     pub(super) held: Option<JobId>,
 }
 
-impl Dispatcher {
+impl Planner {
     /// What would start if these changes, named for `job`, came about.
     pub(super) fn suppose(&mut self, job: JobId, changes: &[&Change], now: Now) -> Tried {
         let Some((candidate, addon)) = self.candidate_of(job) else {
@@ -25,7 +25,11 @@ impl Dispatcher {
             };
         };
         let candidate = candidate.clone();
+        let kind = (addon, candidate.job_type.clone());
+        // As it would be if the job were in a group: one whose time has not come may be the first of its type.
+        let mut served = self.unserved(&kind, now).is_none();
         let saved = self.save();
+        self.order_mut().supposing = true;
         let mut view = self.admission().view(now);
         // Busy first: how long QUIET lasts counts from when it is QUIET.
         let busy = |change: &&&Change| matches!(change, Change::BusyAtMost { .. });
@@ -41,7 +45,6 @@ impl Dispatcher {
         let mut gone = Vec::new();
         let mut was_paused = None;
         let mut type_was_paused = None;
-        let mut was_left = None;
         let mut other_node = false;
         let mut key_was = None;
         let mut was_draining = None;
@@ -53,7 +56,10 @@ impl Dispatcher {
                 Change::FreeAddonUnits(units) => of_addon.0 = *units,
                 Change::FreeAddonLeases(count) => of_addon.1 = *count,
                 Change::NextSample => self.what_if_mut().fresh_sample = true,
-                Change::Worker => self.what_if_mut().worker_for = Some(addon),
+                Change::Worker | Change::Serve { .. } => {
+                    self.what_if_mut().worker_for = Some(kind.clone());
+                    served = true;
+                }
                 Change::WaitUntil(at) if candidate.not_before.is_some_and(|time| time <= *at) => {
                     self.order_mut().hurry(job, true);
                 }
@@ -66,10 +72,6 @@ impl Dispatcher {
                         &candidate.job_type,
                         false,
                     ));
-                }
-                Change::Taker(_) => {
-                    let job_type = &candidate.job_type;
-                    was_left = Some(self.order_mut().leave_type(addon, job_type, false));
                 }
                 Change::FreeKey(count) => {
                     if let Some(key) = &candidate.key {
@@ -90,12 +92,13 @@ impl Dispatcher {
                 _ => {}
             }
         }
+        let was_served = self.order_mut().set_served(&kind, served);
         self.what_if_mut().fewer_of_addon = Some((addon, of_addon.0, of_addon.1));
-        // Its lane, now that the job is in one.
+        // Its group, now that the job is in one.
         if changes.contains(&&Change::OtherNode)
-            && let Some((lane, _)) = self.order().standing_of(job)
+            && let Some((group, _)) = self.order().standing_of(job)
         {
-            self.order_mut().set_wrong_node(lane, false);
+            self.order_mut().set_wrong_node(group, false);
             other_node = true;
         }
 
@@ -105,7 +108,7 @@ impl Dispatcher {
             held: self.hold().map(|hold| hold.job),
         };
 
-        for holder in started.taken_up {
+        for holder in started.accepted {
             self.reserve_again(holder);
         }
         for holder in started.holders.into_iter().rev() {
@@ -127,14 +130,12 @@ impl Dispatcher {
             self.order_mut()
                 .pause_type(addon, &candidate.job_type, paused);
         }
-        if let Some(left) = was_left {
-            self.order_mut()
-                .leave_type(addon, &candidate.job_type, left);
-        }
+        self.order_mut().set_served(&kind, was_served);
         if let Some(draining) = was_draining {
             self.set_draining(draining);
         }
         self.order_mut().hurry(job, false);
+        self.order_mut().supposing = false;
         self.restore(saved);
         tried
     }

@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use jobtree_protocol::JobType;
 
 use super::Addon;
-use super::lane::{AddonIndex, Gate, Lane, LaneId, Place, Stand};
+use super::group::{AddonIndex, Gate, GroupId, JobGroup, Place, Stand};
 
-/// Lanes of one addon behind one gate, the oldest head first.
-type Heads = BTreeSet<(Place, LaneId)>;
+/// Job groups of one addon behind one gate, the oldest head first.
+type Heads = BTreeSet<(Place, GroupId)>;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Class {
@@ -34,28 +34,28 @@ pub(crate) struct Turns {
     credit: BTreeMap<AddonIndex, i64>,
 }
 
-/// What is asked of the addons and lanes while one is looked for.
+/// What is asked of the addons and groups while one is looked for.
 pub(crate) trait Eligible {
     /// Whether jobs behind this gate may start now, as far as the gate goes.
     fn gate(&mut self, gate: &Gate) -> bool;
     /// Whether jobs of this addon may start now, this one of this cost first.
     fn addon(&mut self, index: AddonIndex, addon: &Addon, cost: u32) -> bool;
-    /// Whether jobs of this addon and type are asked for.
-    fn wanted(&mut self, index: AddonIndex, addon: &Addon, job_type: &JobType) -> bool;
+    /// Returns `true` if a claim waits for jobs of this addon and type, or they may be reserved.
+    fn wanted(&mut self, index: AddonIndex, job_type: &JobType) -> bool;
 }
 
 impl Class {
-    pub(crate) fn insert(&mut self, addon: AddonIndex, lane: LaneId, stand: &Stand) {
+    pub(crate) fn insert(&mut self, addon: AddonIndex, group: GroupId, stand: &Stand) {
         let addons = self.gates.entry(stand.gate).or_default();
-        addons.entry(addon).or_default().insert((stand.head, lane));
+        addons.entry(addon).or_default().insert((stand.head, group));
     }
 
-    pub(crate) fn remove(&mut self, addon: AddonIndex, lane: LaneId, stand: &Stand) {
+    pub(crate) fn remove(&mut self, addon: AddonIndex, group: GroupId, stand: &Stand) {
         let Some(addons) = self.gates.get_mut(&stand.gate) else {
             return;
         };
         if let Some(heads) = addons.get_mut(&addon) {
-            heads.remove(&(stand.head, lane));
+            heads.remove(&(stand.head, group));
             if heads.is_empty() {
                 addons.remove(&addon);
             }
@@ -74,11 +74,11 @@ impl Class {
     /// looked at.
     pub(crate) fn next(
         &mut self,
-        lanes: &[Option<Lane>],
+        groups: &[Option<JobGroup>],
         addons: &[Addon],
         eligible: &mut dyn Eligible,
         work: &mut u64,
-    ) -> Option<(AddonIndex, LaneId, Gate)> {
+    ) -> Option<(AddonIndex, GroupId, Gate)> {
         let mut open: Vec<(Gate, &BTreeMap<AddonIndex, Heads>)> = Vec::new();
         for (gate, addons) in &self.gates {
             *work += 1;
@@ -112,15 +112,15 @@ impl Class {
             let about = &addons[addon.0];
             let head = open.iter().filter_map(|(gate, addons)| {
                 let heads = addons.get(&addon)?;
-                let lane = heads.iter().find(|(_, lane)| {
+                let group = heads.iter().find(|(_, group)| {
                     *work += 1;
-                    let lane = lanes[lane.0].as_ref();
-                    lane.is_some_and(|lane| eligible.wanted(addon, about, &lane.shape.job_type))
+                    let group = groups[group.0].as_ref();
+                    group.is_some_and(|group| eligible.wanted(addon, &group.shape.job_type))
                 });
-                lane.map(|(place, lane)| (*place, *lane, *gate))
+                group.map(|(place, group)| (*place, *group, *gate))
             });
             let head = head.min_by_key(|(place, ..)| *place);
-            let Some((_, lane, gate)) =
+            let Some((_, group, gate)) =
                 head.filter(|(.., gate)| eligible.addon(addon, about, gate.cost))
             else {
                 fruitless.insert(addon);
@@ -134,7 +134,7 @@ impl Class {
             }
             turns.cursor = addon;
             if *credit >= i64::from(gate.cost) {
-                return Some((addon, lane, gate));
+                return Some((addon, group, gate));
             }
             turns.topped = None;
             turns.cursor = from;
@@ -148,7 +148,7 @@ impl Class {
         *credit = (*credit - i64::from(cost)).max(-10 * quantum);
     }
 
-    /// Gives a charge back: the job was not taken up.
+    /// Gives a charge back: the job did not start.
     pub(crate) fn refund(&mut self, addon: AddonIndex, cost: u32) {
         *self.turns.credit.entry(addon).or_default() += i64::from(cost);
     }

@@ -1,6 +1,6 @@
 //! Who is next: classes with aging, addons in turns, FIFO.
 //!
-//! Every waiting job is in exactly one of two places: `delayed` while its time has not come, else in a lane. Lanes in
+//! Every waiting job is in exactly one of two places: `delayed` while its time has not come, else in a group. Job groups in
 //! whose way nothing stands (pause, concurrency key, node) stand in a class, by their head. Work per start does not
 //! depend on how many jobs wait: it is a few lookups in trees per gate (combination of cost, constraints, waiver and
 //! duration that occurs), and [`Order::work`] counts it.
@@ -9,8 +9,9 @@
 //! `risks`, `aging` (heads that rise by a class). [`Order::advance`] handles what is due.
 
 mod class;
-mod lane;
+mod group;
 mod obstacles;
+mod served;
 mod timers;
 mod waiting;
 
@@ -24,12 +25,15 @@ use jobtree_protocol::{AddonId, JobId, JobType, NodeId};
 use crate::candidate::Candidate;
 use crate::policy::{AddonTerms, Policy};
 pub(crate) use class::{Class, Eligible, Turns};
-pub(crate) use lane::{AddonIndex, Gate, LaneId, Takes};
-use lane::{Lane, Shape, Stand, aged};
+pub(crate) use group::{AddonIndex, Gate, GroupId, Takes};
+use group::{JobGroup, Place, Shape, Stand, aged};
 pub(crate) use waiting::Waiting;
 
 /// A concurrency key within its addon.
 pub(crate) type KeyId = (AddonIndex, Arc<str>);
+
+/// A job type within its addon.
+pub(crate) type KindId = (AddonIndex, JobType);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Addon {
@@ -38,7 +42,7 @@ pub(crate) struct Addon {
     pub(crate) terms: AddonTerms,
     /// What its credit grows by at its turn.
     pub(crate) quantum: i64,
-    lanes: BTreeSet<LaneId>,
+    groups: BTreeSet<GroupId>,
     /// Jobs that wait, delayed ones too.
     pub(crate) waiting: usize,
 }
@@ -46,17 +50,19 @@ pub(crate) struct Addon {
 #[derive(Clone, Debug, Default)]
 struct Kind {
     paused: bool,
-    /// Left to other nodes: nobody here takes its jobs up.
-    left: bool,
+    /// A caller takes jobs of this type, or will soon: its groups stand in the classes.
+    served: bool,
+    /// The planner keeps an eye on whether it is served.
+    watched: bool,
     /// 95th percentile of how long jobs of this type took.
     learnt: Option<Duration>,
-    lanes: BTreeSet<LaneId>,
+    groups: BTreeSet<GroupId>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Key {
     running: u32,
-    lanes: BTreeSet<LaneId>,
+    groups: BTreeSet<GroupId>,
 }
 
 /// What waits.
@@ -67,18 +73,22 @@ pub(crate) struct Order {
     labels: BTreeSet<String>,
     /// Boxed: a table of this many is half empty at times.
     pub(crate) jobs: HashMap<JobId, Box<Waiting>>,
-    lanes: Vec<Option<Lane>>,
-    free: Vec<LaneId>,
-    by_shape: HashMap<Shape, LaneId>,
+    groups: Vec<Option<JobGroup>>,
+    free: Vec<GroupId>,
+    by_shape: HashMap<Shape, GroupId>,
     pub(crate) addons: Vec<Addon>,
     by_name: HashMap<AddonId, AddonIndex>,
-    kinds: HashMap<(AddonIndex, JobType), Kind>,
+    kinds: HashMap<KindId, Kind>,
+    /// Types that have waiting jobs and were not watched before.
+    appeared: Vec<KindId>,
+    /// Jobs go and come back while a question is answered: no type appears or disappears by that.
+    pub(crate) supposing: bool,
     keys: HashMap<KeyId, Key>,
     pub(crate) classes: [Class; 3],
     delayed: BTreeSet<(Timestamp, JobId)>,
     stages: BTreeSet<(Timestamp, JobId)>,
     risks: BTreeSet<(Timestamp, JobId)>,
-    aging: BTreeSet<(Timestamp, LaneId)>,
+    aging: BTreeSet<(Timestamp, GroupId)>,
     /// The wall clock, as of the last [`Order::advance`].
     clock: Timestamp,
     work: u64,
@@ -91,12 +101,14 @@ impl Order {
             node,
             labels,
             jobs: HashMap::new(),
-            lanes: Vec::new(),
+            groups: Vec::new(),
             free: Vec::new(),
             by_shape: HashMap::new(),
             addons: Vec::new(),
             by_name: HashMap::new(),
             kinds: HashMap::new(),
+            appeared: Vec::new(),
+            supposing: false,
             keys: HashMap::new(),
             classes: Default::default(),
             delayed: BTreeSet::new(),
@@ -115,9 +127,9 @@ impl Order {
 
     /// Since when the first of those waits that wait for no time.
     pub(crate) fn oldest(&self) -> Option<Timestamp> {
-        let lanes = self.lanes.iter().flatten();
-        lanes
-            .filter_map(|lane| lane.queue.first())
+        let groups = self.groups.iter().flatten();
+        groups
+            .filter_map(|group| group.queue.first())
             .map(|(since, _)| *since)
             .min()
     }
@@ -134,7 +146,7 @@ impl Order {
             paused: terms.paused,
             terms,
             quantum: i64::from(self.policy.order.quantum) * i64::from(terms.weight),
-            lanes: BTreeSet::new(),
+            groups: BTreeSet::new(),
             waiting: 0,
         });
         self.by_name.insert(name.clone(), index);
@@ -210,13 +222,13 @@ impl Order {
             alone: candidate.alone,
         };
         let place = (candidate.enqueued_at, id);
-        let lane = self.lane(shape);
-        if let (Some(waiting), Some(about)) = (self.jobs.get_mut(&id), &mut self.lanes[lane.0]) {
-            waiting.lane = Some(lane);
+        let group = self.group(shape);
+        if let (Some(waiting), Some(about)) = (self.jobs.get_mut(&id), &mut self.groups[group.0]) {
+            waiting.group = Some(group);
             waiting.candidate.job_type = about.shape.job_type.clone();
             about.queue.insert(place);
         }
-        self.restand(lane);
+        self.restand(group);
     }
 
     /// Takes a job out of its place; it still waits.
@@ -231,17 +243,17 @@ impl Order {
         if let Some(until) = waiting.stage.take() {
             self.stages.remove(&(until, id));
         }
-        let Some(lane_id) = waiting.lane.take() else {
+        let Some(group_id) = waiting.group.take() else {
             return;
         };
-        let Some(lane) = &mut self.lanes[lane_id.0] else {
+        let Some(group) = &mut self.groups[group_id.0] else {
             return;
         };
-        lane.queue.remove(&place);
-        if lane.queue.is_empty() {
-            self.drop_lane(lane_id);
+        group.queue.remove(&place);
+        if group.queue.is_empty() {
+            self.drop_group(group_id);
         } else {
-            self.restand(lane_id);
+            self.restand(group_id);
         }
     }
 
@@ -256,28 +268,30 @@ impl Order {
         Some(waiting.candidate)
     }
 
-    /// The lane of jobs of this shape.
-    fn lane(&mut self, shape: Shape) -> LaneId {
-        if let Some(&lane) = self.by_shape.get(&shape) {
-            return lane;
+    /// The group of jobs of this shape.
+    fn group(&mut self, shape: Shape) -> GroupId {
+        if let Some(&group) = self.by_shape.get(&shape) {
+            return group;
         }
         let id = self.free.pop().unwrap_or_else(|| {
-            self.lanes.push(None);
-            LaneId(self.lanes.len() - 1)
+            self.groups.push(None);
+            GroupId(self.groups.len() - 1)
         });
         let wrong_node = !self.suits(shape.node.as_ref(), &shape.labels);
-        self.addons[shape.addon.0].lanes.insert(id);
-        self.kinds
-            .entry((shape.addon, shape.job_type.clone()))
-            .or_default()
-            .lanes
-            .insert(id);
+        self.addons[shape.addon.0].groups.insert(id);
+        let kind_id = (shape.addon, shape.job_type.clone());
+        let kind = self.kinds.entry(kind_id.clone()).or_default();
+        kind.groups.insert(id);
+        if !kind.watched && !self.supposing {
+            kind.watched = true;
+            self.appeared.push(kind_id);
+        }
         if let Some(key) = &shape.key {
             let key = (shape.addon, key.key.clone());
-            self.keys.entry(key).or_default().lanes.insert(id);
+            self.keys.entry(key).or_default().groups.insert(id);
         }
         self.by_shape.insert(shape.clone(), id);
-        self.lanes[id.0] = Some(Lane {
+        self.groups[id.0] = Some(JobGroup {
             shape,
             queue: BTreeSet::new(),
             wrong_node,
@@ -287,21 +301,23 @@ impl Order {
         id
     }
 
-    fn drop_lane(&mut self, id: LaneId) {
+    fn drop_group(&mut self, id: GroupId) {
         self.leave(id);
-        let Some(lane) = self.lanes[id.0].take() else {
+        let Some(group) = self.groups[id.0].take() else {
             return;
         };
-        let shape = lane.shape;
-        self.addons[shape.addon.0].lanes.remove(&id);
+        let shape = group.shape;
+        self.addons[shape.addon.0].groups.remove(&id);
         if let Some(kind) = self.kinds.get_mut(&(shape.addon, shape.job_type.clone())) {
-            kind.lanes.remove(&id);
+            kind.groups.remove(&id);
+            // One that is served is watched on, so that jobs which come and go one by one cost nothing here.
+            kind.watched &= kind.served || !kind.groups.is_empty() || self.supposing;
         }
         if let Some(key) = &shape.key {
             let key = (shape.addon, key.key.clone());
             let state = self.keys.entry(key.clone()).or_default();
-            state.lanes.remove(&id);
-            if state.lanes.is_empty() && state.running == 0 {
+            state.groups.remove(&id);
+            if state.groups.is_empty() && state.running == 0 {
                 self.keys.remove(&key);
             }
         }
@@ -309,34 +325,34 @@ impl Order {
         self.free.push(id);
     }
 
-    /// Takes a lane out of its class.
-    fn leave(&mut self, id: LaneId) {
-        let Some(lane) = &mut self.lanes[id.0] else {
+    /// Takes a group out of its class.
+    fn leave(&mut self, id: GroupId) {
+        let Some(group) = &mut self.groups[id.0] else {
             return;
         };
-        if let Some(rises) = lane.rises.take() {
+        if let Some(rises) = group.rises.take() {
             self.aging.remove(&(rises, id));
         }
-        if let Some(stand) = lane.stand.take() {
-            let addon = lane.shape.addon;
+        if let Some(stand) = group.stand.take() {
+            let addon = group.shape.addon;
             self.classes[stand.class].remove(addon, id, &stand);
             self.classes[stand.class].idle(addon);
         }
     }
 
-    /// Puts a lane where it stands now: in the class of its head, or nowhere when something is in its way.
-    fn restand(&mut self, id: LaneId) {
+    /// Puts a group where it stands now: in the class of its head, or nowhere when something is in its way.
+    fn restand(&mut self, id: GroupId) {
         self.work += 1;
         let wanted = self.wanted(id);
-        let Some(lane) = &self.lanes[id.0] else {
+        let Some(group) = &self.groups[id.0] else {
             return;
         };
         let (stand, rises) = wanted.map_or((None, None), |(stand, rises)| (Some(stand), rises));
-        if lane.stand == stand && lane.rises == rises {
+        if group.stand == stand && group.rises == rises {
             return;
         }
-        let addon = lane.shape.addon;
-        let before = lane.stand;
+        let addon = group.shape.addon;
+        let before = group.stand;
         // Into the new place first: an addon that only changes places does not lose its credit.
         if let Some(stand) = &stand {
             self.classes[stand.class].insert(addon, id, stand);
@@ -345,34 +361,39 @@ impl Order {
             self.classes[before.class].remove(addon, id, &before);
             self.classes[before.class].idle(addon);
         }
-        let Some(lane) = &mut self.lanes[id.0] else {
+        let Some(group) = &mut self.groups[id.0] else {
             return;
         };
-        lane.stand = stand;
-        if lane.rises != rises {
-            if let Some(rises) = lane.rises {
+        group.stand = stand;
+        if group.rises != rises {
+            if let Some(rises) = group.rises {
                 self.aging.remove(&(rises, id));
             }
             if let Some(rises) = rises {
                 self.aging.insert((rises, id));
             }
-            lane.rises = rises;
+            group.rises = rises;
         }
     }
 
-    fn wanted(&self, id: LaneId) -> Option<(Stand, Option<Timestamp>)> {
-        let lane = self.lanes[id.0].as_ref()?;
-        let shape = &lane.shape;
-        let head = *lane.queue.first()?;
-        let kind = self.kinds.get(&(shape.addon, shape.job_type.clone()));
+    /// Where a group stands now; nowhere while its type is not served.
+    fn wanted(&self, id: GroupId) -> Option<(Stand, Option<Timestamp>)> {
+        let group = self.groups[id.0].as_ref()?;
+        let served = self.kinds.get(&group.shape.kind())?.served;
+        let head = *group.queue.first()?;
+        served.then(|| self.stand_at(group, head)).flatten()
+    }
+
+    /// Where a group would stand with this job as its head, whether its type is served or not.
+    fn stand_at(&self, group: &JobGroup, head: Place) -> Option<(Stand, Option<Timestamp>)> {
+        let shape = &group.shape;
+        let kind = self.kinds.get(&shape.kind());
         let taken = shape
             .key
             .as_ref()
             .is_some_and(|key| self.running(shape.addon, &key.key) >= key.limit);
         let paused = self.addons[shape.addon.0].paused || kind.is_some_and(|kind| kind.paused);
-        // Nobody else may have what asks for this node.
-        let left = shape.node.is_none() && kind.is_some_and(|kind| kind.left);
-        if paused || taken || left || lane.wrong_node {
+        if paused || taken || group.wrong_node {
             return None;
         }
         let (class, rises) = aged(
@@ -429,18 +450,18 @@ impl Order {
         self.jobs.len() > self.delayed.len()
     }
 
-    /// The first job of a lane.
-    pub(crate) fn head(&self, lane: LaneId) -> Option<JobId> {
-        self.lanes[lane.0]
+    /// The first job of a group.
+    pub(crate) fn head(&self, group: GroupId) -> Option<JobId> {
+        self.groups[group.0]
             .as_ref()?
             .queue
             .first()
             .map(|(_, id)| *id)
     }
 
-    /// The first jobs of a lane.
-    pub(crate) fn heads(&self, lane: LaneId, count: usize) -> Vec<JobId> {
-        let queue = self.lanes[lane.0].as_ref().map(|lane| &lane.queue);
+    /// The first jobs of a group.
+    pub(crate) fn heads(&self, group: GroupId, count: usize) -> Vec<JobId> {
+        let queue = self.groups[group.0].as_ref().map(|group| &group.queue);
         queue
             .into_iter()
             .flatten()
@@ -449,23 +470,25 @@ impl Order {
             .collect()
     }
 
-    /// Whether each job of a lane gets a lease of its own.
-    pub(crate) fn alone(&self, lane: LaneId) -> bool {
-        self.lanes[lane.0]
+    /// Whether each job of a group gets a lease of its own.
+    pub(crate) fn alone(&self, group: GroupId) -> bool {
+        self.groups[group.0]
             .as_ref()
-            .is_some_and(|lane| lane.shape.alone)
+            .is_some_and(|group| group.shape.alone)
     }
 
-    /// The type of a lane's jobs.
-    pub(crate) fn job_type(&self, lane: LaneId) -> Option<&JobType> {
-        self.lanes[lane.0].as_ref().map(|lane| &lane.shape.job_type)
+    /// The type of a group's jobs.
+    pub(crate) fn job_type(&self, group: GroupId) -> Option<&JobType> {
+        self.groups[group.0]
+            .as_ref()
+            .map(|group| &group.shape.job_type)
     }
 
-    /// The lane that a job is in, with its gate and class when nothing is in its way.
-    pub(crate) fn standing_of(&self, id: JobId) -> Option<(LaneId, Option<(usize, Gate)>)> {
-        let lane_id = self.jobs.get(&id)?.lane?;
-        let lane = self.lanes[lane_id.0].as_ref()?;
-        Some((lane_id, lane.stand.map(|stand| (stand.class, stand.gate))))
+    /// The group that a job is in, with its gate and class when nothing is in its way.
+    pub(crate) fn standing_of(&self, id: JobId) -> Option<(GroupId, Option<(usize, Gate)>)> {
+        let group_id = self.jobs.get(&id)?.group?;
+        let group = self.groups[group_id.0].as_ref()?;
+        Some((group_id, group.stand.map(|stand| (stand.class, stand.gate))))
     }
 
     /// Who is next in a class among what is eligible. Takes turns on, but starts nothing.
@@ -473,7 +496,7 @@ impl Order {
         &mut self,
         class: usize,
         eligible: &mut dyn Eligible,
-    ) -> Option<(AddonIndex, LaneId, Gate)> {
-        self.classes[class].next(&self.lanes, &self.addons, eligible, &mut self.work)
+    ) -> Option<(AddonIndex, GroupId, Gate)> {
+        self.classes[class].next(&self.groups, &self.addons, eligible, &mut self.work)
     }
 }

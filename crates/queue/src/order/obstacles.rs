@@ -1,5 +1,5 @@
-//! What stands in the way of whole lanes: pauses, concurrency keys, nodes, and that nobody is here. Each change touches the lanes it concerns,
-//! once; while it lasts those lanes cost nothing.
+//! What stands in the way of whole job groups: pauses, concurrency keys and nodes (that a type is not served is in
+//! `served`). Each change touches the groups it concerns, once; while it lasts those groups cost nothing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jobtree_protocol::{JobId, JobType, NodeId};
 
-use super::lane::{AddonIndex, LaneId, Takes};
+use super::group::{AddonIndex, GroupId, Takes};
 use super::{KeyId, Order};
 use crate::policy::Policy;
 
@@ -16,8 +16,8 @@ impl Order {
     pub(crate) fn pause_addon(&mut self, addon: AddonIndex, paused: bool) -> bool {
         let before = std::mem::replace(&mut self.addons[addon.0].paused, paused);
         if before != paused {
-            let lanes = self.addons[addon.0].lanes.clone();
-            self.restand_all(lanes);
+            let groups = self.addons[addon.0].groups.clone();
+            self.restand_all(groups);
         }
         before
     }
@@ -32,19 +32,8 @@ impl Order {
         let kind = self.kinds.entry((addon, job_type.clone())).or_default();
         let before = std::mem::replace(&mut kind.paused, paused);
         if before != paused {
-            let lanes = kind.lanes.clone();
-            self.restand_all(lanes);
-        }
-        before
-    }
-
-    /// Leaves jobs of a type to other nodes, or takes them again; returns how it was.
-    pub(crate) fn leave_type(&mut self, addon: AddonIndex, job_type: &JobType, left: bool) -> bool {
-        let kind = self.kinds.entry((addon, job_type.clone())).or_default();
-        let before = std::mem::replace(&mut kind.left, left);
-        if before != left {
-            let lanes = kind.lanes.clone();
-            self.restand_all(lanes);
+            let groups = kind.groups.clone();
+            self.restand_all(groups);
         }
         before
     }
@@ -72,12 +61,12 @@ impl Order {
             return;
         }
         state.running = running;
-        if state.lanes.is_empty() && running == 0 {
+        if state.groups.is_empty() && running == 0 {
             self.keys.remove(key);
             return;
         }
-        let lanes = state.lanes.clone();
-        self.restand_all(lanes);
+        let groups = state.groups.clone();
+        self.restand_all(groups);
     }
 
     /// How long jobs of a type take, as learnt.
@@ -92,8 +81,8 @@ impl Order {
         let kind = self.kinds.entry((addon, job_type.clone())).or_default();
         let before = kind.learnt.replace(takes);
         if before.map(Takes::of) != Some(Takes::of(takes)) {
-            let lanes = kind.lanes.clone();
-            self.restand_all(lanes);
+            let groups = kind.groups.clone();
+            self.restand_all(groups);
         }
     }
 
@@ -103,12 +92,12 @@ impl Order {
             && labels.iter().all(|label| self.labels.contains(label))
     }
 
-    /// Takes the jobs of a lane as those of this node, or not.
-    pub(crate) fn set_wrong_node(&mut self, lane: LaneId, wrong: bool) {
-        if let Some(lane) = &mut self.lanes[lane.0] {
-            lane.wrong_node = wrong;
+    /// Takes the jobs of a group as those of this node, or not.
+    pub(crate) fn set_wrong_node(&mut self, group: GroupId, wrong: bool) {
+        if let Some(group) = &mut self.groups[group.0] {
+            group.wrong_node = wrong;
         }
-        self.restand(lane);
+        self.restand(group);
     }
 
     /// The node has other labels now.
@@ -117,14 +106,14 @@ impl Order {
         self.recheck_nodes();
     }
 
-    /// Looks at every lane's node and labels again.
+    /// Looks at every group's node and labels again.
     pub(crate) fn recheck_nodes(&mut self) {
-        for index in 0..self.lanes.len() {
-            let Some(lane) = &self.lanes[index] else {
+        for index in 0..self.groups.len() {
+            let Some(group) = &self.groups[index] else {
                 continue;
             };
-            let wrong = !self.suits(lane.shape.node.as_ref(), &lane.shape.labels);
-            self.set_wrong_node(LaneId(index), wrong);
+            let wrong = !self.suits(group.shape.node.as_ref(), &group.shape.labels);
+            self.set_wrong_node(GroupId(index), wrong);
         }
     }
 
@@ -161,13 +150,13 @@ impl Order {
             }
         }
         if before.order.age_step != self.policy.order.age_step {
-            self.restand_all((0..self.lanes.len()).map(LaneId).collect());
+            self.restand_all((0..self.groups.len()).map(GroupId).collect());
         }
     }
 
-    pub(super) fn restand_all(&mut self, lanes: BTreeSet<LaneId>) {
-        for lane in lanes {
-            self.restand(lane);
+    pub(super) fn restand_all(&mut self, groups: BTreeSet<GroupId>) {
+        for group in groups {
+            self.restand(group);
         }
     }
 }

@@ -18,12 +18,12 @@ impl Order {
             self.stages.remove(&(time, id));
             self.replace(id);
         }
-        while let Some(&(time, lane)) = self.aging.first().filter(|(time, _)| *time <= at) {
-            self.aging.remove(&(time, lane));
-            if let Some(lane) = &mut self.lanes[lane.0] {
-                lane.rises = None;
+        while let Some(&(time, group)) = self.aging.first().filter(|(time, _)| *time <= at) {
+            self.aging.remove(&(time, group));
+            if let Some(group) = &mut self.groups[group.0] {
+                group.rises = None;
             }
-            self.restand(lane);
+            self.restand(group);
         }
         let mut risky = Vec::new();
         while let Some(&(time, id)) = self.risks.first().filter(|(time, _)| *time <= at) {
@@ -48,7 +48,7 @@ impl Order {
     pub(crate) fn next_time(&self) -> Option<Timestamp> {
         let jobs = [&self.delayed, &self.stages, &self.risks]
             .map(|set| set.first().map(|(time, _)| *time));
-        let lanes = self.aging.first().map(|(time, _)| *time);
-        jobs.into_iter().chain([lanes]).flatten().min()
+        let groups = self.aging.first().map(|(time, _)| *time);
+        jobs.into_iter().chain([groups]).flatten().min()
     }
 }

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::lane::{AddonIndex, LaneId};
+use super::group::{AddonIndex, GroupId};
 use crate::candidate::Candidate;
 
 #[derive(Clone, Debug)]
@@ -11,13 +11,13 @@ pub(crate) struct Waiting {
     pub(crate) addon: AddonIndex,
     /// In `delayed`, at this time.
     pub(crate) delayed: Option<Timestamp>,
-    /// In this lane.
-    pub(crate) lane: Option<LaneId>,
+    /// In this group.
+    pub(crate) group: Option<GroupId>,
     /// In `stages`, at this time.
     pub(crate) stage: Option<Timestamp>,
     /// In `risks`, at this time.
     pub(crate) risk: Option<Timestamp>,
-    /// Starts before its time; only while somebody asks what if.
+    /// Starts before its time; only while an explanation is made.
     pub(crate) hurried: bool,
 }
 
@@ -27,7 +27,7 @@ impl Waiting {
             candidate,
             addon,
             delayed: None,
-            lane: None,
+            group: None,
             stage: None,
             risk,
             hurried: false,

@@ -238,7 +238,7 @@ impl Default for CapacityPolicy {
     }
 }
 
-/// `[caps]`: live leases and dispatches.
+/// `[caps]`: live leases and reservations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CapsPolicy {
@@ -342,7 +342,7 @@ impl Default for DeadlinePolicy {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DispatchPolicy {
-    /// A dispatch that is not taken up for this long goes back to the queue.
+    /// A reservation that is not accepted for this long goes back to the queue.
     #[serde(with = "text::duration")]
     pub take_up: Duration,
     /// The fallback when an event was missed.
@@ -351,8 +351,9 @@ pub struct DispatchPolicy {
     /// A lease lives for this long after its last heartbeat.
     #[serde(with = "text::duration")]
     pub lease_ttl: Duration,
-    /// How jobs of addons reach their workers, unless `[addons.NAME]` says otherwise.
-    pub mode: Mode,
+    /// Without effect; see [`Policy::warnings`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
     /// Jobs in one batch lease, at most.
     pub batch: u32,
 }
@@ -363,20 +364,19 @@ impl Default for DispatchPolicy {
             take_up: Duration::from_secs(30),
             tick: Duration::from_secs(5),
             lease_ttl: Duration::from_secs(30),
-            mode: Mode::Dispatch,
+            mode: None,
             batch: 1000,
         }
     }
 }
 
-/// How a job reaches a worker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// A way from the queue to a worker, of which there were two. It is still read, and has no effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// The dispatcher decides when a job may start; the addon takes the dispatch up.
-    #[default]
+    /// The scheduler reserves; the addon accepts.
     Dispatch,
-    /// Workers claim; the dispatcher only says when there is something to claim.
+    /// Workers claim.
     Claim,
 }
 
@@ -386,13 +386,14 @@ pub enum Mode {
 pub struct AddonPolicy {
     /// Its share beside other addons of the same class; 1 by default.
     pub weight: Option<u32>,
-    /// Live leases and dispatches.
+    /// Live leases and reservations.
     pub leases: Option<u32>,
     /// Cost units at once.
     pub units: Option<u32>,
     /// Starts nothing.
     pub paused: bool,
-    /// How its jobs reach their workers.
+    /// Without effect; see [`Policy::warnings`].
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
 }
 
@@ -401,14 +402,12 @@ pub struct AddonPolicy {
 pub struct AddonTerms {
     /// Its share beside other addons of the same class.
     pub weight: u32,
-    /// Live leases and dispatches.
+    /// Live leases and reservations.
     pub leases: u32,
     /// Cost units at once.
     pub units: u32,
     /// Whether it starts nothing.
     pub paused: bool,
-    /// How its jobs reach their workers.
-    pub mode: Mode,
 }
 
 impl AddonTerms {
@@ -447,6 +446,29 @@ impl Policy {
         validate::validate(self)
     }
 
+    /// What the policy says without effect, each with what to do: print it once when a policy is loaded.
+    ///
+    /// ```
+    /// use jobtree_queue::policy::Policy;
+    ///
+    /// let policy = Policy::from_toml("[dispatch]\nmode = \"claim\"").unwrap();
+    /// assert!(policy.warnings()[0].contains("dispatch.mode"));
+    /// assert!(Policy::default().warnings().is_empty());
+    /// ```
+    pub fn warnings(&self) -> Vec<String> {
+        let general = self.dispatch.mode.map(|_| "dispatch.mode".to_owned());
+        let own = self.addons.iter().filter(|(_, addon)| addon.mode.is_some());
+        let own = own.map(|(name, _)| format!("addons.{name}.mode"));
+        let fields: Vec<String> = general.into_iter().chain(own).collect();
+        if fields.is_empty() {
+            return Vec::new();
+        }
+        let fields = fields.join(", ");
+        vec![format!(
+            "{fields}: without effect since claims and reservations share one path; remove it from the policy"
+        )]
+    }
+
     /// What holds for an addon.
     pub fn addon(&self, addon: &str) -> AddonTerms {
         let own = self.addons.get(addon).cloned().unwrap_or_default();
@@ -455,7 +477,6 @@ impl Policy {
             leases: own.leases.unwrap_or(self.caps.addon_leases),
             units: own.units.unwrap_or(self.caps.addon_units),
             paused: own.paused,
-            mode: own.mode.unwrap_or(self.dispatch.mode),
         }
     }
 

@@ -3,8 +3,8 @@
 
 use jiff::Timestamp;
 use jobtree_protocol::{
-    AddonId, Advice, Constraints, InstanceId, Intent, JobId, JobState, JobType, LeaseId, NodeId,
-    Priority,
+    AddonId, Advice, ClaimRequest, Constraints, InstanceId, Intent, JobId, JobState, JobType,
+    LeaseId, NodeId, Priority,
 };
 
 use crate::record::{JobRecord, KeyRecord};
@@ -63,6 +63,39 @@ pub struct Claim {
     pub pids: Vec<u32>,
     /// Why it was admitted, with the numbers.
     pub reason: String,
+    /// What the worker declared with its claim.
+    pub worker: Abilities,
+}
+
+/// What a worker does by itself, as it declared with its claim. The default is a worker of the first release.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// The worker reports when it begins a job.
+    pub reports_begin: bool,
+    /// The worker begins the first job of this lease at once, so that the grant may write the begin.
+    pub begins_now: bool,
+    /// The worker returns jobs that it has not begun, if it is asked to. Of a worker that reports no begins this is not
+    /// believed: which jobs it has not begun is only guessed.
+    pub returns_unbegun: bool,
+}
+
+impl Abilities {
+    /// The abilities for one more lease of a claim, of which `granted` were granted before.
+    pub fn of(request: &ClaimRequest, granted: usize) -> Self {
+        Self {
+            reports_begin: request.begins_now.is_some(),
+            begins_now: request
+                .begins_now
+                .is_some_and(|leases| granted < leases as usize),
+            returns_unbegun: request.returns_unbegun,
+        }
+    }
+
+    /// Returns `true` if the first job of the lease begins with the grant. A worker that reports no begins is taken to
+    /// begin it then.
+    pub fn begins_first(self) -> bool {
+        self.begins_now || !self.reports_begin
+    }
 }
 
 /// A job that is proposed for a claim.
@@ -122,9 +155,9 @@ pub struct LoadAdvice(pub Advice);
 /// A run that took too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeOut {
-    /// The job that was current.
+    /// The job that was in its worker's hand.
     pub job_id: JobId,
-    /// Since when it was: another turn of the same job is another run.
+    /// Since when it ran: another run of the same job began at another time.
     pub current_since: Timestamp,
     /// Who says so.
     pub by: RuntimeProof,

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use jobtree_protocol::{AckRequest, EventKind, JobId, JobState, LeaseId, NodeId};
 
-use super::grant::{Granted, either, running, running_event};
-use super::state::{Step, after, allows, job_event, lease_event, touched_lease};
+use super::grant::{Granted, either, leased, leased_event};
+use super::state::{Step, after, job_event, lease_event, touched_lease};
 use super::{
-    Changes, Claim, Context, Done, Outcome, Proof, Proposed, Reserve, TakeUp, TransitionError,
-    Unclaimed,
+    Abilities, Changes, Claim, Context, Done, Outcome, Proof, Proposed, Reserve, TakeUp,
+    TransitionError, Unclaimed,
 };
-use crate::record::{JobRecord, LeaseRecord, LeasedJob, Reservation};
+use crate::record::{JobRecord, LeaseRecord, LeasedJob, Reservation, Stage};
 
 /// Reserves a place for a waiting job. Its cost is in use from now on.
 ///
@@ -27,7 +27,6 @@ pub fn reserve(cx: &Context<'_>, job: &JobRecord, command: Reserve) -> Outcome<R
         job,
         &command.node_id,
         command.key_holders,
-        Step::Reserve,
         "a reservation",
     )?;
     let mut next = after(cx, job, Step::Reserve);
@@ -101,7 +100,9 @@ pub fn return_unclaimed(
 
 /// Turns a reservation into a lease: no second admission, and no moment in which neither is there.
 ///
-/// `lease` is the one that the job runs under, if it does: the process that took the job up and asks again gets the
+/// The job begins with it: the worker that takes up one job runs it at once.
+///
+/// `lease` is the one that the job is held under, if it is: the process that took the job up and asks again gets the
 /// same lease again.
 ///
 /// # Errors
@@ -112,14 +113,17 @@ pub fn take_up(
     lease: Option<&LeaseRecord>,
     command: TakeUp,
 ) -> Outcome<LeaseRecord> {
-    if job.state == JobState::Running {
+    if job.is_held() {
         let held = lease.filter(|lease| job.lease_id == Some(lease.id) && lease.is_live());
         let same = held.filter(|lease| {
             command.instance_id.is_some() && lease.instance_id == command.instance_id
         });
         return match same {
             Some(lease) => Ok(Done::repeated(lease.clone())),
-            None => Err(TransitionError::TakenUp { job_id: job.id }),
+            None => Err(TransitionError::TakenUp {
+                job_id: job.id,
+                state: job.state,
+            }),
         };
     }
     let reservation = dispatched(job, "being taken up")?;
@@ -128,9 +132,10 @@ pub fn take_up(
         node_id: reservation.node_id.clone(),
         instance_id: command.instance_id,
         pids: command.pids,
+        worker: Abilities::default(),
     };
     let lease = lease.of(cx, std::slice::from_ref(&job));
-    let next = running(cx, job, Step::TakeUp, &lease, 0);
+    let next = leased(cx, job, Step::Start, &lease, 0);
     let mut changes = Changes::default();
     changes.events.push(lease_event(
         cx,
@@ -138,7 +143,7 @@ pub fn take_up(
         EventKind::LeaseGranted,
         Some("a dispatch was taken up".into()),
     ));
-    changes.events.push(running_event(cx, &next));
+    changes.events.push(leased_event(cx, &next));
     changes.put(next);
     changes.leases.push(lease.clone());
     Ok(Done::new(lease, changes))
@@ -185,7 +190,7 @@ pub fn ack(
     if let Some(end) = lease.end {
         return Err(TransitionError::LeaseEnded { lease_id, end });
     }
-    if job.state == JobState::Running {
+    if job.is_held() {
         return if job.lease_id == Some(lease_id) {
             Ok(Done::repeated(lease.clone()))
         } else {
@@ -213,8 +218,9 @@ pub fn ack(
         return Err(TransitionError::UnfinishedJobs { lease_id, jobs });
     }
     let mut joined = touched_lease(lease);
-    let next = running(cx, job, Step::TakeUp, lease, 0);
+    let next = leased(cx, job, Step::Start, lease, 0);
     joined.current_since = cx.wall();
+    joined.begun = true;
     joined.jobs.push(LeasedJob::of(&next));
     joined.constraints = either(joined.constraints, job.intent.constraints);
     joined.priority = joined.priority.max(job.intent.priority);
@@ -222,7 +228,7 @@ pub fn ack(
         joined.pids = pids;
     }
     let mut changes = Changes {
-        events: vec![running_event(cx, &next)],
+        events: vec![leased_event(cx, &next)],
         ..Changes::default()
     };
     changes.put(next);
@@ -242,6 +248,9 @@ pub struct Claimed {
 }
 
 /// Grants one lease for jobs that one worker runs one after the other.
+///
+/// The first job begins with the grant, unless its worker reports begins and does not begin it at once. Each other one is
+/// held: DISPATCHING under the lease, with its place in it.
 ///
 /// A job may be QUEUED, or DISPATCHING with a reservation on the same node: then the reservation becomes the lease, and the
 /// job keeps what it was admitted for.
@@ -274,16 +283,11 @@ pub fn claim(
         }));
     }
     let mut taken: Vec<&JobRecord> = Vec::with_capacity(proposed.len());
-    let mut steps: Vec<Step> = Vec::with_capacity(proposed.len());
     let mut skipped = Vec::new();
     for Proposed { job, key_holders } in proposed {
-        let step = step_of_claim(cx, job, &command.node_id, *key_holders);
-        let step = step.and_then(|step| joins(job, taken.first().copied()).map(|()| step));
-        match step {
-            Ok(step) => {
-                taken.push(job);
-                steps.push(step);
-            }
+        let may = may_be_claimed(cx, job, &command.node_id, *key_holders);
+        match may.and_then(|()| joins(job, taken.first().copied())) {
+            Ok(()) => taken.push(job),
             Err(why) => skipped.push((job.id, why)),
         }
     }
@@ -300,12 +304,14 @@ pub fn claim(
         instance_id,
         pids,
         reason,
+        worker,
     } = command;
     let lease = Granted {
         lease_id,
         node_id,
         instance_id,
         pids,
+        worker,
     }
     .of(cx, &taken);
     let mut changes = Changes::for_jobs(taken.len());
@@ -316,9 +322,14 @@ pub fn claim(
         Some(reason),
     ));
     let mut jobs = Vec::with_capacity(taken.len());
-    for ((job, step), leased) in taken.iter().zip(steps).zip(&lease.jobs) {
-        let next = running(cx, job, step, &lease, leased.position);
-        changes.events.push(running_event(cx, &next));
+    for (job, member) in taken.iter().zip(&lease.jobs) {
+        let step = if member.begun {
+            Step::Start
+        } else {
+            Step::Hold
+        };
+        let next = leased(cx, job, step, &lease, member.position);
+        changes.events.push(leased_event(cx, &next));
         jobs.push(Arc::clone(changes.put(next)));
     }
     changes.leases.push(lease.clone());
@@ -332,31 +343,30 @@ pub fn claim(
     ))
 }
 
-/// The step by which a claim on `node` gets a job: it takes up the job's reservation there, or the job waits and may run.
-fn step_of_claim(
+/// Whether a claim on `node` may take a job: it is reserved there, or it waits and may run.
+fn may_be_claimed(
     cx: &Context<'_>,
     job: &JobRecord,
     node: &NodeId,
     key_holders: u32,
-) -> Result<Step, TransitionError> {
-    let reservation = job.reservation.as_deref();
-    if allows(job.state, Step::TakeUp) && reservation.is_some_and(|it| it.node_id == *node) {
-        return Ok(Step::TakeUp);
+) -> Result<(), TransitionError> {
+    let reservation = job.reservation.as_deref().filter(|_| job.is_reserved());
+    if reservation.is_some_and(|it| it.node_id == *node) {
+        return Ok(());
     }
-    may_run(cx, job, node, key_holders, Step::Claim, "a claim").map(|()| Step::Claim)
+    may_run(cx, job, node, key_holders, "a claim")
 }
 
-/// Whether a job may get a place on this node now, as far as it itself is concerned.
+/// Whether a job that waits may get a place on this node now, as far as it itself is concerned.
 fn may_run(
     cx: &Context<'_>,
     job: &JobRecord,
     node: &NodeId,
     key_holders: u32,
-    step: Step,
     command: &'static str,
 ) -> Result<(), TransitionError> {
     let job_id = job.id;
-    if !allows(job.state, step) {
+    if job.stage() != Stage::Waiting {
         let advice = "only a job that is QUEUED can be given to a worker; take another";
         return Err(TransitionError::WrongState {
             job_id,
@@ -424,6 +434,6 @@ fn dispatched<'a>(
     };
     job.reservation
         .as_deref()
-        .filter(|_| allows(job.state, Step::TakeUp))
+        .filter(|_| job.is_reserved())
         .ok_or(wrong)
 }

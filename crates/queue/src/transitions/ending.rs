@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use jobtree_protocol::{
-    CancelRequest, CompleteAnswer, CompleteRequest, CompleteStatus, EventKind, JobState, Late,
+    CancelRequest, CompleteAnswer, CompleteRequest, CompleteStatus, EventKind, JobId, JobState,
+    Late, LeaseId,
 };
 
+use super::begin::{take_in_hand, told_time};
 use super::held::{end, give_back, held_jobs};
 use super::state::{Step, after, job_event, touched, touched_lease};
 use super::{Changes, Context, Done, Outcome, RuntimeProof, TimeOut, TransitionError};
 use crate::backoff;
+use crate::lease::time_limit;
 use crate::now::wall_until;
-use crate::record::{Completion, JobRecord, LeaseEnd, LeaseRecord};
+use crate::record::{Completion, JobRecord, LeaseEnd, LeaseRecord, Stage};
 
 /// Takes a worker's answer.
 ///
@@ -19,18 +22,22 @@ use crate::record::{Completion, JobRecord, LeaseEnd, LeaseRecord};
 /// attempt if there is one left and the worker does not say that this is final; a job that somebody wanted to stop is
 /// CANCELED by it.
 ///
-/// `job` may come from the history, and `lease` is the one that the job runs under, if it does.
+/// A run that its worker began without a word of it begins and ends by this. The next job of the lease begins with it, if its
+/// worker reports no begins, or names it; `record` gives the record of that job.
+///
+/// `job` may come from the history, and `lease` is the one that the job is held under, if it is.
 ///
 /// # Errors
-/// If the job does not run under this lease, and no completion under this lease took effect before. The error names the
+/// If the job is not held under this lease, and no completion under this lease took effect before. The error names the
 /// state.
 pub fn complete(
     cx: &Context<'_>,
     job: &JobRecord,
     lease: Option<&LeaseRecord>,
     request: &CompleteRequest,
+    record: impl FnOnce(JobId) -> Option<Arc<JobRecord>>,
 ) -> Outcome<CompleteAnswer> {
-    let mut many = complete_many(cx, lease, &[(job, request)]);
+    let mut many = complete_many(cx, lease, &[(job, request)], record);
     let (answer, repeated) = many.answers.remove(0)?;
     Ok(Done {
         answer,
@@ -51,11 +58,13 @@ pub struct CompletedMany {
 /// Takes a worker's answers for several jobs of one lease, each for itself: one that is refused does not hold up the
 /// others. The lease's record is written once.
 ///
-/// Each job may be named once. `lease` is the one that those of the jobs run under that do.
+/// Each job may be named once. `lease` is the one that those of the jobs are held under that are. The next job begins as by
+/// [`complete`]; `record` gives its record, and if it has none the begin is left to a later call.
 pub fn complete_many(
     cx: &Context<'_>,
     lease: Option<&LeaseRecord>,
     requests: &[(&JobRecord, &CompleteRequest)],
+    record: impl FnOnce(JobId) -> Option<Arc<JobRecord>>,
 ) -> CompletedMany {
     let mut changes = Changes::for_jobs(requests.len());
     // By place in the lease.
@@ -64,18 +73,28 @@ pub fn complete_many(
         if let Some(before) = job.completion(request.lease_id) {
             return repetition(job, before, request);
         }
-        let place = may_complete(job, lease, request)?;
+        let (lease, place) = may_complete(job, lease, request)?;
         if std::mem::replace(&mut left[place], true) {
             return Err(TransitionError::Inconsistent {
                 lease_id: request.lease_id,
                 job_id: job.id,
             });
         }
-        Ok((answer_of_worker(cx, job, request, &mut changes), false))
+        let answer = answer_of_worker(cx, job, lease, request, &mut changes);
+        Ok((answer, false))
     });
     let answers = answers.collect();
     if let Some(lease) = lease.filter(|_| left.contains(&true)) {
-        leave(cx, lease, &left, &mut changes);
+        let in_hand = requests.iter().rev().find_map(|(_, it)| it.in_hand);
+        if let Some(mut next) = leave(cx, lease, &left, &mut changes) {
+            let begins = if lease.reports_begin {
+                in_hand.map(|it| (it.job_id, told_time(cx, lease, it.began_ms_ago)))
+            } else {
+                next.in_hand().map(|job| (job.id, cx.wall()))
+            };
+            begin_next(cx, &mut next, begins, record, &mut changes);
+            changes.leases.push(next);
+        }
     }
     CompletedMany { answers, changes }
 }
@@ -104,15 +123,34 @@ fn repetition(
     Ok((answer, true))
 }
 
-/// The job's place in the lease, if it may.
-fn may_complete(
+/// Begins the job that its worker has taken in hand, if that is one of the lease and has not begun.
+fn begin_next(
+    cx: &Context<'_>,
+    lease: &mut LeaseRecord,
+    begins: Option<(JobId, jiff::Timestamp)>,
+    record: impl FnOnce(JobId) -> Option<Arc<JobRecord>>,
+    changes: &mut Changes,
+) {
+    let unbegun = |id: JobId| lease.job(id).is_some_and(|job| !job.begun);
+    let Some((id, at)) = begins.filter(|(id, _)| unbegun(*id)) else {
+        return;
+    };
+    let Some(job) = record(id) else { return };
+    // A record of another lease is left alone: what is there is decided by a later call.
+    if let Ok(Some(next)) = take_in_hand(cx, lease, &job, at, changes) {
+        changes.put(next);
+    }
+}
+
+/// The lease, and the job's place in it, if it may.
+fn may_complete<'a>(
     job: &JobRecord,
-    lease: Option<&LeaseRecord>,
+    lease: Option<&'a LeaseRecord>,
     request: &CompleteRequest,
-) -> Result<usize, TransitionError> {
+) -> Result<(&'a LeaseRecord, usize), TransitionError> {
     let (job_id, state, lease_id) = (job.id, job.state, request.lease_id);
-    let advice = match state {
-        JobState::Running => {
+    let advice = match job.stage() {
+        Stage::Held | Stage::Running => {
             if job.lease_id != Some(lease_id) {
                 return Err(TransitionError::NotYourLease {
                     job_id,
@@ -122,16 +160,16 @@ fn may_complete(
             }
             let lease = lease.filter(|lease| lease.id == lease_id && lease.is_live());
             return lease
-                .and_then(|lease| lease.place_of(job))
+                .and_then(|lease| Some((lease, lease.place_of(job)?)))
                 .ok_or(TransitionError::Inconsistent { lease_id, job_id });
         }
-        JobState::Queued => {
+        Stage::Waiting => {
             "it runs under no lease: yours was lost, and whoever takes it up next decides; stop"
         }
-        JobState::Dispatching => {
+        Stage::Reserved => {
             "nobody has taken it up yet: take it up with ack or a lease request first"
         }
-        JobState::Done | JobState::Failed | JobState::Canceled => {
+        Stage::Done | Stage::Failed | Stage::Canceled => {
             "it ended without this call; there is nothing left to do"
         }
     };
@@ -146,6 +184,7 @@ fn may_complete(
 fn answer_of_worker(
     cx: &Context<'_>,
     job: &JobRecord,
+    lease: &LeaseRecord,
     request: &CompleteRequest,
     changes: &mut Changes,
 ) -> CompleteAnswer {
@@ -172,6 +211,17 @@ fn answer_of_worker(
             next
         }
     };
+    if !job.has_begun() {
+        // Without a word of its begin it began after the one that was in hand.
+        let began = request.began_ms_ago;
+        let began = began.map_or(lease.current_since, |ms| told_time(cx, lease, ms));
+        next.started_at = Some(began);
+        next.metrics.clear();
+    }
+    if next.ended_at.is_some() {
+        let ended = told_time(cx, lease, request.ended_ms_ago.unwrap_or(0));
+        next.ended_at = Some(next.started_at.map_or(ended, |began| began.max(ended)));
+    }
     let completion = Completion {
         lease_id: request.lease_id,
         status: request.status,
@@ -228,31 +278,41 @@ fn failed_run(
     next
 }
 
-/// Takes ended jobs out of their lease, by their places. One that has none left ends too, unless it was granted without
-/// jobs.
-fn leave(cx: &Context<'_>, lease: &LeaseRecord, left: &[bool], changes: &mut Changes) {
+/// Takes ended jobs out of their lease, by their places, and gives its next revision, for the caller to put. One that has none
+/// left ends too, unless it was granted without jobs; then that is put.
+fn leave(
+    cx: &Context<'_>,
+    lease: &LeaseRecord,
+    left: &[bool],
+    changes: &mut Changes,
+) -> Option<LeaseRecord> {
     if lease.own_cost == 0 && left.iter().all(|left| *left) {
-        return end(
-            cx,
-            lease,
-            LeaseEnd::Completed,
-            "all of its jobs ended",
-            changes,
-        );
+        let reason = "all of its jobs ended";
+        end(cx, lease, LeaseEnd::Completed, reason, changes);
+        return None;
     }
     let mut next = touched_lease(lease);
     let mut leaves = left.iter();
     next.jobs.retain(|_| leaves.next() == Some(&false));
-    let current = lease.current();
-    if current.is_some_and(|current| next.job(current.id).is_none()) {
+    next.begun = true;
+    let mut asked_back = std::mem::take(&mut next.asked_back);
+    asked_back.retain(|id| next.job(*id).is_some());
+    next.asked_back = asked_back;
+    let in_hand = lease.in_hand();
+    if in_hand.is_none_or(|in_hand| next.job(in_hand.id).is_none()) {
         next.named_current = None;
         next.current_since = cx.wall();
     }
-    changes.leases.push(next);
+    Some(next)
 }
 
-/// Ends a run that took longer than `max_runtime_sec`. It counts as an attempt that failed. The lease goes with it, since
+/// Ends a run that took longer than `max_runtime_sec`, counted from its begin. A job that has not begun, or whose worker did
+/// not say so yet, takes no time. It counts as an attempt that failed. The lease goes with it, since
 /// its worker is stuck; the other jobs of the batch wait again, and nothing is counted.
+///
+/// A completion and this may meet: whichever is written first counts. A worker that reports its times gets
+/// [`COMPLETION_GRACE`](crate::lease::COMPLETION_GRACE) after the limit for the completion of a run that ended before it; whoever holds the clock
+/// waits for that ([`Deadlines`](crate::lease::Deadlines)), and so does this, by the calendar.
 ///
 /// `jobs` are the records of all jobs of the lease.
 ///
@@ -267,15 +327,15 @@ pub fn time_out(
     let not_due = TransitionError::NotDue {
         what: "the end of a run",
     };
-    let current = lease
-        .current()
+    let running = lease
+        .running()
         .filter(|job| lease.is_live() && job.id == command.job_id);
-    let limit = current.and_then(|job| job.max_runtime_sec);
+    let limit = running.and_then(|job| job.max_runtime_sec);
     let Some(limit) = limit.filter(|_| lease.current_since == command.current_since) else {
         return Err(not_due);
     };
     let ran = wall_until(lease.current_since, cx.wall());
-    if command.by == RuntimeProof::Wall && ran.as_secs() < limit.into() {
+    if command.by == RuntimeProof::Wall && ran < time_limit(lease, limit) {
         return Err(not_due);
     }
     let mut changes = Changes::default();
@@ -339,9 +399,9 @@ pub fn miss_deadline(cx: &Context<'_>, job: &JobRecord) -> Outcome<JobState> {
 /// Stops a job, by somebody's wish.
 ///
 /// One that nobody runs is CANCELED at once: also a dispatched one, since without a lease nobody may have begun, and
-/// taking it up is refused from now on. One that runs is asked to stop by the answer to its worker's next heartbeat (it
-/// stands in its lease, whose record is `lease`), and is CANCELED when its worker answers, or when its lease ends in any
-/// way.
+/// taking it up is refused from now on. One that a worker has, begun or not, is asked to stop by the answer to its worker's
+/// next heartbeat (it stands in its lease, whose record is `lease`), and is CANCELED when its worker answers, or when its
+/// lease ends in any way: its worker may have begun it without having said so.
 ///
 /// # Errors
 /// If it ended in another way before.
@@ -353,18 +413,16 @@ pub fn cancel(
 ) -> Outcome<JobState> {
     let reason = request.reason.as_deref().unwrap_or("canceled on request");
     let mut changes = Changes::default();
-    let (next, kind) = match job.state {
-        JobState::Canceled => return Ok(Done::repeated(job.state)),
-        JobState::Running if job.cancel_requested_at.is_some() => {
+    let (next, kind) = match job.stage() {
+        Stage::Canceled => return Ok(Done::repeated(job.state)),
+        Stage::Held | Stage::Running if job.cancel_requested_at.is_some() => {
             return Ok(Done::repeated(job.state));
         }
-        JobState::Queued | JobState::Dispatching => {
-            (after(cx, job, Step::Cancel), EventKind::Canceled)
-        }
-        JobState::Running => {
+        Stage::Waiting | Stage::Reserved => (after(cx, job, Step::Cancel), EventKind::Canceled),
+        Stage::Held | Stage::Running => {
             let held = lease.filter(|lease| job.lease_id == Some(lease.id) && lease.is_live());
             let Some(mut lease) = held.map(touched_lease) else {
-                let lease_id = job.lease_id.expect("a running job has a lease");
+                let lease_id = job.lease_id.unwrap_or(LeaseId(job.id.0));
                 return Err(TransitionError::Inconsistent {
                     lease_id,
                     job_id: job.id,
@@ -378,7 +436,7 @@ pub fn cancel(
             next.cancel_requested_at = Some(cx.wall());
             (next, EventKind::CancelRequested)
         }
-        JobState::Done | JobState::Failed => {
+        Stage::Done | Stage::Failed => {
             let advice = "it has ended; there is nothing left to cancel";
             return Err(TransitionError::WrongState {
                 job_id: job.id,

@@ -55,6 +55,13 @@ pub enum TransitionError {
     TakenUp {
         /// The job.
         job_id: JobId,
+        /// Its state.
+        state: JobState,
+    },
+    /// The lease's worker did not declare that it returns jobs.
+    KeepsBatch {
+        /// The lease.
+        lease_id: LeaseId,
     },
     /// The job may not run on this node.
     WrongNode {
@@ -207,10 +214,15 @@ impl fmt::Display for TransitionError {
                 jobs.len(),
                 list(jobs)
             ),
-            Self::TakenUp { job_id } => write!(
+            Self::TakenUp { job_id, state } => write!(
                 f,
-                "job {job_id} is RUNNING: another worker took its dispatch up; leave it to that one (give an \
+                "job {job_id} is {state}: another worker has a lease for it; leave it to that one (give an \
                  instance_id, and a repeated request gets the same lease again)"
+            ),
+            Self::KeepsBatch { lease_id } => write!(
+                f,
+                "the worker of lease {lease_id} did not declare returns_unbegun with its claim, and keeps its jobs: wait \
+                 until it has run them, or revoke the lease"
             ),
             Self::WrongNode {
                 job_id,
@@ -326,8 +338,8 @@ impl TransitionError {
         match self {
             Self::WrongState { state, .. }
             | Self::NotYourLease { state, .. }
+            | Self::TakenUp { state, .. }
             | Self::DependencyFailed { state, .. } => Some(*state),
-            Self::TakenUp { .. } => Some(JobState::Running),
             _ => None,
         }
     }
@@ -336,6 +348,7 @@ impl TransitionError {
         match self {
             Self::WrongState { .. }
             | Self::TakenUp { .. }
+            | Self::KeepsBatch { .. }
             | Self::UnfinishedJobs { .. }
             | Self::DependencyFailed { .. } => ErrorCode::WrongState,
             Self::NotYourLease { .. } | Self::LeaseEnded { .. } | Self::NotInLease { .. } => {
@@ -366,6 +379,7 @@ impl From<&TransitionError> for ApiError {
         told.state = error.state();
         match error {
             TransitionError::LeaseEnded { lease_id, .. }
+            | TransitionError::KeepsBatch { lease_id }
             | TransitionError::UnfinishedJobs { lease_id, .. }
             | TransitionError::NotInLease { lease_id, .. } => told.lease_id = Some(*lease_id),
             TransitionError::UnknownDependencies { unknown } => {

@@ -5,7 +5,7 @@ use jobtree_protocol::{
 };
 
 use super::state::{Step, after, job_event, lease_event};
-use super::{Admit, Changes, Context, Done};
+use super::{Abilities, Admit, Changes, Context, Done};
 use crate::record::{JobRecord, LeaseRecord, LeasedJob};
 
 /// Grants a lease of capacity alone.
@@ -15,6 +15,7 @@ pub fn admit(cx: &Context<'_>, command: Admit) -> Done<LeaseRecord> {
         node_id: command.node_id,
         instance_id: command.instance_id,
         pids: command.pids,
+        worker: Abilities::default(),
     };
     let lease = LeaseRecord {
         priority: command.priority,
@@ -32,8 +33,8 @@ pub fn admit(cx: &Context<'_>, command: Admit) -> Done<LeaseRecord> {
     Done::new(lease, changes)
 }
 
-/// The job, running under a lease.
-pub(super) fn running(
+/// The job under a lease: begun with the grant ([`Step::Start`]), or held for its turn ([`Step::Hold`]).
+pub(super) fn leased(
     cx: &Context<'_>,
     job: &JobRecord,
     step: Step,
@@ -44,12 +45,23 @@ pub(super) fn running(
     next.lease_id = Some(lease.id);
     next.lease_position = position;
     next.node_id = Some(lease.node_id.clone());
-    next.started_at = Some(cx.wall());
+    if next.has_begun() {
+        next.started_at = Some(cx.wall());
+    }
     // If it comes back through no fault of its own, it has waited since it could start, not since it was written.
     next.enqueued_at = job.waiting_since();
     next.not_before = None;
-    next.metrics.clear();
     next
+}
+
+/// The event of a job that a worker got: that it was begun, or that it is held.
+pub(super) fn leased_event(cx: &Context<'_>, job: &JobRecord) -> Event {
+    if job.has_begun() {
+        return running_event(cx, job);
+    }
+    let mut event = job_event(cx, job, EventKind::Dispatching);
+    event.node_id = job.node_id.clone();
+    event
 }
 
 pub(super) fn running_event(cx: &Context<'_>, job: &JobRecord) -> Event {
@@ -74,10 +86,11 @@ pub(super) struct Granted {
     pub(super) node_id: NodeId,
     pub(super) instance_id: Option<InstanceId>,
     pub(super) pids: Vec<u32>,
+    pub(super) worker: Abilities,
 }
 
 impl Granted {
-    /// A lease for jobs, of which there is one at least.
+    /// A lease for jobs, of which there is one at least. The first has begun if the worker begins it with the grant.
     pub(super) fn of(self, cx: &Context<'_>, jobs: &[&JobRecord]) -> LeaseRecord {
         let intents = || jobs.iter().map(|job| &job.intent);
         let first = &jobs[0].intent;
@@ -85,8 +98,10 @@ impl Granted {
         let expected_duration_sec = intents()
             .map(|intent| intent.expected_duration_sec)
             .try_fold(0, together);
+        let begins = self.worker.begins_first();
         let leased = jobs.iter().zip(0..).map(|(job, position)| LeasedJob {
             position,
+            begun: begins && position == 0,
             ..LeasedJob::of(job)
         });
         LeaseRecord {
@@ -98,6 +113,7 @@ impl Granted {
                 .fold(Constraints::default(), either),
             expected_duration_sec,
             jobs: leased.collect(),
+            begun: begins,
             ..self.bare(cx, first.addon_id.clone(), first.job_type.clone())
         }
     }
@@ -124,6 +140,10 @@ impl Granted {
             jobs: Vec::new(),
             named_current: None,
             current_since: cx.wall(),
+            reports_begin: self.worker.reports_begin,
+            returns_unbegun: self.worker.returns_unbegun && self.worker.reports_begin,
+            begun: false,
+            asked_back: Vec::new(),
             pids: self.pids,
             end: None,
             ended_at: None,

@@ -7,27 +7,54 @@ use jobtree_protocol::{
     ReportRequest, RevokeRequest,
 };
 
+use super::begin::{take_in_hand, told_time};
 use super::state::{Step, after, job_event, lease_event, touched, touched_lease};
 use super::{Changes, Context, Done, LoadAdvice, Outcome, Proof, TransitionError};
 use crate::record::{JobRecord, LeaseEnd, LeaseRecord};
 
-/// Renews a lease, and tells its worker what to do.
+/// The jobs whose records [`heartbeat`] needs: the one it is about if that begins or tells progress, and those that it gives
+/// back. Most heartbeats need none.
+pub fn heartbeat_needs(lease: &LeaseRecord, request: &Heartbeat) -> Vec<JobId> {
+    let named = request.job_id.and_then(|id| lease.job(id));
+    let begins = named.is_some_and(|job| !job.begun);
+    let mut needed: Vec<JobId> = about(lease, request.job_id)
+        .filter(|_| begins || request.progress.is_some())
+        .into_iter()
+        .collect();
+    let given_back = request.given_back.iter().copied();
+    needed.extend(given_back.filter(|id| lease.job(*id).is_some()));
+    needed.sort_unstable();
+    needed.dedup();
+    needed
+}
+
+/// The job that a call is about: the one it names, else the one in hand.
+fn about(lease: &LeaseRecord, named: Option<JobId>) -> Option<JobId> {
+    named.or_else(|| lease.in_hand().map(|job| job.id))
+}
+
+/// Renews a lease, takes what its worker tells of its jobs, and answers what the worker should do.
 ///
-/// `job` is the record of the job that the heartbeat is about (the one it names, else the current one); it is needed only
-/// if the heartbeat tells progress. A heartbeat that names a job that has ended in the meantime renews all the same: it
-/// comes from a thread of its own, and may be a step behind.
+/// A job that the heartbeat names is in its worker's hand, and has begun. Jobs that it gives back wait again, and nothing is
+/// counted; a lease that has no other ends. A heartbeat that names a job that has ended in the meantime renews all the
+/// same: it comes from a thread of its own, and may be a step behind.
+///
+/// `jobs` are the records that [`heartbeat_needs`] names; those that are missing have ended.
 ///
 /// # Errors
-/// If the lease has ended: the worker must stop.
+/// If the lease has ended: the worker must stop. If jobs are given back by a worker that did not declare that it does so.
 pub fn heartbeat(
     cx: &Context<'_>,
     lease: &LeaseRecord,
-    job: Option<&JobRecord>,
+    jobs: &[Arc<JobRecord>],
     request: Heartbeat,
     load: LoadAdvice,
 ) -> Outcome<HeartbeatAnswer> {
     same_lease(lease, request.lease_id)?;
     live(lease)?;
+    if !request.given_back.is_empty() && !lease.returns_unbegun {
+        return Err(TransitionError::KeepsBatch { lease_id: lease.id });
+    }
     let mut next = touched_lease(lease);
     next.renewed_at = cx.wall();
     next.renewals += 1;
@@ -35,11 +62,46 @@ pub fn heartbeat(
     if let Some(pids) = request.pids {
         next.pids = pids;
     }
-    if let Some(named) = request.job_id.filter(|id| lease.job(*id).is_some())
-        && lease.current().is_none_or(|job| job.id != named)
+    let mut changes = Changes::default();
+    let record = |id: JobId| {
+        let held = |job: &&Arc<JobRecord>| job.id == id && job.lease_id == Some(lease.id);
+        jobs.iter().find(held)
+    };
+    let mut told = None;
+    if let Some(named) = request.job_id.filter(|id| lease.job(*id).is_some()) {
+        let at = told_time(cx, lease, request.began_ms_ago.unwrap_or(0));
+        match (record(named), lease.job(named).is_some_and(|job| job.begun)) {
+            (Some(job), _) => told = take_in_hand(cx, &mut next, job, at, &mut changes)?,
+            // Nothing is to be written of the job, so its record was not asked for.
+            (None, true) if next.in_hand().is_none_or(|job| job.id != named) => {
+                next.named_current = Some(named);
+                next.current_since = cx.wall();
+            }
+            (None, true) => {}
+            (None, false) => {
+                return Err(TransitionError::Inconsistent {
+                    lease_id: lease.id,
+                    job_id: named,
+                });
+            }
+        }
+    }
+    let given_back: Vec<&Arc<JobRecord>> = request
+        .given_back
+        .iter()
+        .filter(|id| Some(**id) != request.job_id)
+        .filter_map(|id| record(*id))
+        .collect();
+    return_unbegun(cx, &mut next, &given_back, &mut changes);
+    if let Some(progress) = request.progress
+        && let Some(id) = about(&next, request.job_id).filter(|id| next.job(*id).is_some())
+        && let Some(job) = record(id)
     {
-        next.named_current = Some(named);
-        next.current_since = cx.wall();
+        let job = told.get_or_insert_with(|| touched(job));
+        tell(cx, job, Some(progress), None, &mut changes);
+    }
+    if let Some(told) = told {
+        changes.put(told);
     }
     let cancel: Vec<JobId> = next
         .jobs
@@ -56,23 +118,44 @@ pub fn heartbeat(
         advice,
         ttl_sec: next.ttl_sec,
         cancel,
+        give_back: next.asked_back.clone(),
     };
-
-    let mut changes = Changes::default();
-    let about = request.job_id.or_else(|| next.current().map(|job| job.id));
-    if let (Some(progress), Some(job)) = (request.progress, job)
-        && Some(job.id) == about
-        && job.lease_id == Some(lease.id)
-    {
-        tell(cx, job, Some(progress), None, &mut changes);
+    if next.jobs.is_empty() && !given_back.is_empty() && next.own_cost == 0 {
+        let reason = "its worker gave its last jobs back";
+        end(cx, lease, LeaseEnd::Released, reason, &mut changes);
+    } else {
+        changes.leases.push(next);
     }
-    changes.leases.push(next);
     Ok(Done::new(answer, changes))
 }
 
-/// Notes what a running job tells. It does not renew: a report may have been under way for long.
+/// Takes jobs out of a lease whose worker will not begin them. They wait again in their old place, and nothing is counted.
+fn return_unbegun(
+    cx: &Context<'_>,
+    lease: &mut LeaseRecord,
+    given_back: &[&Arc<JobRecord>],
+    changes: &mut Changes,
+) {
+    for job in given_back {
+        let Some(place) = lease.place_of(job) else {
+            continue;
+        };
+        lease.jobs.remove(place);
+        lease.asked_back.retain(|id| *id != job.id);
+        give_back(
+            cx,
+            job,
+            lease.id,
+            "its worker gave it back before its turn",
+            changes,
+        );
+    }
+}
+
+/// Notes what a running job tells. It does not renew: a report may have been under way for long. A job that tells
+/// something has begun.
 ///
-/// `job` is the record of the job it is about (the one it names, else the current one); none for a lease without jobs.
+/// `job` is the record of the job it is about (the one it names, else the one in hand); none for a lease without jobs.
 ///
 /// # Errors
 /// If the lease has ended, or the job is not, or no longer, in it.
@@ -85,7 +168,8 @@ pub fn report(
     same_lease(lease, request.lease_id)?;
     live(lease)?;
     let mut changes = Changes::default();
-    if let Some(job_id) = request.job_id.or_else(|| lease.current().map(|job| job.id)) {
+    let mut next = None;
+    if let Some(job_id) = about(lease, request.job_id) {
         let held = job.filter(|job| job.id == job_id && job.lease_id == Some(lease.id));
         let Some(job) = held.filter(|_| lease.job(job_id).is_some()) else {
             return Err(TransitionError::NotInLease {
@@ -94,7 +178,15 @@ pub fn report(
             });
         };
         let metrics = Some(request.metrics).filter(|metrics| !metrics.is_empty());
-        tell(cx, job, request.progress, metrics, &mut changes);
+        let mut told = if job.has_begun() {
+            touched(job)
+        } else {
+            let lease = next.insert(touched_lease(lease));
+            let begun = take_in_hand(cx, lease, job, cx.wall(), &mut changes)?;
+            begun.unwrap_or_else(|| touched(job))
+        };
+        tell(cx, &mut told, request.progress, metrics, &mut changes);
+        changes.put(told);
     } else {
         let words = request.progress.and_then(|progress| progress.message);
         changes
@@ -102,10 +194,9 @@ pub fn report(
             .push(lease_event(cx, lease, EventKind::Progress, words));
     }
     if let Some(pids) = request.pids {
-        let mut next = touched_lease(lease);
-        next.pids = pids;
-        changes.leases.push(next);
+        next.get_or_insert_with(|| touched_lease(lease)).pids = pids;
     }
+    changes.leases.extend(next);
     Ok(Done::new((), changes))
 }
 
@@ -193,8 +284,9 @@ pub fn revoke(
     Ok(Done::new((), changes))
 }
 
-/// Ends a lease that was not renewed. The job that was running is rescued: that is counted, and a job that took too many
-/// workers with it is quarantined. Jobs of the batch whose turn had not come wait again, and nothing is counted.
+/// Ends a lease that was not renewed. The job in its worker's hand is rescued: that is counted, and a job that took too many
+/// workers with it is quarantined. Jobs of the batch whose turn had not come wait again, and nothing is counted; in a lease
+/// that no job of has begun, that is all of them.
 ///
 /// `jobs` are the records of all jobs of the lease.
 ///
@@ -218,9 +310,9 @@ pub fn expire(
     let mut changes = Changes::default();
     let reason = format!("not renewed for {} s", lease.ttl_sec);
     end(cx, lease, LeaseEnd::Expired, &reason, &mut changes);
-    let current = lease.current().map(|job| job.id);
+    let in_hand = lease.in_hand().map(|job| job.id);
     for job in held_jobs(lease, jobs)? {
-        if Some(job.id) == current {
+        if Some(job.id) == in_hand {
             rescue(cx, job, lease.id, &mut changes);
         } else {
             give_back(
@@ -297,6 +389,7 @@ pub(super) fn end(
     next.ended_at = Some(cx.wall());
     next.end_reason = Some(reason.to_owned());
     next.jobs.clear();
+    next.asked_back.clear();
     next.named_current = None;
     let kind = match how {
         LeaseEnd::Completed | LeaseEnd::Released => EventKind::LeaseReleased,
@@ -346,7 +439,7 @@ fn same_lease(lease: &LeaseRecord, given: LeaseId) -> Result<(), TransitionError
     }
 }
 
-fn live(lease: &LeaseRecord) -> Result<(), TransitionError> {
+pub(super) fn live(lease: &LeaseRecord) -> Result<(), TransitionError> {
     match lease.end {
         None => Ok(()),
         Some(end) => Err(TransitionError::LeaseEnded {
@@ -356,16 +449,15 @@ fn live(lease: &LeaseRecord) -> Result<(), TransitionError> {
     }
 }
 
-/// Notes progress; the event is told to listeners and not kept.
+/// Notes progress in the revision that is being made; the event is told to listeners and not kept.
 fn tell(
     cx: &Context<'_>,
-    job: &JobRecord,
+    next: &mut JobRecord,
     progress: Option<Progress>,
     metrics: Option<std::collections::BTreeMap<String, f64>>,
     changes: &mut Changes,
 ) {
-    let mut next = touched(job);
-    let mut event = job_event(cx, &next, EventKind::Progress);
+    let mut event = job_event(cx, next, EventKind::Progress);
     if let Some(progress) = progress {
         event.reason = progress.message.clone();
         next.progress = Some(progress);
@@ -374,5 +466,4 @@ fn tell(
         next.metrics = metrics;
     }
     changes.events.push(event);
-    changes.put(next);
 }

@@ -11,25 +11,31 @@
 //! | [`reserve`] | QUEUED | DISPATCHING |
 //! | [`return_unclaimed`] | DISPATCHING | QUEUED |
 //! | [`take_up`], [`ack`] | DISPATCHING | RUNNING |
-//! | [`claim`] | QUEUED, DISPATCHING | RUNNING |
-//! | [`complete`], [`complete_many`] | RUNNING | DONE, FAILED, CANCELED, QUEUED (another attempt) |
-//! | [`release`], [`revoke`] | RUNNING | QUEUED, CANCELED |
-//! | [`expire`] | RUNNING | QUEUED (a rescue), FAILED (quarantined), CANCELED |
+//! | [`claim`] | QUEUED, DISPATCHING | RUNNING (its worker begins it at once), DISPATCHING under the lease |
+//! | [`complete`], [`complete_many`] | RUNNING, DISPATCHING under the lease | DONE, FAILED, CANCELED, QUEUED (another attempt) |
+//! | | DISPATCHING under the lease (the next job) | RUNNING |
+//! | [`release`], [`revoke`] | RUNNING, DISPATCHING under the lease | QUEUED, CANCELED |
+//! | [`expire`] | RUNNING, DISPATCHING under the lease | QUEUED (in hand: a rescue), FAILED (quarantined), CANCELED |
 //! | [`time_out`] | RUNNING | QUEUED (another attempt), FAILED, CANCELED |
+//! | | DISPATCHING under the lease | QUEUED, CANCELED |
 //! | [`miss_deadline`] | QUEUED | FAILED |
-//! | [`cancel`] | QUEUED, DISPATCHING | CANCELED |
-//! | | RUNNING | RUNNING, asked to stop |
+//! | [`cancel`] | QUEUED, DISPATCHING without a lease | CANCELED |
+//! | | RUNNING, DISPATCHING under a lease | the same, asked to stop |
 //! | [`dependency_ended`] | QUEUED | QUEUED, CANCELED |
 //! | [`redrive()`] | FAILED, CANCELED | QUEUED |
 //! | [`hasten`], [`deny`], [`mark_at_risk`] | QUEUED | QUEUED |
+//! | [`heartbeat`], [`report`] | DISPATCHING under the lease (the one it names) | RUNNING |
+//! | [`heartbeat`] | DISPATCHING under the lease (given back) | QUEUED, CANCELED |
 //! | [`heartbeat`], [`report`], [`log`] | RUNNING | RUNNING |
+//! | [`ask_back`] | DISPATCHING under the lease | the same, its worker asked to give it back |
 //! | [`admit`] | no job | a lease without one |
 //!
-//! Which steps there are between states is in `state.rs`, and nothing else sets a state.
+//! Which steps there are between stages is in `state.rs`, and nothing else sets a state.
 //!
 //! A call that is repeated after it took effect is answered as before, with `repeated` set and no changes: answers get
 //! lost, and workers ask again.
 
+mod begin;
 mod command;
 mod dispatch;
 mod ending;
@@ -45,21 +51,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobtree_protocol::{Event, JobId, JobState, whole_micros};
+use jobtree_protocol::{Event, JobId, JobState, LeaseId, whole_micros};
 use serde::{Deserialize, Serialize};
 
 use crate::now::{Now, wall_after};
 use crate::record::{JobRecord, KeyRecord, LeaseRecord};
 
+pub use begin::ask_back;
 pub use command::{
-    Admit, Claim, LoadAdvice, Proof, Proposed, Reserve, RuntimeProof, Submit, TakeUp, TimeOut,
-    Unclaimed,
+    Abilities, Admit, Claim, LoadAdvice, Proof, Proposed, Reserve, RuntimeProof, Submit, TakeUp,
+    TimeOut, Unclaimed,
 };
 pub use dispatch::{Claimed, ack, claim, reserve, return_unclaimed, take_up};
 pub use ending::{CompletedMany, cancel, complete, complete_many, miss_deadline, time_out};
 pub use error::TransitionError;
 pub use grant::admit;
-pub use held::{expire, heartbeat, log, release, report, revoke};
+pub use held::{expire, heartbeat, heartbeat_needs, log, release, report, revoke};
 pub use redrive::{Redrive, redrive};
 pub use submit::{dependency_ended, submit, submit_among};
 pub use waiting::{deny, hasten, mark_at_risk};
@@ -137,6 +144,9 @@ pub struct Changes {
     /// Jobs that ended by this. Those that wait for one are given to [`dependency_ended`] in the same transaction; that
     /// may end further jobs. They may also be moved to the history.
     pub ended: Vec<(JobId, JobState)>,
+    /// Leases whose workers are asked for something by this, and hear of it with their next heartbeat: for listeners that
+    /// can make a worker ask at once.
+    pub asked: Vec<LeaseId>,
 }
 
 impl Changes {
@@ -171,6 +181,7 @@ impl Changes {
         self.keys.extend(later.keys);
         self.events.extend(later.events);
         self.ended.extend(later.ended);
+        self.asked.extend(later.asked);
     }
 }
 

@@ -26,7 +26,7 @@ pub struct Redrive<'a> {
 /// # Errors
 /// If it has not ended, or ended well; if one that it depends on has failed; if another job has its unique key.
 pub fn redrive(cx: &Context<'_>, job: &JobRecord, command: Redrive<'_>) -> Outcome<JobState> {
-    if !allows(job.state, Step::Redrive) {
+    if !allows(job.stage(), Step::Redrive) {
         if job.redrives > 0 && !job.state.is_ended() {
             return Ok(Done::repeated(job.state));
         }

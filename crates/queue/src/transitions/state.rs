@@ -1,24 +1,27 @@
-//! The steps between states: all there are, in one table, and the one function that takes one.
+//! The steps between stages: all there are, in one table, and the one function that takes one.
 //!
-//! Besides the state itself a step settles what belongs to a state: no reservation outside of DISPATCHING, no lease
-//! outside of RUNNING, an end in ended states only.
+//! Besides the state itself a step settles what belongs to a [`Stage`]: no reservation outside of `Reserved`, no lease
+//! outside of `Held` and `Running`, an end in ended stages only.
 
 use std::sync::Arc;
 
-use jobtree_protocol::{Event, EventKind, JobState};
+use jiff::Timestamp;
+use jobtree_protocol::{Event, EventKind};
 
 use super::{Changes, Context};
-use crate::record::{JobRecord, LeaseRecord};
+use crate::record::{JobRecord, LeaseRecord, Stage};
 
-/// A way from one state to another.
+/// A way from one stage to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// A place is reserved.
     Reserve,
-    /// The place becomes a lease.
-    TakeUp,
-    /// A lease is granted without a place before.
-    Claim,
+    /// A worker gets a lease for it, and begins another job of the lease first.
+    Hold,
+    /// A worker gets a lease for it and begins it at once.
+    Start,
+    /// Its worker begins it.
+    Begin,
     /// It waits again, and nothing was counted.
     Return,
     /// It waits again, after a crash of its worker.
@@ -36,55 +39,67 @@ pub(super) enum Step {
 }
 
 /// The table: where a step leads, or `None` if there is no such step from here.
-const fn leads_to(from: JobState, step: Step) -> Option<JobState> {
-    use JobState::{Canceled, Dispatching, Done, Failed, Queued, Running};
+///
+/// A run whose begin was not reported by itself begins and ends by one step: what ends a `Running` job ends a `Held` one.
+const fn leads_to(from: Stage, step: Step) -> Option<Stage> {
+    use Stage::{Canceled, Done, Failed, Held, Reserved, Running, Waiting};
     match (from, step) {
-        (Queued, Step::Reserve) => Some(Dispatching),
-        (Queued, Step::Claim) | (Dispatching, Step::TakeUp) => Some(Running),
-        (Dispatching | Running, Step::Return) | (Running, Step::Rescue | Step::Retry) => {
-            Some(Queued)
-        }
-        (Running, Step::Finish) => Some(Done),
-        (Queued | Running, Step::Fail) => Some(Failed),
-        (Queued | Dispatching | Running, Step::Cancel) => Some(Canceled),
-        (Failed | Canceled, Step::Redrive) => Some(Queued),
-        (Queued | Dispatching | Running | Done | Failed | Canceled, _) => None,
+        (Waiting, Step::Reserve) => Some(Reserved),
+        (Waiting | Reserved, Step::Hold) => Some(Held),
+        (Waiting | Reserved, Step::Start) | (Held, Step::Begin) => Some(Running),
+        (Reserved | Held | Running, Step::Return)
+        | (Held | Running, Step::Rescue | Step::Retry) => Some(Waiting),
+        (Held | Running, Step::Finish) => Some(Done),
+        (Waiting | Held | Running, Step::Fail) => Some(Failed),
+        (Waiting | Reserved | Held | Running, Step::Cancel) => Some(Canceled),
+        (Failed | Canceled, Step::Redrive) => Some(Waiting),
+        (Waiting | Reserved | Held | Running | Done | Failed | Canceled, _) => None,
     }
 }
 
 /// Whether there is such a step.
-pub(super) const fn allows(from: JobState, step: Step) -> bool {
+pub(super) const fn allows(from: Stage, step: Step) -> bool {
     leads_to(from, step).is_some()
 }
 
-/// The job after a step. The caller has checked that there is one, and told its own error if not.
+/// The job after a step. The caller has checked that there is one, and told its own error if not. A step to `Held` or
+/// `Running` from a stage without a lease is completed by the caller, who names the lease.
 pub(super) fn after(cx: &Context<'_>, job: &JobRecord, step: Step) -> JobRecord {
-    let to = leads_to(job.state, step).unwrap_or_else(|| panic!("{step:?} from {}", job.state));
+    let from = job.stage();
+    let to = leads_to(from, step).unwrap_or_else(|| panic!("{step:?} from {from:?}"));
     let mut next = touched(job);
-    next.state = to;
-    if to != JobState::Dispatching {
+    next.state = to.state();
+    if to != Stage::Reserved {
         next.reservation = None;
     }
-    if to != JobState::Running {
+    if !to.is_held() {
         next.lease_id = None;
         next.lease_position = 0;
     }
     match to {
-        JobState::Queued => {
+        Stage::Waiting => {
             if matches!(step, Step::Retry | Step::Redrive) {
                 next.enqueued_at = cx.wall();
             }
             next.ended_at = None;
             next.progress = None;
         }
-        JobState::Done | JobState::Failed | JobState::Canceled => {
+        Stage::Done | Stage::Failed | Stage::Canceled => {
             next.ended_at = Some(cx.wall());
             next.not_before = None;
             next.waiting_for.clear();
         }
-        JobState::Dispatching | JobState::Running => {}
+        Stage::Running => next.metrics.clear(),
+        Stage::Reserved | Stage::Held => {}
     }
     next.denial = None;
+    next
+}
+
+/// The job after its worker began it at `at`.
+pub(super) fn begun(cx: &Context<'_>, job: &JobRecord, at: Timestamp) -> JobRecord {
+    let mut next = after(cx, job, Step::Begin);
+    next.started_at = Some(at);
     next
 }
 

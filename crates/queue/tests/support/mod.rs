@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jobtree_protocol::{
-    AddonId, CompleteRequest, Event, InstanceId, Intent, JobId, JobState, LeaseId, Limits, NodeId,
-    SubmitRequest,
+    AddonId, CompleteRequest, Event, Heartbeat, HeartbeatAnswer, InstanceId, Intent, JobId,
+    JobState, LeaseId, Limits, NodeId, SubmitRequest,
 };
 use jobtree_queue::Now;
 use jobtree_queue::record::{JobRecord, KeyRecord, LeaseRecord};
 use jobtree_queue::transitions::{
-    self as t, Changes, Claim, Context, Outcome, Proposed, Rules, Submit, TransitionError,
+    self as t, Abilities, Changes, Claim, Context, Outcome, Proposed, Rules, Submit,
+    TransitionError,
 };
 pub use watchdog::Watchdog;
 
@@ -40,6 +41,13 @@ pub fn checked(request: SubmitRequest) -> Intent {
 pub fn simple() -> SubmitRequest {
     SubmitRequest::new("visuals", "indexing", 30)
 }
+
+/// What the shipped worker declares for a lease that waits for its turn.
+pub const UNBEGUN: Abilities = Abilities {
+    reports_begin: true,
+    begins_now: false,
+    returns_unbegun: true,
+};
 
 /// Everything that a store would hold.
 pub struct World {
@@ -119,7 +127,31 @@ impl World {
             .collect()
     }
 
-    /// The lease that a job runs under.
+    /// Finds the record of a job, as a store does for a transition.
+    pub fn record(&self) -> impl Fn(JobId) -> Option<Arc<JobRecord>> + '_ {
+        |id| self.jobs.get(&id).cloned()
+    }
+
+    /// Renews a lease by a heartbeat, with the records that it needs.
+    pub fn beat(&mut self, beat: Heartbeat) -> Result<HeartbeatAnswer, TransitionError> {
+        self.beat_under(beat, t::LoadAdvice::default())
+    }
+
+    pub fn beat_under(
+        &mut self,
+        beat: Heartbeat,
+        load: t::LoadAdvice,
+    ) -> Result<HeartbeatAnswer, TransitionError> {
+        let done = self.apply(|w| {
+            let lease = w.lease(beat.lease_id);
+            let needed = t::heartbeat_needs(lease, &beat);
+            let jobs: Vec<_> = needed.iter().map(|id| w.jobs[id].clone()).collect();
+            t::heartbeat(&w.cx(), lease, &jobs, beat, load)
+        });
+        done.map(|(answer, _)| answer)
+    }
+
+    /// The lease that a job is held under.
     pub fn lease_of(&self, job: JobId) -> Option<&LeaseRecord> {
         self.jobs[&job].lease_id.map(|id| &self.leases[&id])
     }
@@ -236,6 +268,14 @@ impl World {
     }
 
     pub fn try_claim(&mut self, jobs: &[JobId]) -> Result<(t::Claimed, bool), TransitionError> {
+        self.try_claim_by(Abilities::default(), jobs)
+    }
+
+    pub fn try_claim_by(
+        &mut self,
+        worker: Abilities,
+        jobs: &[JobId],
+    ) -> Result<(t::Claimed, bool), TransitionError> {
         let lease_id = self.lease_id();
         let claim = Claim {
             lease_id,
@@ -243,6 +283,7 @@ impl World {
             instance_id: None,
             pids: Vec::new(),
             reason: "admitted".into(),
+            worker,
         };
         self.apply(|w| {
             let propose = |id: &JobId| Proposed {
@@ -260,12 +301,24 @@ impl World {
         claimed.lease.id
     }
 
+    /// Claims for a worker that reports begins and has not begun the first.
+    pub fn claim_unbegun(&mut self, jobs: &[JobId]) -> LeaseId {
+        self.claim_by(UNBEGUN, jobs)
+    }
+
+    pub fn claim_by(&mut self, worker: Abilities, jobs: &[JobId]) -> LeaseId {
+        let claimed = self.try_claim_by(worker, jobs).unwrap().0;
+        assert_eq!(claimed.skipped, []);
+        claimed.lease.id
+    }
+
     pub fn complete(
         &mut self,
         job: JobId,
         request: &CompleteRequest,
     ) -> Result<JobState, TransitionError> {
-        let done = self.apply(|w| t::complete(&w.cx(), w.job(job), w.lease_of(job), request));
+        let done =
+            self.apply(|w| t::complete(&w.cx(), w.job(job), w.lease_of(job), request, w.record()));
         done.map(|(answer, _)| answer.state)
     }
 

@@ -1,4 +1,4 @@
-//! A world around the real dispatcher: a store that accepts, workers that take as long as they are told, a machine that
+//! A world around the real planner: a store that accepts, workers that take as long as they are told, a machine that
 //! is as busy as it is told; all in virtual time.
 
 use std::collections::{BTreeMap, HashMap};
@@ -9,8 +9,8 @@ use jobtree_protocol::{AddonId, JobId, JobType, LeaseId, NodeId};
 use jobtree_queue::Now;
 use jobtree_queue::admission::Verdict;
 use jobtree_queue::candidate::Candidate;
-use jobtree_queue::dispatch::{Dispatcher, Effect, Event, LiveLease, Outcome};
 use jobtree_queue::ledger::Holder;
+use jobtree_queue::planner::{Effect, Event, LiveLease, Outcome, Planner};
 use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::Sample;
 
@@ -28,7 +28,7 @@ pub fn kind(name: &str) -> JobType {
 
 #[derive(Clone)]
 pub struct World {
-    pub dispatcher: Dispatcher,
+    pub planner: Planner,
     pub now: Now,
     /// How busy the machine is measured to be.
     pub level: f64,
@@ -41,7 +41,7 @@ pub struct World {
     pub denials: Vec<(JobId, Verdict)>,
     pub at_risk: Vec<(JobId, Now)>,
     pub returned: Vec<JobId>,
-    /// Whether workers take dispatches up.
+    /// Whether reservations are accepted.
     pub workers: bool,
     /// Every job's candidate and how long it really takes.
     pub jobs: HashMap<JobId, (Candidate, Duration)>,
@@ -52,12 +52,20 @@ pub struct World {
 }
 
 impl World {
-    /// A machine that has been idle for long enough to be QUIET.
+    /// A machine that has been idle for long enough to be QUIET, with somebody who accepts all reservations.
     pub fn new(policy: Arc<Policy>) -> World {
+        let mut world = World::unserved(policy);
+        world.workers = true;
+        world.listen(1);
+        world
+    }
+
+    /// Such a machine where nobody serves anything.
+    pub fn unserved(policy: Arc<Policy>) -> World {
         let node = NodeId::new("here").unwrap();
         let now = noon();
         let mut world = World {
-            dispatcher: Dispatcher::new(policy, node, ["ssd".to_owned()], now),
+            planner: Planner::new(policy, node, ["ssd".to_owned()], now),
             now,
             level: 0.0,
             psi_io: None,
@@ -66,7 +74,7 @@ impl World {
             denials: Vec::new(),
             at_risk: Vec::new(),
             returned: Vec::new(),
-            workers: true,
+            workers: false,
             jobs: HashMap::new(),
             running: BTreeMap::new(),
             wake: None,
@@ -75,6 +83,18 @@ impl World {
         };
         world.run(secs(120));
         world
+    }
+
+    /// So many listen for reservations of all addons from now on.
+    pub fn listen(&mut self, listeners: u32) {
+        let addon = None;
+        self.step(Event::Listening { addon, listeners });
+    }
+
+    /// Somebody polls for reservations of an addon.
+    pub fn poll(&mut self, name: &str) {
+        let addon = Some(addon(name));
+        self.step(Event::Polled { addon });
     }
 
     /// A job that is not submitted yet; it really takes so long, and says nothing of that.
@@ -112,7 +132,7 @@ impl World {
     }
 
     pub fn step(&mut self, event: Event) {
-        let effects = self.dispatcher.step(event, self.now);
+        let effects = self.planner.step(event, self.now);
         self.carry_out(effects);
     }
 
@@ -128,7 +148,7 @@ impl World {
                     });
                     if self.workers {
                         let lease = self.lease(&[job]);
-                        self.step(Event::TakenUp { job, lease });
+                        self.step(Event::Accepted { job, lease });
                     }
                 }
                 Effect::Grant { jobs, verdict, .. } => {
@@ -140,7 +160,7 @@ impl World {
                         outcome: Outcome::Accepted(Some(lease)),
                     });
                 }
-                Effect::TakeUp { job, .. } => {
+                Effect::Accept { job, .. } => {
                     let lease = self.lease(&[job]);
                     let outcome = Outcome::Accepted(Some(lease));
                     self.step(Event::Answered { job, outcome });
@@ -159,7 +179,7 @@ impl World {
             self.wake = wake;
         }
         assert!(
-            self.dispatcher.waiting() == 0 || self.wake.is_some(),
+            self.planner.waiting() == 0 || self.wake.is_some(),
             "a job waits without a wake-up"
         );
     }

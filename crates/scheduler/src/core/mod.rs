@@ -1,470 +1,634 @@
-//! The engine as a state machine: inputs of one moment in, outputs out; no clock, no thread, no randomness of its own.
+//! The engine as a state machine: inputs of one instant in, outputs out; no clock, no thread, no randomness of its own.
 //!
 //! # What is true
 //!
 //! The store is. The core knows three things of it, all of which may be read again at any time: what waits (in the
-//! dispatcher), what holds capacity (leases and dispatches of this node), and when that is over (deadlines on the
-//! monotonic clock). It learns of changes from the commits themselves, whoever asked for them, in their order; what
-//! others commit to a shared store it reads each few seconds, or when somebody hints at it.
+//! planner), what holds capacity (leases and dispatches of this node), and when that is over (deadlines on the monotonic
+//! clock). It learns of changes from the commits themselves, whichever caller asked for them, in their order; what other
+//! schedulers commit to a shared store it reads every few seconds, or when a notification tells of it.
 //!
 //! # How something is started
 //!
-//! The dispatcher proposes; the proposal becomes an operation of the store, whose ids are drawn here. While it is under
-//! way its jobs are *flying*: what commits say of them meanwhile is put aside and looked at when the answer is there.
+//! The planner proposes; the proposal becomes an operation of the store, whose ids are drawn here. While it is under way,
+//! what commits say of its jobs is put aside and looked at when the answer is there.
 //!
 //! - The store says yes: it is so.
-//! - The store says no (somebody was faster): the proposal is taken back, its jobs are *parked* for a moment and then
-//!   read again.
+//! - The store says no (another scheduler or caller was faster): the proposal is taken back, and its jobs are read again
+//!   after a pause.
 //! - The store fails: the same operation is asked for again, with the same ids, until one of the other two comes. The
 //!   ids make it safe: what took effect before is answered as before.
 //!
-//! So a waiting job always is in exactly one of these places: in the dispatcher (which names the next moment to look), in
-//! a flight, parked with a time, being read, or in a store that is about to be read. There is no place without a next
-//! moment.
+//! # Rooms
 //!
-//! # Files
+//! Each room is a file with private state; [`Core`] passes between them what happened.
 //!
-//! `io` what goes in and out; `observe` commits; `load` reading the store; `flights` operations and their answers;
-//! `claims` workers that ask; `waits` long polls; `sweep` what is over; `firing` schedules; `views` questions; `notes`
-//! what is remembered; `perform` the store's side.
+//! | you wonder | read |
+//! | --- | --- |
+//! | where a job is, and what moves it | `places`, with the backoff of refused jobs in `retry_backoff` |
+//! | what holds capacity, and when it is over | `leases`; jobs that wait beyond their deadline in `late` |
+//! | how a worker gets jobs, how a caller gets one job or capacity | `claims`, `requests`, `capacity` |
+//! | how a caller waits for something | `polls` |
+//! | how the store is read again | `resync` |
+//! | what fires when | `schedules` |
+//! | what is learnt and remembered | `learning`; decisions and counts in `journal` and `stats` |
+//! | how a question is answered | `questions` |
+//! | what goes in and out | `calls` and `turn`; the table of operations of the store is `operations` |
 
+mod calls;
+mod capacity;
 mod claims;
-pub(crate) mod dice;
-pub(crate) mod firing;
-mod flights;
-mod io;
-mod load;
-mod notes;
-mod observe;
-mod parkings;
-mod perform;
+mod in_flight;
+mod journal;
+mod late;
+mod learning;
+mod leases;
+mod operations;
+mod places;
+mod planted;
+mod polls;
+mod questions;
+mod requests;
+mod resync;
+mod retry_backoff;
+pub(crate) mod rng;
+pub(crate) mod schedules;
 mod stats;
-mod sweep;
-mod views;
-mod waits;
+mod turn;
+mod upkeep;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
-use jobtree_protocol::{
-    AddonId, Advice, ApiError, Constraints, Decision, ErrorCode, JobId, JobType, LeaseId, NodeId,
-    Priority, QuietState,
-};
-use jobtree_queue::advice::advice;
-use jobtree_queue::dispatch::{Dispatcher, Effect, Event};
-use jobtree_queue::estimate::WeeklyProfile;
-use jobtree_queue::history::History;
-use jobtree_queue::lease::Deadlines;
+use jobtree_protocol::{Advice, ApiError, ErrorCode, JobId, LeaseId};
+use jobtree_queue::Now;
+#[cfg(feature = "sim")]
+use jobtree_queue::planner::Mistake;
+use jobtree_queue::planner::{Effect, Event, Planner};
 use jobtree_queue::policy::Policy;
-use jobtree_queue::transitions::{Claim, Reserve, Rules};
-use jobtree_queue::{JobRecord, Now};
-use jobtree_store::{Retention, Stamp, StoreError};
+use jobtree_queue::transitions;
+use jobtree_store::{StoreError, Written};
 
-pub use dice::Dice;
-pub use io::{Answered, Call, Input, Live, Op, OpId, Output, PAGE, Slot, Told, Wait, Waited};
-pub use perform::{Performing, perform};
+pub use calls::{Call, CallId, CapacityRequest, Input, Responder, Response};
+pub use claims::ClaimId;
+pub use operations::{
+    Admit, Answer, Claim, CountJobs, Deny, Expire, FindClaimed, FindLease, FoundLease, GiveBack,
+    GrantFor, Live, MarkAtRisk, MissDeadline, Op, OpId, PAGE, Performing, PollRead, Prune, PutNote,
+    ReadExplained, ReadJobs, ReadLive, ReadNotes, ReadQueued, Request, Reserve, Return, TimeOut,
+    perform,
+};
+pub use planted::Bug;
+pub use polls::{Dispatchable, Ended, Events, Log, Poll, PollId};
+pub use requests::{JobAnswer, JobRequest};
+pub use rng::Rng;
 pub use stats::Stats;
+pub use turn::{Output, rules_of};
 
 use crate::options::Options;
+use capacity::Capacity;
 use claims::Claims;
-use firing::Schedules;
-use flights::Flight;
-use load::Load;
-use observe::Known;
-use parkings::Parkings;
-use waits::Waits;
+use journal::Journal;
+use late::LateJobs;
+use learning::Learning;
+use leases::{Ending, Leases};
+use operations::OnFailure;
+use places::{KeyFull, Places};
+use polls::Polls;
+use questions::Questions;
+use requests::Requests;
+use resync::{Extent, Resync};
+use schedules::Schedules;
+use turn::{Config, Turn};
+use upkeep::Upkeep;
 
-/// The rules that a policy makes.
-pub fn rules_of(policy: &Policy, options: &Options) -> Rules {
-    let seconds = |time: Duration| u32::try_from(time.as_secs().max(1)).unwrap_or(u32::MAX);
-    Rules {
-        lease_ttl_sec: seconds(policy.dispatch.lease_ttl),
-        dispatch_timeout_sec: seconds(policy.dispatch.take_up),
-        quarantine_after: options.quarantine_after,
-        error_bytes: options.limits.error_bytes,
-        log_bytes: options.limits.log_bytes,
-    }
+/// The wall clock may be set: what waits for a time on it is looked at this often.
+const WALL_CHECK: Duration = Duration::from_secs(15);
+
+/// The reason of a claim that got a reserved job: it was admitted when it was reserved.
+const ACCEPTED: &str = "a claim accepted a reserved job";
+
+/// How far the core is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The store is being read for the first time: what is in use is not known.
+    Starting,
+    /// All is known.
+    Ready,
+    /// The store has stopped.
+    Dead,
 }
 
-/// Decisions that are remembered.
-const DECISIONS: usize = 1000;
-/// How often old things are looked for.
-const PRUNING: Duration = Duration::from_secs(60);
-/// How soon again, when there were more than one step takes.
-const PRUNING_ON: Duration = Duration::from_millis(200);
-/// Rows of each kind in one step.
-const PRUNED_AT_ONCE: usize = 500;
-/// How often what was learnt is written down.
-const NOTING: Duration = Duration::from_secs(15 * 60);
-/// Somebody may set the wall clock: what waits for a time on it is looked at this often.
-const WALL_LOOK: Duration = Duration::from_secs(15);
-
-/// Why a claim got a job that was reserved: it was admitted when that was done.
-const TAKEN_UP: &str = "a claim took up what was reserved";
-
-/// Mistakes that can be switched on, to see that a simulation finds them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(not(feature = "sim"), allow(dead_code))]
-pub enum Bug {
-    /// Leases are never expired: jobs stay RUNNING for days.
-    NoSweeper,
-    /// A lease is not expired while somebody with its worker's name asks for jobs.
-    TrustWorkerNames,
-    /// Leases are expired by the wall clock.
-    WallClockExpiry,
-    /// After a restart there is no grace: leases are expired at once.
-    NoGrace,
-    /// Ended leases keep their units.
-    LeakedUnits,
-    /// What is in use is not read at the start.
-    ForgetLive,
-    /// A refused proposal is not looked at again.
-    LostProposal,
-    /// An operation that failed is not repeated.
-    NoRepeat,
-    /// The store is never read again: lost news stay lost.
-    NoFallback,
-    /// Timers of all schedulers go off together.
-    NoJitter,
-    /// What may not start now keeps everything else from starting.
-    BlockedHead,
-    /// Nothing is quarantined.
-    NoQuarantine,
-    /// Slots of concurrency keys are counted up when a lease is granted, and not down when it ends.
-    LeakedKeys,
-    /// What is paused is started all the same.
-    IgnorePauses,
-    /// What nobody here takes up is dispatched again at once, and not left to other nodes.
-    KeepsDispatching,
-    /// A firing is named by the clock at which it happens, and not by the time of its calendar.
-    FireByClock,
-}
-
-/// The engine's state.
+/// The engine's state: rooms, each with its own.
 #[derive(Debug)]
 pub struct Core {
-    node: NodeId,
-    options: Options,
-    policy: Arc<Policy>,
-    zone: TimeZone,
-    rules: Arc<Rules>,
-    dice: Dice,
-    dispatcher: Dispatcher,
-    /// For the dispatcher's next step.
-    events: Vec<Event>,
-    dispatcher_wake: Option<Duration>,
-    deadlines: Deadlines,
-    longest_gap: Duration,
-    /// The store was read: what is in use is known.
-    ready: bool,
-    dead: bool,
-    draining: bool,
-    load: Load,
-    // What is iterated is ordered: a run must not depend on how a table is hashed.
-    flights: BTreeMap<OpId, Flight>,
-    next_op: OpId,
-    /// Jobs in proposals that are under way, with what commits said of them meanwhile.
-    flying: HashMap<JobId, Option<Arc<JobRecord>>>,
-    /// Leases that are about to be granted here.
-    granting: HashSet<LeaseId>,
-    /// Leases of this node that hold.
-    leases: BTreeMap<LeaseId, Known>,
-    /// Jobs that are dispatched to this node, and when that was heard of.
-    dispatched: BTreeMap<JobId, u64>,
-    /// Counts what is heard, so that an older reading does not undo a newer one.
-    heard: u64,
-    /// Revisions that commits told of while jobs were being read.
-    recent: HashMap<JobId, u64>,
-    /// Leases that ended while the store was being read.
-    ended_meanwhile: HashSet<LeaseId>,
-    /// Keys that run on other nodes.
-    elsewhere: HashMap<(AddonId, Arc<str>), u32>,
-    pauses: BTreeSet<(AddonId, Option<JobType>)>,
-    parkings: Parkings,
-    late: BTreeSet<(Timestamp, JobId)>,
-    late_at: HashMap<JobId, Timestamp>,
-    /// Ends that are under way.
-    ending: HashSet<sweep::Ending>,
+    turn: Turn,
+    phase: Phase,
+    places: Places,
+    leases: Leases,
+    late: LateJobs,
     claims: Claims,
-    waits: Waits,
-    /// Questions that came before the store was read.
-    early: Vec<(Slot, Call)>,
-    /// Jobs that are read to say why they do not start.
-    explaining: HashMap<OpId, JobId>,
+    requests: Requests,
+    capacity: Capacity,
+    polls: Polls,
+    questions: Questions,
+    resync: Resync,
     schedules: Schedules,
-    next_prune: Duration,
-    next_note: Duration,
-    pids_version: u64,
-    /// What leases are told may have changed.
-    advice_changed: bool,
-    /// Some lease is told something.
-    advised: bool,
-    history: History,
-    /// Types with news since they were written down.
-    unwritten: BTreeSet<(AddonId, JobType)>,
-    profile: WeeklyProfile,
-    decisions: VecDeque<Decision>,
-    stats: Stats,
-    outputs: Vec<Output>,
-    bugs: BTreeSet<Bug>,
+    learning: Learning,
+    journal: Journal,
+    upkeep: Upkeep,
 }
 
 impl Core {
-    /// A core that knows nothing yet.
+    /// Returns a core that knows nothing yet.
     pub fn new(options: &Options, policy: Arc<Policy>, seed: u64, now: Now) -> Self {
-        let rules = Arc::new(rules_of(&policy, options));
-        let ttl = Duration::from_secs(rules.lease_ttl_sec.into());
-        let longest_gap = (ttl / 3).clamp(Duration::from_millis(500), Duration::from_secs(10));
-        let mut dispatcher = Dispatcher::new(
-            Arc::clone(&policy),
-            options.node.clone(),
-            options.labels.iter().cloned(),
-            now,
-        );
-        dispatcher.set_shared(options.shared);
+        let turn = Turn::new(Config::new(options, policy), seed, now);
         Self {
-            node: options.node.clone(),
-            options: options.clone(),
-            zone: TimeZone::get(&policy.quiet.time_zone).unwrap_or(TimeZone::UTC),
-            policy,
-            rules,
-            dice: Dice::new(seed),
-            dispatcher,
-            events: Vec::new(),
-            dispatcher_wake: None,
-            deadlines: Deadlines::new(now, longest_gap),
-            longest_gap,
-            ready: false,
-            dead: false,
-            draining: false,
-            load: Load::default(),
-            flights: BTreeMap::new(),
-            next_op: 0,
-            flying: HashMap::new(),
-            granting: HashSet::new(),
-            leases: BTreeMap::new(),
-            dispatched: BTreeMap::new(),
-            heard: 0,
-            recent: HashMap::new(),
-            ended_meanwhile: HashSet::new(),
-            elsewhere: HashMap::new(),
-            pauses: BTreeSet::new(),
-            parkings: Parkings::default(),
-            late: BTreeSet::new(),
-            late_at: HashMap::new(),
-            ending: HashSet::new(),
+            phase: Phase::Starting,
+            places: Places::new(&turn),
+            leases: Leases::new(&turn),
+            late: LateJobs::default(),
             claims: Claims::default(),
-            early: Vec::new(),
-            explaining: HashMap::new(),
-            waits: Waits::default(),
+            requests: Requests::default(),
+            capacity: Capacity::default(),
+            polls: Polls::default(),
+            questions: Questions::default(),
+            resync: Resync::default(),
             schedules: Schedules::default(),
-            next_prune: now.mono + PRUNING,
-            next_note: now.mono + NOTING,
-            pids_version: 0,
-            advice_changed: false,
-            advised: false,
-            history: History::default(),
-            unwritten: BTreeSet::new(),
-            profile: WeeklyProfile::default(),
-            decisions: VecDeque::new(),
-            stats: Stats::default(),
-            outputs: Vec::new(),
-            bugs: BTreeSet::new(),
+            learning: Learning::new(now.mono),
+            journal: Journal::default(),
+            upkeep: Upkeep::new(now.mono),
+            turn,
         }
-    }
-
-    /// Switches a mistake on.
-    #[cfg(feature = "sim")]
-    pub(crate) fn plant(&mut self, bug: Bug) {
-        if bug == Bug::KeepsDispatching {
-            self.dispatcher.set_shared(false);
-        }
-        self.bugs.insert(bug);
-    }
-
-    fn has(&self, bug: Bug) -> bool {
-        cfg!(feature = "sim") && self.bugs.contains(&bug)
     }
 
     /// Begins: reads the store.
     pub fn begin(&mut self, now: Now) -> Vec<Output> {
-        self.op(Op::ReadNotes, None, now);
-        self.read_store(true, now);
+        self.turn.now = now;
+        self.turn.ask(ReadNotes);
+        self.read_store(Extent::Everything);
         self.step([], now)
     }
 
     /// Takes what happened, and says what is to be done.
     pub fn step(&mut self, inputs: impl IntoIterator<Item = Input>, now: Now) -> Vec<Output> {
+        self.turn.now = now;
         for input in inputs {
-            self.take(input, now);
+            self.take(input);
         }
-        if !self.dead {
-            self.settle(now);
+        if self.phase != Phase::Dead {
+            self.settle();
         }
-        std::mem::take(&mut self.outputs)
+        self.turn.take_outputs()
     }
 
-    fn take(&mut self, input: Input, now: Now) {
+    fn take(&mut self, input: Input) {
         match input {
-            Input::Committed(all) => {
-                for written in all {
-                    self.observe(written, now);
-                }
-            }
-            Input::Call { slot, call } if self.dead => {
-                let _ = call;
-                self.reply(slot, Err(store_gone()));
-            }
-            Input::Call { slot, call } => self.call(slot, *call, now),
-            Input::Left(slot) => {
-                self.leave_claim(slot);
-                self.waits.leave(slot);
+            Input::Committed(all) => all.into_iter().for_each(|it| self.committed(it)),
+            Input::Call(call) => self.call(call),
+            Input::Left(call) => {
+                self.claims.leave(call, &mut self.places);
+                self.requests.leave(call);
+                self.capacity.leave(call);
+                self.polls.leave(call);
+                self.questions.leave(call);
             }
             Input::Untaken(leases) => {
                 for lease in leases {
-                    self.op(Op::GiveBack(lease), None, now);
+                    self.turn.ask(GiveBack { lease });
                 }
             }
-            Input::Answer { op, answer } => self.answered(op, answer, now),
+            Input::Answer { op, answer } => self.answered(op, *answer),
             Input::Sample(sample) => {
-                self.advice_changed = true;
-                self.events.push(Event::Sample(sample));
-                let quiet = self.dispatcher.admission().quiet().state() == QuietState::Quiet;
-                self.profile.add(now.wall, &self.zone, quiet);
+                self.leases.advice_may_change();
+                self.places.tell(Event::Sample(sample));
+                self.learning.sampled(self.places.is_quiet(), &self.turn);
             }
-            Input::Signals(signals) => self.events.push(Event::Pushed(signals)),
-            Input::Policy(policy) => self.set_policy(policy),
+            Input::Signals(signals) => self.places.tell(Event::Pushed(signals)),
+            Input::Policy(policy) => {
+                self.turn.config.set_policy(policy);
+                self.places.policy_changed(&self.turn);
+            }
             Input::Drain(draining) => {
-                self.draining = draining;
-                self.advice_changed = true;
-                self.events.push(Event::Drain(draining));
+                self.leases.advice_may_change();
+                self.places.drain(draining);
             }
-            Input::Kick => self.events.push(Event::Kick),
-            Input::Doubt if self.has(Bug::NoFallback) => {}
-            Input::Doubt => self.read_store(true, now),
-            Input::Settings => self.read_store(false, now),
-            Input::Hint(jobs) => self.hinted(jobs, now),
-            Input::Timer => self.advice_changed |= self.advised,
-        }
-    }
-
-    fn set_policy(&mut self, policy: Arc<Policy>) {
-        self.rules = Arc::new(rules_of(&policy, &self.options));
-        self.zone = TimeZone::get(&policy.quiet.time_zone).unwrap_or(TimeZone::UTC);
-        self.policy = Arc::clone(&policy);
-        self.events.push(Event::PolicyChanged(policy));
-        // What is paused by the policy is, and what is paused in the store stays so.
-        let pauses: Vec<_> = self.pauses.iter().cloned().collect();
-        for (addon, job_type) in pauses {
-            self.show_pause(addon, job_type, true);
-        }
-    }
-
-    /// The store has stopped: everybody is told, and nothing is asked of it any more.
-    pub fn store_stopped(&mut self, why: &StoreError) {
-        if self.dead {
-            return;
-        }
-        self.dead = true;
-        let slots: Vec<Slot> = self
-            .flights
-            .values()
-            .filter_map(|flight| flight.slot)
-            .chain(self.claims.slots())
-            .chain(self.waits.slots())
-            .chain(self.load.slots())
-            .chain(self.early.iter().map(|(slot, _)| *slot))
-            .collect();
-        self.flights.clear();
-        let error = ApiError::new(ErrorCode::Unavailable, why.to_string());
-        for slot in slots {
-            self.reply(slot, Err(error.clone()));
+            Input::Listeners(addon, count) => self.places.set_listeners(addon, count),
+            Input::Kick => self.places.tell(Event::Kick),
+            Input::Resync if self.turn.has(Bug::NoFallback) => {}
+            Input::Resync => self.read_store(Extent::Everything),
+            Input::SettingsChanged => self.read_store(Extent::Live),
+            Input::JobsChanged(jobs) => {
+                self.polls.jobs_changed(&jobs);
+                self.turn.ask(ReadJobs { jobs: jobs.into() });
+            }
+            Input::Timer => self.leases.time_passed(),
         }
     }
 
     /// What follows from what happened and from the time.
-    fn settle(&mut self, now: Now) {
-        self.sweep(now);
-        self.look_at_parked(now);
-        self.repeat_failed(now);
-        self.fire_schedules(now);
-        self.keep_house(now);
-        if self.ready {
-            self.run_dispatcher(now);
-            self.decide_leases(now);
-            for (slot, call) in std::mem::take(&mut self.early) {
-                self.call(slot, call, now);
+    fn settle(&mut self) {
+        self.leases.sweep(&self.claims, &mut self.turn);
+        self.late.sweep(&mut self.turn);
+        self.places.reread_refused(&mut self.turn);
+        self.turn.repeat_failed();
+        self.schedules.fire(&mut self.turn);
+        let ready = self.phase == Phase::Ready;
+        if ready {
+            self.upkeep.prune(&mut self.turn);
+            self.learning.write(&mut self.turn);
+            if let Some(extent) = self.resync.take_due(&self.turn) {
+                self.read_store(extent);
+            }
+            if let Some(polling) = self.polls.take_changed_polling() {
+                self.places.set_polling(polling);
+            }
+            self.plan();
+            let (places, leases) = (&mut self.places, &mut self.leases);
+            self.requests
+                .decide(places, leases, &mut self.journal, &mut self.turn);
+            self.capacity
+                .decide(places, leases, &mut self.journal, &mut self.turn);
+            for call in self.questions.take_postponed() {
+                self.call(call);
             }
         }
-        self.answer_claims(now);
-        self.end_waits(now);
-        let wake = self.next_wake(now);
-        self.outputs.push(Output::WakeAt(wake));
+        self.claims.answer(ready, &mut self.places, &mut self.turn);
+        self.polls.read_wanted(ready, &mut self.turn);
+        let wake = self.next_wake();
+        self.turn.wake_at(wake);
     }
 
-    /// Shows the dispatcher what happened, and carries out what it proposes.
-    fn run_dispatcher(&mut self, now: Now) {
-        let due = self.dispatcher_wake.is_some_and(|at| at <= now.mono);
-        if self.events.is_empty() && !due {
+    fn next_wake(&self) -> Duration {
+        let now = self.turn.now;
+        let by_wall = |at: Timestamp| {
+            let left = Duration::try_from(at.duration_since(now.wall)).unwrap_or_default();
+            now.mono + left.min(WALL_CHECK)
+        };
+        let times = [
+            self.places.next_wake(self.phase == Phase::Ready),
+            self.leases.next_end(now.mono),
+            self.late.next(now.wall).map(by_wall),
+            self.schedules.next().map(by_wall),
+            self.turn.in_flight.next_repeat(),
+            self.claims.next_end(),
+            self.polls.next_end(now.mono),
+            self.resync.next(),
+            Some(self.learning.next_write()),
+        ];
+        let first = times.into_iter().flatten().min();
+        first
+            .map_or(self.upkeep.next(), |first| first.min(self.upkeep.next()))
+            .max(now.mono)
+    }
+}
+
+/// What happened in the store.
+impl Core {
+    /// Takes a commit.
+    fn committed(&mut self, written: Written) {
+        self.turn.commits_seen += 1;
+        let Written { changes, now: then } = written;
+        self.journal.committed(&changes);
+        for job in &changes.jobs {
+            if let Some(expected) = self.learning.learn(job) {
+                self.places.expect(expected);
+            }
+            self.late.watch(job);
+            self.places.committed(job, &self.turn);
+        }
+        let places = &mut self.places;
+        self.leases.committed(&changes, then, places, &self.turn);
+        self.polls.committed(&changes, &mut self.turn);
+    }
+
+    /// Takes the answer of an operation.
+    fn answered(&mut self, id: OpId, answer: Answer) {
+        let Some(entry) = self.turn.in_flight.end(id) else {
+            // An answer that came twice.
+            return;
+        };
+        let repeat = self.is_repeated(&answer);
+        match repeat {
+            Some(true) => self.turn.repeat_later(id, entry, answer.into_op()),
+            Some(false) => {}
+            None => self.route(answer, entry.commits_seen),
+        }
+        if !self.turn.in_flight.reads_jobs() {
+            self.places.readings_ended();
+        }
+    }
+
+    /// For an operation that failed: `true` if it is asked for again, `false` if it is dropped. None if its room is told.
+    fn is_repeated(&mut self, answer: &Answer) -> Option<bool> {
+        answer.failure()?;
+        self.journal.count_store_failure();
+        match answer.on_failure() {
+            OnFailure::Repeat => Some(!self.turn.has(Bug::NoRepeat)),
+            OnFailure::Drop => Some(false),
+            OnFailure::TellCaller => None,
+        }
+    }
+
+    /// Brings an answer to its room.
+    fn route(&mut self, answer: Answer, commits_seen: u64) {
+        let turn = &mut self.turn;
+        match answer {
+            Answer::Reserve(op, Ok(made)) => self.places.reserved(op.job, &made, turn),
+            Answer::Reserve(op, Err(error)) => self.proposal_refused(&[op.job], &error),
+            Answer::Claim(op, Ok(claimed)) => {
+                let key = claimed.jobs.first().map(|job| places::key_of(job));
+                self.places.claimed(&op.jobs, &claimed, turn);
+                self.leases
+                    .granted(&claimed.lease, key, &mut self.places, turn);
+                match op.grant_for {
+                    GrantFor::Claim(claim) => self.claims.granted(claim, &claimed, turn),
+                    GrantFor::Request(call) => self.requests.granted(call, &claimed.lease, turn),
+                }
+            }
+            Answer::Claim(op, Err(error)) => {
+                self.leases.grant_refused(op.command.lease_id);
+                self.proposal_refused(&op.jobs, &error);
+                match op.grant_for {
+                    GrantFor::Claim(claim) => {
+                        self.claims.grant_refused(claim, &error, &mut self.places);
+                    }
+                    GrantFor::Request(call) => {
+                        self.requests.grant_refused(call, &error, &mut self.turn);
+                    }
+                }
+            }
+            Answer::Admit(op, Ok(lease)) => {
+                self.leases.granted(&lease, None, &mut self.places, turn);
+                self.capacity.granted(op.call, &lease, turn);
+            }
+            Answer::Admit(op, Err(error)) => {
+                self.leases.grant_refused(op.command.lease_id);
+                self.places.lease_ended(op.command.lease_id);
+                self.capacity.grant_refused(op.call, &error, turn);
+            }
+            Answer::Return(op, result) => {
+                let ending = Ending::Dispatch(op.job);
+                self.leases.end_answered(ending, result.is_err(), turn);
+            }
+            Answer::Expire(op, result) => {
+                let ending = Ending::Lease(op.lease);
+                self.leases.end_answered(ending, result.is_err(), turn);
+            }
+            Answer::TimeOut(op, result) => {
+                let ending = Ending::Run(op.lease);
+                self.leases.end_answered(ending, result.is_err(), turn);
+            }
+            Answer::MissDeadline(op, result) => {
+                if self.late.answered(op.job, result.is_err()) {
+                    turn.ask(ReadJobs::one(op.job));
+                }
+            }
+            // Refused: the job or the lease is not as it was, and there is nothing to note or to give back any more.
+            Answer::Deny(..) | Answer::MarkAtRisk(..) | Answer::GiveBack(..) => {}
+            Answer::PutNote(..) => {}
+            Answer::Prune(_, pruned) => self.upkeep.pruned(pruned.is_ok_and(|it| it.more), turn),
+            Answer::Fire(..) => self.read_store(Extent::Live),
+            Answer::ReadLive(_, Ok(live)) => self.live_read(live, commits_seen),
+            Answer::ReadQueued(_, Ok(jobs)) => self.queued_read(&jobs),
+            Answer::ReadNotes(_, Ok(notes)) => {
+                let node = self.turn.config.node.as_str();
+                for expected in self.learning.restore(&notes, node) {
+                    self.places.expect(expected);
+                }
+            }
+            Answer::ReadJobs(op, Ok(found)) => self.jobs_read(&op.jobs, found),
+            Answer::ReadExplained(op, result) => {
+                let read = result.as_ref().map(|job| job.as_deref());
+                self.questions.explained(op.call, read, turn);
+                if let Ok(found) = result {
+                    self.jobs_read(&[op.job], found.into_iter().collect());
+                }
+            }
+            Answer::FindLease(op, Ok(found)) => {
+                self.leases.found(op.lease, found, &mut self.places, turn);
+            }
+            // A reading is never refused; one that fails is repeated.
+            Answer::ReadLive(_, Err(_))
+            | Answer::ReadQueued(_, Err(_))
+            | Answer::ReadNotes(_, Err(_))
+            | Answer::ReadJobs(_, Err(_))
+            | Answer::FindLease(_, Err(_)) => {}
+            Answer::FindClaimed(op, found) => {
+                self.claims.found(op.call, found, &mut self.places, turn);
+            }
+            Answer::PollEnded(op, result) => self.polls.ended_read(&op, result, turn),
+            Answer::PollDispatchable(op, result) => {
+                self.polls.dispatchable_read(&op, result, turn);
+            }
+            Answer::PollEvents(op, result) => self.polls.events_read(&op, result, turn),
+            Answer::PollLog(op, result) => self.polls.log_read(&op, result, turn),
+            Answer::CountJobs(op, counts) => {
+                let leases = self.leases.count();
+                self.questions
+                    .counted(op.call, counts, &self.places, leases, turn);
+            }
+        }
+    }
+
+    /// A proposal lost against another scheduler or a caller.
+    fn proposal_refused(&mut self, jobs: &[JobId], error: &StoreError) {
+        self.journal.count_lost_proposal();
+        let KeyFull(reread) = self.places.refused(jobs, error, &mut self.turn);
+        if let Some(pause) = reread {
+            self.resync.no_later_than(self.turn.now.mono + pause);
+        }
+    }
+
+    fn jobs_read(&mut self, asked: &[JobId], found: Vec<Arc<jobtree_queue::JobRecord>>) {
+        for job in found.iter().filter(|job| !self.places.is_outdated(job)) {
+            self.late.watch(job);
+        }
+        let dispatched = self.places.read(asked, found, &self.turn);
+        self.leases.watch(dispatched, Vec::new(), &self.turn);
+    }
+
+    fn read_store(&mut self, extent: Extent) {
+        if self.resync.read(extent, &mut self.leases, &mut self.turn) {
+            self.journal.count_reading();
+        }
+    }
+
+    /// What is live was read.
+    fn live_read(&mut self, live: Live, begun: u64) {
+        let turn = &mut self.turn;
+        self.places.set_pauses(&live.pauses, turn);
+        self.schedules.set(live.schedules, turn);
+        let starting = self.phase == Phase::Starting;
+        if starting {
+            self.leases.recover(&live.leases, &live.dispatching, turn);
+        }
+        let here = Some(&turn.config.node);
+        let foreign_lease = live.leases.iter().any(|lease| Some(&lease.node_id) != here);
+        let mut dispatches = live.dispatching.iter();
+        let others = foreign_lease || dispatches.any(|job| job.node_id.as_ref() != here);
+        self.resync.set_others_seen(others);
+        let jobs = live.held.iter().chain(&live.dispatching);
+        self.places.set_keys_elsewhere(jobs, turn);
+        if !(starting && turn.has(Bug::ForgetLive)) {
+            let places = &mut self.places;
+            self.leases
+                .all_read(&live.leases, &live.held, begun, places, turn);
+            let dispatched = places.dispatches_read(live.dispatching, begun, turn);
+            self.leases.watch(dispatched, Vec::new(), turn);
+        }
+        if self.resync.live_read(&mut self.turn) {
+            self.reading_done();
+        }
+    }
+
+    /// A page of what waits was read.
+    fn queued_read(&mut self, jobs: &[Arc<jobtree_queue::JobRecord>]) {
+        for job in jobs {
+            if !self.places.is_outdated(job) {
+                self.late.watch(job);
+            }
+            if self.phase == Phase::Ready {
+                self.places.queued_read(job, &self.turn);
+            } else {
+                self.resync.keep_waiting(job);
+            }
+        }
+        if self.resync.page_read(jobs, &mut self.turn) {
+            self.reading_done();
+        }
+    }
+
+    fn reading_done(&mut self) {
+        let waiting = self.resync.done(&mut self.turn);
+        if self.phase == Phase::Starting {
+            self.phase = Phase::Ready;
+            self.places.begin_with(waiting);
+        }
+        if self.resync.plan_next(&mut self.turn) {
+            self.polls.want_all();
+        }
+        if let Some(extent) = self.resync.take_again() {
+            self.read_store(extent);
+        }
+    }
+
+    /// The store has stopped: every caller is told, and nothing is asked of it any more.
+    pub fn store_stopped(&mut self, why: &StoreError) {
+        if self.phase == Phase::Dead {
             return;
         }
-        if self.has(Bug::BlockedHead) {
-            self.events.push(Event::Drain(self.head_is_blocked()));
-        }
-        let events = std::mem::take(&mut self.events);
-        self.dispatcher_wake = None;
-        for effect in self.dispatcher.step_all(events, now) {
-            self.carry_out(effect, now);
+        self.phase = Phase::Dead;
+        let error = ApiError::new(ErrorCode::Unavailable, why.to_string());
+        let turn = &mut self.turn;
+        turn.in_flight.clear();
+        self.claims.refuse_all(&error, turn);
+        self.requests.refuse_all(&error, turn);
+        self.capacity.refuse_all(&error, turn);
+        self.polls.refuse_all(&error, turn);
+        self.questions.refuse_all(&error, turn);
+        self.resync.refuse_all(&error, turn);
+    }
+}
+
+/// What callers ask, and what the planner proposes.
+impl Core {
+    fn call(&mut self, call: Call) {
+        let turn = &mut self.turn;
+        match call {
+            call if self.phase == Phase::Dead => turn.deliver(call.refuse(store_gone())),
+            Call::Explain(..) | Call::Status(_) if self.phase == Phase::Starting => {
+                self.questions.postpone(call);
+            }
+            Call::Claim(request, caller) => {
+                self.claims.claim(request, caller, &mut self.places, turn);
+            }
+            Call::Request(request, caller) => self.requests.ask(request, caller),
+            Call::Capacity(request, caller) => {
+                self.places.polled(Some(request.addon_id.clone()));
+                self.capacity.ask(*request, caller);
+            }
+            Call::Ended(poll, wait_for, caller) => {
+                self.polls.wait_for_end(poll, wait_for, caller, turn);
+            }
+            Call::Dispatchable(poll, wait_for, caller) => {
+                self.places.polled(poll.0.clone());
+                self.polls.wait_for_dispatch(poll, wait_for, caller, turn);
+            }
+            Call::Events(poll, wait_for, caller) => {
+                self.polls.wait_for_events(poll, wait_for, caller, turn);
+            }
+            Call::Log(poll, wait_for, caller) => {
+                self.polls.wait_for_log(poll, wait_for, caller, turn);
+            }
+            Call::FollowSettings(caller) => {
+                self.resync.tell_when_read(caller);
+                self.read_store(Extent::Live);
+            }
+            Call::Explain(job, caller) => {
+                // What has happened is told first: the explanation is of how things are now.
+                self.plan();
+                let (places, learning) = (&mut self.places, &self.learning);
+                self.questions
+                    .explain(job, caller, places, learning, &mut self.turn);
+            }
+            Call::Status(caller) => self.questions.status(caller, turn),
+            Call::Load(caller) => {
+                if self.phase == Phase::Ready {
+                    // What has happened is told first: what is in use is as of now.
+                    self.plan();
+                }
+                let load = questions::load_of(&self.places, self.turn.now);
+                self.turn.respond(caller, Ok(load));
+            }
+            Call::Stats(caller) => turn.respond(caller, Ok(self.journal.stats().clone())),
+            Call::Decisions(limit, caller) => {
+                turn.respond(caller, Ok(self.journal.decisions(limit)));
+            }
+            Call::History(caller) => turn.respond(caller, Ok(self.learning.history())),
         }
     }
 
-    /// The mistake [`Bug::BlockedHead`]: something waits that is paused.
-    fn head_is_blocked(&self) -> bool {
-        !self.pauses.is_empty() && self.dispatcher.waiting() > 0
+    /// Runs a scheduling pass, and carries out what the planner proposes.
+    fn plan(&mut self) {
+        for effect in self.places.pass(&self.turn) {
+            self.carry_out(effect);
+        }
     }
 
-    fn carry_out(&mut self, effect: Effect, now: Now) {
+    fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Reserve { job, verdict, .. } => {
-                self.log(&verdict, Some(job), now);
-                let command = Reserve {
-                    reservation_id: self.dice.lease_id(),
-                    node_id: self.node.clone(),
+                self.remember(&verdict, job);
+                let command = transitions::Reserve {
+                    reservation_id: self.turn.rng.lease_id(),
+                    node_id: self.turn.config.node.clone(),
                     // Counted in the store.
                     key_holders: 0,
                     reason: verdict.reason(),
                 };
-                self.flying.insert(job, None);
-                self.op(Op::Reserve(job, command), None, now);
+                self.places.propose(&[job]);
+                self.turn.ask(Reserve { job, command });
             }
             Effect::Grant {
                 ask, jobs, verdict, ..
             } => {
-                let ids: Vec<JobId> = jobs.iter().map(|(job, _)| *job).collect();
-                self.log(&verdict, ids.first().copied(), now);
-                self.grant(ask, ids, verdict.reason(), now);
-            }
-            Effect::TakeUp { ask, job, .. } => {
-                if self.claims.granting(ask).is_some() {
-                    // After a refusal the job is read: if it still is dispatched, that is news then.
-                    self.dispatched.remove(&job);
+                let jobs: Vec<JobId> = jobs.iter().map(|(job, _)| *job).collect();
+                if let Some(first) = jobs.first() {
+                    self.remember(&verdict, *first);
                 }
-                self.grant(ask, vec![job], TAKEN_UP.to_owned(), now);
+                self.grant(ask, jobs, verdict.reason());
             }
-            // The deadlines know better when it is over, and heal what the dispatcher has wrong.
-            Effect::ReturnUnclaimed { job } => {
-                self.op(Op::Look(vec![job]), None, now);
-            }
+            Effect::Accept { ask, job, .. } => self.grant(ask, vec![job], ACCEPTED.to_owned()),
+            // The deadlines know better when it is over, and heal what the planner has wrong.
+            Effect::ReturnUnclaimed { job } => self.turn.ask(ReadJobs::one(job)),
             Effect::WriteDenial { job, verdict } => {
-                self.log(&verdict, Some(job), now);
+                self.remember(&verdict, job);
                 if let Some(block) = &verdict.denied {
                     let code = block.code().to_owned();
-                    *self.stats.denials.entry(code.clone()).or_default() += 1;
+                    self.journal.count_denial(&code);
                     let reason = verdict.reason();
-                    self.op(Op::Deny { job, code, reason }, None, now);
+                    self.turn.ask(Deny { job, code, reason });
                 }
             }
             Effect::AtRisk { job, slack } => {
@@ -474,188 +638,84 @@ impl Core {
                 } else {
                     format!("it must start within {seconds} s")
                 };
-                self.op(Op::AtRisk(job, reason), None, now);
+                self.turn.ask(MarkAtRisk { job, reason });
             }
             Effect::StateChanged { .. } => {}
-            Effect::WakeAt(at) => {
-                let known = self.dispatcher_wake.unwrap_or(at.mono);
-                self.dispatcher_wake = Some(known.min(at.mono));
-            }
+            Effect::WakeAt(at) => self.places.wake_at(at.mono),
         }
     }
 
-    /// Asks the store for a lease for `jobs`, for the worker behind `ask`.
-    fn grant(&mut self, ask: u64, jobs: Vec<JobId>, reason: String, now: Now) {
-        let drawn = self.dice.lease_id();
-        let Some(grant) = self.claims.granting(ask) else {
-            // The ask has ended in this very step: nothing is proposed.
-            return self.take_back(&jobs, now);
+    /// Asks the store for a lease for `jobs`, for a claim.
+    fn grant(&mut self, claim: ClaimId, jobs: Vec<JobId>, reason: String) {
+        let Some(command) = self.claims.begin_grant(claim, reason, &mut self.turn) else {
+            // The claim has ended in this very step: nothing is proposed.
+            return self.places.withdraw(&jobs, &self.turn);
         };
-        let command = Claim {
-            lease_id: grant.lease_id.unwrap_or(drawn),
-            node_id: self.node.clone(),
-            instance_id: Some(grant.instance_id),
-            pids: grant.pids,
-            reason,
-        };
-        for job in &jobs {
-            self.flying.insert(*job, None);
-        }
-        self.granting.insert(command.lease_id);
-        let id = self.op(Op::Claim(jobs, command), None, now);
-        self.claims.began(ask, id);
-    }
-
-    fn log(&mut self, verdict: &jobtree_queue::admission::Verdict, job: Option<JobId>, now: Now) {
-        let addon = job.and_then(|job| self.dispatcher.addon_of(job)).cloned();
-        if let Some(addon) = addon {
-            self.remember(verdict.to_log(now.wall, job, addon));
-        }
-    }
-
-    fn remember(&mut self, decision: Decision) {
-        if self.decisions.len() == DECISIONS {
-            self.decisions.pop_back();
-        }
-        self.decisions.push_front(decision);
-    }
-
-    /// Pruning, notes, and another look at a shared store.
-    fn keep_house(&mut self, now: Now) {
-        if !self.ready {
-            return;
-        }
-        if self.next_prune <= now.mono {
-            self.next_prune = now.mono + self.dice.jittered(PRUNING);
-            let before = |time: Duration| now.wall.checked_sub(time).unwrap_or(Timestamp::MIN);
-            let keep = &self.options.keep;
-            let retention = Retention {
-                done: before(keep.done),
-                failed: before(keep.failed),
-                canceled: before(keep.canceled),
-                events: before(keep.events),
-                keys: before(keep.keys),
-                leases: before(keep.leases),
-            };
-            self.op(Op::Prune(retention, PRUNED_AT_ONCE), None, now);
-        }
-        if self.next_note <= now.mono {
-            self.next_note = now.mono + self.dice.jittered(NOTING);
-            self.write_notes(now);
-        }
-        self.look_again(now);
-    }
-
-    fn next_wake(&self, now: Now) -> Duration {
-        let after_wall = |at: Timestamp| {
-            let left = Duration::try_from(at.duration_since(now.wall)).unwrap_or_default();
-            now.mono + left.min(WALL_LOOK)
-        };
-        let gap = (!self.deadlines.is_empty()).then(|| now.mono + self.longest_gap / 2);
-        let due = self.deadlines.next().filter(|at| *at > now.mono);
-        let late = self.late.first().map(|(at, _)| *at);
-        let moments = [
-            self.dispatcher_wake.filter(|_| self.ready),
-            gap,
-            due,
-            late.filter(|at| *at > now.wall).map(after_wall),
-            self.schedules.next().map(after_wall),
-            self.parkings.next_due(),
-            self.next_repeat(),
-            self.claims.next(),
-            self.waits.next(),
-            self.load.next(),
-            Some(self.next_prune),
-            Some(self.next_note),
-        ];
-        let first = moments.into_iter().flatten().min();
-        first.unwrap_or(self.next_prune).max(now.mono)
-    }
-
-    fn stamp(&mut self, now: Now) -> Stamp {
-        Stamp {
-            now,
-            roll: self.dice.roll(),
-            rules: Arc::clone(&self.rules),
-        }
-    }
-
-    fn reply(&mut self, slot: Slot, reply: Result<Told, ApiError>) {
-        self.outputs.push(Output::Reply { slot, reply });
-    }
-
-    /// What the load of this node asks of a worker.
-    pub fn advice(&self, priority: Priority, constraints: Constraints, now: Now) -> Advice {
-        let view = self.dispatcher.view(now);
-        let admission = self.dispatcher.admission();
-        advice(admission, &view, priority, constraints, self.draining, now)
-    }
-
-    /// What each lease of this node is told that is told something else than to go on, if that may have changed.
-    pub fn advices(&mut self, now: Now) -> Option<HashMap<LeaseId, Advice>> {
-        if !std::mem::take(&mut self.advice_changed) {
-            return None;
-        }
-        let view = self.dispatcher.view(now);
-        let admission = self.dispatcher.admission();
-        let told = self.leases.iter().filter_map(|(id, lease)| {
-            let (priority, constraints) = (lease.priority, lease.constraints);
-            let told = advice(admission, &view, priority, constraints, self.draining, now);
-            (told != Advice::Continue).then_some((*id, told))
+        self.places.propose(&jobs);
+        self.leases.begin_grant(command.lease_id);
+        self.turn.ask(Claim {
+            jobs,
+            command,
+            grant_for: GrantFor::Claim(claim),
         });
-        let told: HashMap<LeaseId, Advice> = told.collect();
-        self.advised = !told.is_empty();
-        Some(told)
     }
 
-    /// Grows when [`Core::pids`] changes.
+    fn remember(&mut self, verdict: &jobtree_queue::admission::Verdict, job: JobId) {
+        let addon = self.places.planner().addon_of(job).cloned();
+        if let Some(addon) = addon {
+            let decision = verdict.to_log(self.turn.now.wall, Some(job), addon);
+            self.journal.remember(decision);
+        }
+    }
+}
+
+/// What the engine publishes, and what the simulator checks.
+impl Core {
+    /// Returns the advice for each lease of this node that is told something else than to go on, if that may have changed.
+    pub fn advices(&mut self, now: Now) -> Option<HashMap<LeaseId, Advice>> {
+        self.leases.advices(&self.places, now)
+    }
+
+    /// Returns a number that grows when [`Core::pids`] changes.
     pub fn pids_version(&self) -> u64 {
-        self.pids_version
+        self.leases.pids_version()
     }
 
-    /// Processes of leases that hold here.
+    /// Returns the processes of leases that hold here.
     pub fn pids(&self) -> Vec<u32> {
-        let mut pids: Vec<u32> = self
-            .leases
-            .values()
-            .flat_map(|lease| lease.pids.iter().copied())
-            .collect();
-        pids.sort_unstable();
-        pids.dedup();
-        pids
+        self.leases.pids()
     }
 
-    /// Whether something will look at a job that waits: the dispatcher, an operation under way, or a timer.
+    /// Returns the planner, for tests that check it.
+    pub fn planner(&self) -> &Planner {
+        self.places.planner()
+    }
+
+    /// Switches a mistake on.
     #[cfg(feature = "sim")]
-    pub(crate) fn has_next_moment(&self, job: JobId) -> bool {
-        let shown = |event: &Event| match event {
-            Event::Submitted(all) => all.iter().any(|it| it.id == job),
-            _ => false,
-        };
-        self.dispatcher.is_waiting(job)
-            || self.flying.contains_key(&job)
-            || self.dispatched.contains_key(&job)
-            || self.parkings.is_due_later(job)
-            || self.events.iter().any(shown)
-            || self.is_looked_at(job)
+    pub(crate) fn plant(&mut self, bug: Bug) {
+        if bug == Bug::KeepsDispatching {
+            self.places.plant(Mistake::ReserveForNobody);
+        }
+        self.turn.planted.add(bug);
     }
 
-    /// Whether all of the store is being read.
+    /// Returns `true` if something will happen with a job that waits: a pass, the answer of an operation, or a timer.
+    #[cfg(feature = "sim")]
+    pub(crate) fn has_next_step(&self, job: JobId) -> bool {
+        self.places.has_next_step(job) || self.turn.in_flight.reads_job(job)
+    }
+
+    /// Returns `true` while all of the store is being read.
     #[cfg(feature = "sim")]
     pub(crate) fn is_reading(&self) -> bool {
-        let reads = |flight: &Flight| matches!(flight.op, Op::ReadLive | Op::ReadQueued(_));
-        self.flights.values().any(reads)
+        self.turn.in_flight.reads_everything()
     }
 
-    /// When the store is looked at again, by the monotonic clock.
+    /// Returns when the store is read again, by the monotonic clock.
     #[cfg(feature = "sim")]
-    pub(crate) fn next_look(&self) -> Option<Duration> {
-        self.load.next()
-    }
-
-    /// The dispatcher, for whoever checks it.
-    pub fn dispatcher(&self) -> &Dispatcher {
-        &self.dispatcher
+    pub(crate) fn next_reading(&self) -> Option<Duration> {
+        self.resync.next()
     }
 }
 

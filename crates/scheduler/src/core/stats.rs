@@ -61,21 +61,17 @@ impl Default for Stats {
 }
 
 impl Stats {
-    pub(super) fn count(&mut self, kind: EventKind) {
+    pub(super) fn add_event(&mut self, kind: EventKind) {
         *self.events.entry(kind.as_str()).or_default() += 1;
     }
 
-    pub(super) fn see(&mut self, job: &JobRecord) {
-        match (job.state, job.started_at, job.ended_at) {
-            (JobState::Running, Some(started), _) => {
-                let waited = started.duration_since(job.waiting_since());
-                self.waited.add(micros(waited));
-            }
-            (JobState::Done | JobState::Failed, Some(started), Some(ended)) => {
-                let ran = ended.duration_since(started);
-                self.ran.add(micros(ran));
-            }
-            _ => {}
+    pub(super) fn add_job(&mut self, job: &JobRecord) {
+        let ended = matches!(job.state, JobState::Done | JobState::Failed);
+        if let (true, Some(started), Some(ended)) = (ended, job.started_at, job.ended_at) {
+            // Both at the end: a short job is never seen RUNNING, and a long one often.
+            let waited = started.duration_since(job.waiting_since());
+            self.waited.add(micros(waited));
+            self.ran.add(micros(ended.duration_since(started)));
         }
     }
 }

@@ -67,9 +67,12 @@ impl Grantor for InProcess {
         self.clock.mono()
     }
 
-    /// The store tells of each commit; what is not about the end of a lease or a wish to stop is passed over.
+    /// The store tells of each commit; what is not about the end of a lease, a wish to stop or a wish to have jobs back is passed over.
     fn watch(&self, poke: Poke) {
         let listening = self.scheduler.store().listen(Arc::new(move |written| {
+            for lease in written.iter().flat_map(|written| &written.changes.asked) {
+                poke(*lease);
+            }
             for event in written.iter().flat_map(|written| &written.changes.events) {
                 let ends = matches!(
                     event.kind,

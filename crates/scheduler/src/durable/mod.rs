@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use jobtree_protocol::{CancelRequest, SubmitAnswer, SubmitManyAnswer, SubmitManyRequest};
-use jobtree_queue::policy::{Mode, PolicyError};
+use jobtree_queue::policy::PolicyError;
 use jobtree_runtime::TreeDump;
 use jobtree_store::{OpenError, SqliteOptions, Store};
 use jobtree_worker::{LiveJobs, WorkerHandle};
@@ -249,10 +249,9 @@ impl QueueBuilder {
     }
 
     /// Jobs start by this policy, and so wait for a quiet machine: it is measured from now on, unless the policy says
-    /// that load does not matter (`busy.ignore`). `Policy::default()` is a good one. Workers claim their jobs, whatever mode it names.
+    /// that load does not matter (`busy.ignore`). `Policy::default()` is a good one.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.options.policy = policy;
-        self.options.policy.dispatch.mode = Mode::Claim;
         self.told = false;
         self
     }
@@ -325,7 +324,6 @@ impl QueueBuilder {
 fn at_once() -> Policy {
     let mut policy = Policy::default();
     policy.busy.ignore = true;
-    policy.dispatch.mode = Mode::Claim;
     policy
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use jobtree_protocol::{
-    ApiError, ErrorCode, FieldError, Json, PauseRequest, ScheduleId, ScheduleSpec, ScheduleView,
-    SignalsRequest,
+    AddonId, ApiError, ErrorCode, FieldError, Json, PauseRequest, ScheduleId, ScheduleSpec,
+    ScheduleView, SignalsRequest,
 };
 use jobtree_queue::cron::{Schedule, ScheduleError};
 use jobtree_queue::policy::{Policy, PolicyError};
@@ -13,8 +13,8 @@ use jobtree_store::{Pause, ScheduleRecord};
 
 use super::{Scheduler, checked};
 use crate::Reply;
-use crate::core::firing::{next_nominal, view_of};
-use crate::core::{Call, Input, Told};
+use crate::core::schedules::{next_nominal, view_of};
+use crate::core::{Call, Input};
 use crate::error::told;
 
 impl Scheduler {
@@ -50,10 +50,7 @@ impl Scheduler {
         let this = self.clone();
         Reply::new(async move {
             let answer = written.await?;
-            let read = this.call(Call::Reread, |told| {
-                matches!(told, Told::Reread).then_some(())
-            });
-            read.await.map(|()| answer)
+            this.call(Call::FollowSettings).await.map(|()| answer)
         })
     }
 
@@ -83,6 +80,12 @@ impl Scheduler {
     /// Starts nothing new on this node, or starts again; workers are told with their next heartbeat.
     pub fn drain(&self, draining: bool) {
         self.engine.post(Input::Drain(draining));
+    }
+
+    /// Says how many programs are told of dispatches of an addon, or of all: webhooks and event streams. Their job types are
+    /// served, so dispatches are reserved for them.
+    pub fn set_listeners(&self, addon: Option<AddonId>, count: u32) {
+        self.engine.post(Input::Listeners(addon, count));
     }
 
     /// Takes a measurement of this machine. Without one for `busy.stale_after` nothing is admitted.
@@ -203,7 +206,7 @@ impl Scheduler {
             let engine = Arc::clone(&this.engine);
             let answer = this.store().put_schedule(stamp, record);
             let told = this.reply(answer, move |record| {
-                engine.post(Input::Settings);
+                engine.post(Input::SettingsChanged);
                 view_of(&record)
             });
             told.await
@@ -224,6 +227,6 @@ impl Scheduler {
     pub fn delete_schedule(&self, id: ScheduleId) -> Reply<()> {
         let engine = Arc::clone(&self.engine);
         let answer = self.store().delete_schedule(self.stamp(), id);
-        self.reply(answer, move |()| engine.post(Input::Settings))
+        self.reply(answer, move |()| engine.post(Input::SettingsChanged))
     }
 }

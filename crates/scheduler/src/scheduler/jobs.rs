@@ -11,7 +11,7 @@ use jobtree_store::{Recorded, Submission};
 
 use super::{Scheduler, bounded, checked};
 use crate::Reply;
-use crate::core::{Call, Told, Wait};
+use crate::core::{Call, Dispatchable, Ended, Events, Log};
 use crate::error::told;
 
 /// Jobs on one page of a list, at most.
@@ -103,49 +103,27 @@ impl Scheduler {
 
     /// The trail of everything after a place; 0 is before the first. If there is nothing, it waits so long for something.
     pub fn events(&self, after: u64, limit: usize, wait_for: Duration) -> Reply<Vec<Recorded>> {
-        let wait = Wait::Events {
-            after,
-            limit: limit.clamp(1, 10_000),
-        };
-        self.waiting(wait, wait_for, |told| match told {
-            Told::Events(events) => Some(events),
-            _ => None,
-        })
+        let limit = limit.clamp(1, 10_000);
+        let poll = Events { after, limit };
+        self.call(|caller| Call::Events(poll, bounded(wait_for), caller))
     }
 
     /// What a job printed after a place; 0 is its beginning. If that is nothing and the job goes on, it waits so long for
     /// more.
     pub fn log(&self, id: JobId, after: u64, wait_for: Duration) -> Reply<LogPage> {
-        self.waiting(Wait::Log { job: id, after }, wait_for, |told| match told {
-            Told::Log(page) => Some(*page),
-            _ => None,
-        })
+        let poll = Log { job: id, after };
+        self.call(|caller| Call::Log(poll, bounded(wait_for), caller))
     }
 
     /// A job, when it has ended or so much time has passed: look at its state.
     pub fn wait_for(&self, id: JobId, wait_for: Duration) -> Reply<JobView> {
-        self.waiting(Wait::Ended(id), wait_for, |told| match told {
-            Told::Job(job) => Some(*job),
-            _ => None,
-        })
+        self.call(|caller| Call::Ended(Ended(id), bounded(wait_for), caller))
     }
 
     /// Dispatches that wait to be taken up, of an addon or of all. If there is none, it waits so long for one.
     pub fn dispatchable(&self, addon: Option<AddonId>, wait_for: Duration) -> Reply<Vec<JobView>> {
-        self.waiting(Wait::Dispatchable(addon), wait_for, |told| match told {
-            Told::Jobs(jobs) => Some(jobs),
-            _ => None,
-        })
-    }
-
-    fn waiting<T: Send + 'static>(
-        &self,
-        wait: Wait,
-        wait_for: Duration,
-        then: fn(Told) -> Option<T>,
-    ) -> Reply<T> {
-        let wait_for = bounded(wait_for);
-        self.call(Call::Wait { wait, wait_for }, then)
+        let poll = Dispatchable(addon);
+        self.call(|caller| Call::Dispatchable(poll, bounded(wait_for), caller))
     }
 
     /// Stops a job: at once if nobody runs it, else its worker is asked to.

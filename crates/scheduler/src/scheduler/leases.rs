@@ -1,16 +1,19 @@
 //! Leases: granted, renewed, answered for, given back.
 
 use jobtree_protocol::{
-    AckRequest, ClaimAnswer, ClaimRequest, CompleteAnswer, CompleteManyAnswer, CompleteManyRequest,
-    CompleteRequest, Each, FieldError, Heartbeat, HeartbeatAnswer, JobId, LeaseAnswer, LeaseAsk,
-    LeaseId, LeaseRequest, LeaseView, Limits, LogAppend, LogAppendAnswer, ReleaseRequest,
-    ReportRequest, RevokeRequest,
+    AckRequest, ApiError, ClaimAnswer, ClaimRequest, CompleteAnswer, CompleteManyAnswer,
+    CompleteManyRequest, CompleteRequest, Each, ErrorCode, FieldError, Heartbeat, HeartbeatAnswer,
+    InstanceId, JobId, JobState, LeaseAnswer, LeaseAsk, LeaseId, LeaseLimits, LeaseNumbers,
+    LeaseRequest, LeaseView, Limits, LogAppend, LogAppendAnswer, ReleaseRequest, ReportRequest,
+    RevokeRequest,
 };
-use jobtree_queue::transitions::{LoadAdvice, TakeUp};
+use jobtree_queue::LeaseRecord;
+use jobtree_queue::transitions::{LoadAdvice, TakeUp, TransitionError};
+use jobtree_store::StoreError;
 
 use super::{Scheduler, checked};
 use crate::Reply;
-use crate::core::{Call, Told};
+use crate::core::{Call, CapacityRequest, JobAnswer, JobRequest};
 use crate::error::told;
 
 impl Scheduler {
@@ -29,10 +32,8 @@ impl Scheduler {
                 FieldError::new("node_id", message),
             ])));
         }
-        self.call(Call::Claim(request), |told| match told {
-            Told::Claimed(leases) => Some(leases),
-            _ => None,
-        })
+        let leases = |granted: &Vec<ClaimAnswer>| granted.iter().map(|it| it.lease_id).collect();
+        self.call_for_leases(leases, |caller| Call::Claim(request, caller))
     }
 
     /// Asks for capacity, or with a `job_id` takes up that job's dispatch.
@@ -46,50 +47,118 @@ impl Scheduler {
             Err(wrong) => return wrong,
             Ok(ask) => ask,
         };
-        let LeaseAsk::TakeUp(job) = ask else {
-            let call = Call::Lease {
-                ask,
-                instance_id: request.instance_id,
-                pids: request.pids,
-            };
-            return self.call(call, |told| match told {
-                Told::Lease(answer) => Some(answer),
-                _ => None,
-            });
+        let job = match ask {
+            LeaseAsk::TakeUp(job) => job,
+            LeaseAsk::Capacity {
+                addon_id,
+                job_type,
+                cost_units,
+                priority,
+                constraints,
+                expected_duration_sec,
+            } => {
+                let request = Box::new(CapacityRequest {
+                    lease_id: None,
+                    addon_id,
+                    job_type,
+                    cost_units,
+                    priority,
+                    constraints,
+                    expected_duration_sec,
+                    instance_id: request.instance_id,
+                    pids: request.pids,
+                });
+                let leases = |answer: &LeaseAnswer| answer.lease_id.into_iter().collect();
+                return self.call_for_leases(leases, |caller| Call::Capacity(request, caller));
+            }
         };
         let command = TakeUp {
             lease_id: LeaseId::generate(),
             instance_id: request.instance_id,
-            pids: request.pids,
+            pids: request.pids.clone(),
         };
-        let limits = published.limits.clone();
+        let this = self.clone();
         let answer = self.store().take_up(self.stamp(), job, command);
-        self.reply(answer, move |lease| LeaseAnswer {
+        Reply::new(async move {
+            match answer.await {
+                Ok(lease) => this.accepted(&lease).await,
+                Err(error) if is_queued(&error) => {
+                    match this.request(job, request.instance_id, request.pids).await? {
+                        JobAnswer::Granted(_, answer) | JobAnswer::Denied(answer) => Ok(answer),
+                    }
+                }
+                Err(error) => Err(told(&error)),
+            }
+        })
+    }
+
+    /// Returns the answer for a reservation that became a lease, with the numbers of this instant.
+    async fn accepted(&self, lease: &LeaseRecord) -> Result<LeaseAnswer, ApiError> {
+        let load = self.load().await?;
+        Ok(LeaseAnswer {
             approved: true,
             lease_id: Some(lease.id),
             retry_after_sec: None,
-            limits: jobtree_protocol::LeaseLimits {
+            limits: LeaseLimits {
                 ttl_sec: lease.ttl_sec,
                 max_runtime_sec: lease.jobs.first().and_then(|job| job.max_runtime_sec),
-                ..limits
+                ..self.engine.published().limits.clone()
             },
-            reason: "the dispatch is taken up".to_owned(),
-            numbers: jobtree_protocol::LeaseNumbers {
+            reason: "the reserved job is accepted".to_owned(),
+            numbers: LeaseNumbers {
+                used: load.used,
                 requested: lease.cost(),
-                ..Default::default()
+                capacity: load.capacity,
+                busy: load.busy,
             },
         })
     }
 
-    /// Takes up a dispatch: DISPATCHING becomes RUNNING, under the lease given or a new one.
+    /// Asks for one job that waits: it is admitted in the same call, or the answer says why not.
+    fn request(
+        &self,
+        job: JobId,
+        instance_id: Option<InstanceId>,
+        pids: Vec<u32>,
+    ) -> Reply<JobAnswer> {
+        let leases = |answer: &JobAnswer| match answer {
+            JobAnswer::Granted(lease, _) => vec![lease.id],
+            JobAnswer::Denied(_) => Vec::new(),
+        };
+        let request = JobRequest {
+            job,
+            instance_id,
+            pids,
+        };
+        self.call_for_leases(leases, |caller| Call::Request(request, caller))
+    }
+
+    /// Accepts a job: a reserved one runs under the lease given or a new one; one that still waits is admitted in the same
+    /// call, if it may start now.
     pub fn ack(&self, job: JobId, request: AckRequest) -> Reply<LeaseView> {
         if let Err(wrong) = checked(request.validate(self.limits())) {
             return wrong;
         }
+        let this = self.clone();
         let answer = self
             .store()
-            .ack(self.stamp(), job, request, LeaseId::generate());
-        self.reply(answer, |lease| lease.view())
+            .ack(self.stamp(), job, request.clone(), LeaseId::generate());
+        Reply::new(async move {
+            match answer.await {
+                Ok(lease) => Ok(lease.view()),
+                // With a lease of capacity the job would hold units twice: it has to be reserved first.
+                Err(error) if is_queued(&error) && request.lease_id.is_none() => {
+                    let AckRequest {
+                        instance_id, pids, ..
+                    } = request;
+                    match this.request(job, instance_id, pids).await? {
+                        JobAnswer::Granted(lease, _) => Ok(lease.view()),
+                        JobAnswer::Denied(answer) => Err(denied(job, &answer)),
+                    }
+                }
+                Err(error) => Err(told(&error)),
+            }
+        })
     }
 
     /// Renews a lease. The answer says what the worker should do.
@@ -181,4 +250,27 @@ impl Scheduler {
             leases.iter().map(|lease| lease.view()).collect()
         })
     }
+}
+
+/// Returns `true` if a command was refused because the job still waits in the queue.
+fn is_queued(error: &StoreError) -> bool {
+    let StoreError::Refused(why) = error else {
+        return false;
+    };
+    matches!(
+        **why,
+        TransitionError::WrongState {
+            state: JobState::Queued,
+            ..
+        }
+    )
+}
+
+fn denied(job: JobId, answer: &LeaseAnswer) -> ApiError {
+    let retry = answer.retry_after_sec;
+    let retry = retry.map_or(String::new(), |seconds| {
+        format!("; ask again in {seconds} s")
+    });
+    let message = format!("job {job} may not start now: {}{retry}", answer.reason);
+    ApiError::new(ErrorCode::NotNow, message)
 }

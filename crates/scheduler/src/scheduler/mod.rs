@@ -13,11 +13,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobtree_protocol::{ApiError, ErrorCode, Limits};
+use jobtree_protocol::{ApiError, LeaseId, Limits};
 use jobtree_store::{Answer, Stamp, Store, StoreError};
 
 use crate::Reply;
-use crate::core::{Call, Input, Told};
+use crate::core::{Call, Input, Responder};
 use crate::engine::Engine;
 use crate::error::told;
 use crate::options::Options;
@@ -102,29 +102,25 @@ impl Scheduler {
                 if may_have_happened(&error)
                     && let Some(engine) = engine.upgrade()
                 {
-                    engine.post(Input::Doubt);
+                    engine.post(Input::Resync);
                 }
                 told(&error)
             })
         })
     }
 
-    /// A reply of the engine's.
-    fn call<U, F>(&self, call: Call, then: F) -> Reply<U>
-    where
-        U: Send + 'static,
-        F: FnOnce(Told) -> Option<U> + Send + 'static,
-    {
-        let waiting = self.engine.call(call);
-        Reply::new(async move {
-            let told = waiting.await?;
-            then(told).ok_or_else(|| {
-                ApiError::new(
-                    ErrorCode::Unavailable,
-                    "the engine answered something else; this is a defect",
-                )
-            })
-        })
+    /// Returns an answer of the engine's.
+    fn call<T: Send + 'static>(&self, make: impl FnOnce(Responder<T>) -> Call) -> Reply<T> {
+        Reply::new(self.engine.call(|_| Vec::new(), make))
+    }
+
+    /// Returns an answer of the engine's that grants leases. They are given back if the caller does not take it.
+    fn call_for_leases<T: Send + 'static>(
+        &self,
+        leases: fn(&T) -> Vec<LeaseId>,
+        make: impl FnOnce(Responder<T>) -> Call,
+    ) -> Reply<T> {
+        Reply::new(self.engine.call(leases, make))
     }
 }
 

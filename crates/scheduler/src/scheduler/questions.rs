@@ -4,55 +4,37 @@ use jobtree_protocol::{Decision, Explain, HistoryStats, JobId, LoadSample, Statu
 
 use super::Scheduler;
 use crate::Reply;
-use crate::core::{Call, Stats, Told};
+use crate::core::{Call, Stats};
 
 impl Scheduler {
     /// Why a job waits, each reason with what was measured and what would have to change; and when it will probably
     /// start.
     pub fn explain(&self, job: JobId) -> Reply<Explain> {
-        self.call(Call::Explain(job), |told| match told {
-            Told::Explain(explain) => Some(explain),
-            _ => None,
-        })
+        self.call(|caller| Call::Explain(job, caller))
     }
 
     /// How things stand. Counts every job.
     pub fn status(&self) -> Reply<StatusView> {
-        self.call(Call::Status, |told| match told {
-            Told::Status(status) => Some(*status),
-            _ => None,
-        })
+        self.call(Call::Status)
     }
 
     /// How busy the machine is, and what is in use. Unlike [`status`](Self::status) it asks the store nothing.
     pub fn load(&self) -> Reply<LoadSample> {
-        self.call(Call::Load, |told| match told {
-            Told::Load(load) => Some(*load),
-            _ => None,
-        })
+        self.call(Call::Load)
     }
 
     /// Counts and histograms since the start.
     pub fn stats(&self) -> Reply<Stats> {
-        self.call(Call::Stats, |told| match told {
-            Told::Stats(stats) => Some(*stats),
-            _ => None,
-        })
+        self.call(Call::Stats)
     }
 
     /// What was decided last, the newest first.
     pub fn decisions(&self, limit: usize) -> Reply<Vec<Decision>> {
-        self.call(Call::Decisions(limit), |told| match told {
-            Told::Decisions(decisions) => Some(decisions),
-            _ => None,
-        })
+        self.call(|caller| Call::Decisions(limit, caller))
     }
 
     /// How jobs of each addon, and of each of its types, did.
     pub fn history(&self) -> Reply<Vec<HistoryStats>> {
-        self.call(Call::History, |told| match told {
-            Told::History(history) => Some(history),
-            _ => None,
-        })
+        self.call(Call::History)
     }
 }

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use jobtree_protocol::{
     AckRequest, AddonId, ApiError, ClaimRequest, CompleteRequest, ErrorCode, Heartbeat, InstanceId,
-    JobId, JobState, LeaseAsk, LeaseId, Priority, ReleaseRequest,
+    JobId, JobState, LeaseId, Priority, ReleaseRequest,
 };
 use jobtree_queue::transitions::{LoadAdvice, TakeUp};
 use jobtree_store::StoreError;
 
 use super::Bug;
 use super::check::Broken;
-use super::happening::{Calling, From, Happening, Out};
+use super::sim_event::{Calling, From, Out, Reply, SimEvent};
 use super::worker::{Doing, Holding, Task, Way};
 use super::world::{World, core_bug};
-use crate::core::{Call, Told, Wait};
+use crate::core::{Call, CallId, CapacityRequest, Dispatchable};
 use crate::error::told;
 
 /// Workers repeat a call that was not answered for so long.
@@ -37,7 +37,7 @@ impl World {
     fn act_at(&mut self, worker: usize, at: Duration) {
         self.workers[worker].alarm += 1;
         let alarm = self.workers[worker].alarm;
-        self.at(at, Happening::Act(worker, alarm));
+        self.at(at, SimEvent::Act(worker, alarm));
     }
 
     pub(super) fn act(&mut self, worker: usize) {
@@ -62,7 +62,7 @@ impl World {
                 self.hold(worker, holding);
             }
             Doing::Stalled(mut holding) => {
-                if self.dice.chance(300) {
+                if self.rng.chance(300) {
                     // It has not noticed, and answers before it looks at its clock.
                     self.tell_end(worker, &holding, From::Nobody);
                     holding.ends = Some(self.time);
@@ -72,7 +72,7 @@ impl World {
             Doing::Dead => {
                 if !core_bug(&self.scenario, Bug::TrustWorkerNames) {
                     let mut bytes = [0; 16];
-                    bytes[..8].copy_from_slice(&self.dice.roll().to_le_bytes());
+                    bytes[..8].copy_from_slice(&self.rng.draw().to_le_bytes());
                     self.workers[worker].instance = InstanceId::from_random(bytes);
                 }
                 self.workers[worker].spare = None;
@@ -93,39 +93,44 @@ impl World {
     /// Asks for work; again, if it was not answered.
     fn ask(&mut self, worker: usize, lease: Option<LeaseId>) {
         let (node, way) = (self.workers[worker].node, self.workers[worker].way);
-        let wait = [0, 2, 8][self.dice.below(3) as usize];
+        let wait = [0, 2, 8][self.rng.below(3) as usize];
         let wait_for = Duration::from_secs(wait);
         let (addon, instance) = (
             self.workers[worker].addon.clone(),
             self.workers[worker].instance,
         );
         let mut drawn = lease;
-        let call = match way {
+        let (call, id) = match way {
             Way::Claim => {
-                let draws = self.dice.chance(500);
-                let new = self.dice.lease_id();
+                let draws = self.rng.chance(500);
+                let new = self.rng.lease_id();
                 drawn = lease.or(draws.then_some(new));
-                Call::Claim(ClaimRequest {
+                let request = ClaimRequest {
                     lease_id: drawn,
                     addon_id: addon,
                     job_types: Vec::new(),
-                    max_jobs: 1 + self.dice.below(3) as u32,
+                    max_jobs: 1 + self.rng.below(3) as u32,
                     max_leases: 1,
                     wait_sec: wait as u32,
                     instance_id: instance,
                     node_id: None,
                     pids: Vec::new(),
-                })
+                    begins_now: self.rng.chance(500).then_some(1),
+                    returns_unbegun: false,
+                };
+                let (id, caller) = self.nodes[node].caller(Reply::Claimed);
+                (Call::Claim(request, caller), id)
             }
             // Some ask for a lease first, and take up a dispatch under that.
-            Way::TakeUp if self.workers[worker].spare.is_none() && self.dice.chance(300) => {
-                self.capacity(addon, instance)
+            Way::TakeUp if self.workers[worker].spare.is_none() && self.rng.chance(300) => {
+                self.capacity(node, addon, instance)
             }
-            Way::TakeUp => Call::Wait {
-                wait: Wait::Dispatchable(Some(addon)),
-                wait_for,
-            },
-            Way::Capacity => self.capacity(addon, instance),
+            Way::TakeUp => {
+                let (id, caller) = self.nodes[node].caller(Reply::Dispatchable);
+                let poll = Dispatchable(Some(addon));
+                (Call::Dispatchable(poll, wait_for, caller), id)
+            }
+            Way::Capacity => self.capacity(node, addon, instance),
         };
         self.leave(worker);
         let again = self.time + wait_for + REPEAT;
@@ -142,40 +147,41 @@ impl World {
         }
         let life = self.nodes[node].life;
         let delay = self.millis(0, 30);
-        let happening = Happening::Call(node, life, Box::new(call), worker, turn);
-        self.later(delay, happening);
+        let event = SimEvent::Call(node, life, Box::new(call), id, worker, turn);
+        self.later(delay, event);
     }
 
-    fn capacity(&mut self, addon_id: AddonId, instance: InstanceId) -> Call {
-        Call::Lease {
-            ask: LeaseAsk::Capacity {
-                addon_id,
-                job_type: "t".parse().expect("a name"),
-                cost_units: 1 + self.dice.below(30) as u32,
-                priority: Priority::Normal,
-                constraints: Default::default(),
-                expected_duration_sec: None,
-            },
+    fn capacity(&mut self, node: usize, addon_id: AddonId, instance: InstanceId) -> (Call, CallId) {
+        let request = CapacityRequest {
+            lease_id: None,
+            addon_id,
+            job_type: "t".parse().expect("a name"),
+            cost_units: 1 + self.rng.below(30) as u32,
+            priority: Priority::Normal,
+            constraints: Default::default(),
+            expected_duration_sec: None,
             instance_id: Some(instance),
             pids: Vec::new(),
-        }
+        };
+        let (id, caller) = self.nodes[node].caller(Reply::Capacity);
+        (Call::Capacity(Box::new(request), caller), id)
     }
 
     /// It does not wait for an earlier reply any more, which its scheduler may notice.
     fn leave(&mut self, worker: usize) {
         let node = self.workers[worker].node;
         let mine = |(_, (whose, _)): &(&_, &(usize, u64))| *whose == worker;
-        let slots: Vec<_> = self.nodes[node]
-            .slots
+        let calls: Vec<_> = self.nodes[node]
+            .callers
             .iter()
             .filter(mine)
-            .map(|(slot, _)| *slot)
+            .map(|(call, _)| *call)
             .collect();
-        for slot in slots {
-            if self.dice.chance(500) {
+        for call in calls {
+            if self.rng.chance(500) {
                 let life = self.nodes[node].life;
                 let delay = self.millis(0, 200);
-                self.later(delay, Happening::Left(node, life, slot));
+                self.later(delay, SimEvent::Left(node, life, call));
             }
         }
     }
@@ -185,29 +191,29 @@ impl World {
         &mut self,
         worker: usize,
         turn: u64,
-        reply: Result<Told, ApiError>,
+        reply: Result<Reply, ApiError>,
     ) -> Result<(), Broken> {
         if self.workers[worker].turn != turn {
             return Ok(());
         }
         let pause = self.millis(50, 1500);
         match reply {
-            Ok(Told::Claimed(leases)) => match leases.into_iter().next() {
+            Ok(Reply::Claimed(leases)) => match leases.into_iter().next() {
                 Some(lease) => {
                     let tasks = lease.jobs.iter().map(Task::of).collect();
                     self.take_lease(worker, lease.lease_id, tasks);
                 }
                 None => self.turn_to(worker, Doing::Idle, pause),
             },
-            Ok(Told::Lease(answer)) if self.workers[worker].way == Way::TakeUp => {
+            Ok(Reply::Capacity(answer)) if self.workers[worker].way == Way::TakeUp => {
                 self.workers[worker].spare = answer.lease_id;
                 self.turn_to(worker, Doing::Idle, pause);
             }
-            Ok(Told::Lease(answer)) => match answer.lease_id {
+            Ok(Reply::Capacity(answer)) => match answer.lease_id {
                 Some(lease) => self.take_lease(worker, lease, Default::default()),
                 None => self.turn_to(worker, Doing::Idle, pause * 4),
             },
-            Ok(Told::Jobs(jobs)) => {
+            Ok(Reply::Dispatchable(jobs)) => {
                 let mine = self.nodes[self.workers[worker].node].options.node.clone();
                 let found = jobs.iter().find(|job| job.node_id.as_ref() == Some(&mine));
                 match found {
@@ -226,7 +232,7 @@ impl World {
         let turn = self.set(worker, Doing::Asking { lease: None, again });
         self.act_at(worker, again);
         let stamp = self.stamp(node);
-        let (new, instance) = (self.dice.lease_id(), self.workers[worker].instance);
+        let (new, instance) = (self.rng.lease_id(), self.workers[worker].instance);
         let spare = self.workers[worker].spare.take();
         let store = &self.nodes[node].store;
         let answer = if spare.is_some() {
@@ -381,8 +387,8 @@ impl World {
         if known.is_empty() || self.nodes[node].core.is_none() {
             return;
         }
-        let job = known[self.dice.below(known.len() as u64) as usize];
-        let invented = self.dice.lease_id();
+        let job = known[self.rng.below(known.len() as u64) as usize];
+        let invented = self.rng.lease_id();
         let held = match &self.workers[worker].doing {
             Doing::Holding(holding) if holding.tasks.iter().all(|task| task.id != job) => {
                 Some(holding.lease)

@@ -10,7 +10,7 @@ use jobtree_store::Written;
 
 use super::node::QUARANTINE;
 use super::world::PAUSED;
-use crate::core::Op;
+use crate::core::{Admit, Claim, Op, Reserve};
 
 /// Something that does not hold.
 pub(super) type Broken = String;
@@ -109,6 +109,13 @@ impl Shadow {
                 let said = event.reason.as_ref().is_some_and(|it| !it.is_empty());
                 if event.kind == EventKind::Denied && !said {
                     return Err(format!("a denial without a reason: {event:?}"));
+                }
+                let timed_out = event.job_id.filter(|_| event.kind == EventKind::Timeout);
+                let timed_out = timed_out.filter(|_| event.attempt.is_some());
+                let record = timed_out.and_then(|job| self.jobs.get(&job));
+                if let Some(job) = record.filter(|job| !job.has_begun()) {
+                    let (id, stage) = (job.id, job.stage());
+                    return Err(format!("job {id} was timed out, and was {stage:?}"));
                 }
                 if event.kind == EventKind::LeaseExpired && event.job_id.is_none() {
                     self.expired += 1;
@@ -221,7 +228,7 @@ impl Shadow {
             let Some(job) = self.jobs.get(id) else {
                 continue;
             };
-            if job.state == JobState::Running && holders.get(id).copied() != job.lease_id {
+            if job.is_held() && holders.get(id).copied() != job.lease_id {
                 return Err(format!(
                     "job {id} runs under {:?}, and is held by {:?}",
                     job.lease_id,
@@ -259,6 +266,12 @@ impl Shadow {
         Ok(())
     }
 
+    /// Returns `true` if a job is reserved for a node.
+    pub(super) fn is_reserved(&self, id: &JobId, node: &NodeId) -> bool {
+        let known = self.jobs.get(id).and_then(|job| job.reservation.as_ref());
+        known.is_some_and(|place| place.node_id == *node)
+    }
+
     /// Units in use on a node by what the store holds and by proposals under way there.
     pub(super) fn used<'a>(&self, node: &NodeId, ops: impl Iterator<Item = &'a Op>) -> u32 {
         let leases = self.live.values().filter(|lease| lease.node_id == *node);
@@ -276,15 +289,19 @@ impl Shadow {
         let cost = |id: &JobId| self.jobs.get(id).map_or(0, |job| job.cost());
         let proposed: u32 = ops
             .map(|op| match op {
-                Op::Reserve(job, command) => {
+                Op::Reserve(Reserve { job, command }) => {
                     let known = self.jobs.get(job).and_then(|job| job.reservation.as_ref());
                     let there = known.is_some_and(|place| place.id == command.reservation_id);
                     if there { 0 } else { cost(job) }
                 }
-                Op::Claim(jobs, command) if !self.used_ids.contains(&command.lease_id) => {
-                    jobs.iter().map(cost).max().unwrap_or(0)
+                Op::Claim(Claim { jobs, command, .. })
+                    if !self.used_ids.contains(&command.lease_id) =>
+                {
+                    // What is reserved here becomes the lease, and is counted already.
+                    let jobs = jobs.iter().filter(|id| !self.is_reserved(id, node));
+                    jobs.map(cost).max().unwrap_or(0)
                 }
-                Op::Admit(command) if !self.used_ids.contains(&command.lease_id) => {
+                Op::Admit(Admit { command, .. }) if !self.used_ids.contains(&command.lease_id) => {
                     command.cost_units
                 }
                 _ => 0,

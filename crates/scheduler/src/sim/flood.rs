@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use jobtree_protocol::{CompleteRequest, JobId, JobState, LeaseId, Limits, SubmitRequest};
+use jobtree_protocol::{CompleteRequest, JobId, LeaseId, Limits, SubmitRequest};
 use jobtree_queue::Now;
 use jobtree_queue::hold::WaitBound;
 use jobtree_queue::policy::Policy;
@@ -18,7 +18,7 @@ use jobtree_queue::transitions::TakeUp;
 use jobtree_store::{Listening, Stamp, Store, Submission, Written};
 
 use super::node::base;
-use crate::core::{Core, Dice, Input, Output, perform, rules_of};
+use crate::core::{Call, Core, Dispatchable, Input, Output, Responder, Rng, perform, rules_of};
 use crate::options::Options;
 
 /// How a flood went.
@@ -38,7 +38,7 @@ struct Machine {
     options: Options,
     news: Arc<Mutex<Vec<Written>>>,
     _listening: Listening,
-    dice: Dice,
+    rng: Rng,
     time: Duration,
     /// Runs, and when they end.
     ends: BTreeMap<(Duration, JobId), LeaseId>,
@@ -67,19 +67,19 @@ impl Machine {
             let mut news = told.lock().unwrap_or_else(PoisonError::into_inner);
             news.extend(written.iter().cloned());
         }));
-        let mut dice = Dice::new(seed);
+        let mut rng = Rng::new(seed);
         let start = Now {
             wall: base(),
             mono: Duration::from_secs(1000),
         };
-        let core = Core::new(&options, Arc::new(policy), dice.roll(), start);
+        let core = Core::new(&options, Arc::new(policy), rng.draw(), start);
         Self {
             core,
             store,
             options,
             news,
             _listening: listening,
-            dice,
+            rng,
             time: Duration::ZERO,
             ends: BTreeMap::new(),
             run,
@@ -97,7 +97,7 @@ impl Machine {
     fn stamp(&mut self) -> Stamp {
         Stamp {
             now: self.now(),
-            roll: self.dice.roll(),
+            roll: self.rng.draw(),
             rules: rules_of(&self.options.policy, &self.options).into(),
         }
     }
@@ -106,7 +106,7 @@ impl Machine {
         let request = SubmitRequest::new(addon, "t", cost);
         let intent = request.validate(&Limits::default()).expect("a sound one");
         let mut random = [0; 10];
-        random[..8].copy_from_slice(&self.dice.roll().to_le_bytes());
+        random[..8].copy_from_slice(&self.rng.draw().to_le_bytes());
         let id = JobId::from_parts(self.now().wall, random);
         let submission = Submission {
             id,
@@ -142,7 +142,7 @@ impl Machine {
                 let mut operation = perform(&self.store, stamp, op);
                 let mut context = Context::from_waker(Waker::noop());
                 if let Poll::Ready(answer) = operation.as_mut().poll(&mut context) {
-                    let answer = answer.map(Box::new);
+                    let answer = Box::new(answer);
                     let news = std::mem::take(
                         &mut *self.news.lock().unwrap_or_else(PoisonError::into_inner),
                     );
@@ -162,12 +162,12 @@ impl Machine {
     /// Workers take up what is dispatched at once.
     fn take_up(&mut self, news: &[Written]) {
         for job in news.iter().flat_map(|it| &it.changes.jobs) {
-            if job.state != JobState::Dispatching {
+            if !job.is_reserved() {
                 continue;
             }
             let stamp = self.stamp();
             let command = TakeUp {
-                lease_id: self.dice.lease_id(),
+                lease_id: self.rng.lease_id(),
                 instance_id: None,
                 pids: Vec::new(),
             };
@@ -192,7 +192,11 @@ impl Machine {
             answer.expect("it holds its lease");
         }
         let now = self.now();
-        let outputs = self.core.step([Input::Sample(Sample::idle())], now);
+        // A caller polls for everything, or nothing would be reserved.
+        let caller = Responder::new(self.time.as_secs(), |_| Ok(()));
+        let poll = Call::Dispatchable(Dispatchable(None), Duration::ZERO, caller);
+        let inputs = [Input::Call(poll), Input::Sample(Sample::idle())];
+        let outputs = self.core.step(inputs, now);
         self.settle(outputs);
     }
 
@@ -207,11 +211,11 @@ impl Machine {
 /// # Errors
 /// If somebody waits longer than the formula says.
 pub fn flood(seed: u64, holds: bool) -> Result<Flood, String> {
-    let mut dice = Dice::new(seed);
-    let cost = [2, 4, 5][dice.below(3) as usize];
+    let mut rng = Rng::new(seed);
+    let cost = [2, 4, 5][rng.below(3) as usize];
     // Shorter than a lease holds, so that nobody has to renew.
-    let run = Duration::from_secs(5 + dice.below(15));
-    let floods = 2 + dice.below(2);
+    let run = Duration::from_secs(5 + rng.below(15));
+    let floods = 2 + rng.below(2);
     let mut machine = Machine::new(seed, holds, run);
     let now = machine.now();
     let outputs = machine.core.begin(now);
@@ -221,7 +225,7 @@ pub fn flood(seed: u64, holds: bool) -> Result<Flood, String> {
     let mut singles = Vec::new();
     for second in 0..420_u64 {
         // More than fits is there all the time.
-        if second < 300 && machine.core.dispatcher().waiting() < 150 {
+        if second < 300 && machine.core.planner().waiting() < 150 {
             for addon in 0..floods {
                 for _ in 0..(100 / cost / 2) {
                     machine.submit(&format!("f{addon}"), cost);

@@ -56,18 +56,18 @@
 //! many: what takes a rare order of events is found by many seeds, if at all.
 
 mod actors;
-mod blind;
 mod calendar;
 mod check;
 mod disk;
 mod flood;
-mod happening;
+mod invariants;
+mod network;
 mod node;
 mod operators;
+mod sim_event;
+mod stale_rescue;
 mod submitting;
 mod tables;
-mod watching;
-mod wires;
 mod worker;
 mod world;
 
@@ -160,6 +160,8 @@ pub struct Scenario {
     /// What is decided by. The addons are `a0`, `a1` and `a2`; `a3` asks for capacity alone, and `a4` is paused. With a
     /// policy that is slower than the one of [`Scenario::one`], `calm` has to be longer, too.
     pub policy: Policy,
+    /// Workers of `a0` and `a2` claim; otherwise they poll and accept reservations, as those of `a1` do.
+    pub claims: bool,
     /// What goes wrong.
     pub faults: Faults,
     /// Mistakes that are switched on.
@@ -176,6 +178,7 @@ impl Scenario {
             trouble: Duration::from_secs(240),
             calm: Duration::from_secs(600),
             policy: node::policy(),
+            claims: true,
             faults: Faults {
                 store_fails: 40,
                 answer_lost_in_store: 0,

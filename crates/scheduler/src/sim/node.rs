@@ -6,14 +6,15 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use jobtree_protocol::{AddonId, JobId, NodeId};
+use jobtree_protocol::{AddonId, ApiError, JobId, NodeId};
 use jobtree_queue::Now;
-use jobtree_queue::policy::{AddonPolicy, Mode, Policy};
-use jobtree_store::{Listening, Store, StoreError, Written};
+use jobtree_queue::policy::{AddonPolicy, Policy};
+use jobtree_store::{Listening, Store, Written};
 
 use super::disk::{Disk, Plug, Port};
+use super::sim_event::Reply;
 use super::{Mistake, Scenario};
-use crate::core::{Answered, Core, Op, OpId, Performing, Slot};
+use crate::core::{Answer, CallId, Core, Op, OpId, Performing, Responder};
 use crate::options::Options;
 
 /// With its so manieth rescue a job is quarantined.
@@ -23,6 +24,9 @@ pub(super) const QUARANTINE: u32 = 4;
 pub(super) fn base() -> Timestamp {
     Timestamp::constant(1_767_225_600, 0)
 }
+
+/// Answers of a core.
+type Replies = Arc<Mutex<Vec<Result<Reply, ApiError>>>>;
 
 /// What waits to be told to the core.
 type Inbox = Arc<Mutex<Vec<Written>>>;
@@ -39,9 +43,11 @@ pub(super) struct Node {
     pub(super) ops: BTreeMap<OpId, Performing>,
     /// What each operation under way is.
     pub(super) asked: BTreeMap<OpId, Op>,
-    /// Whose each reply is: worker, and its turn.
-    pub(super) slots: BTreeMap<Slot, (usize, u64)>,
-    pub(super) next_slot: Slot,
+    /// The worker that waits for each answer, and its turn.
+    pub(super) callers: BTreeMap<CallId, (usize, u64)>,
+    next_call: CallId,
+    /// Answers of the core that have been delivered here.
+    replies: Replies,
     /// Operations before this have been begun.
     pub(super) begun: OpId,
     /// Which timer counts.
@@ -81,14 +87,8 @@ pub(super) fn policy() -> Policy {
     policy.dispatch.take_up = seconds(8);
     policy.dispatch.tick = seconds(5);
     policy.dispatch.lease_ttl = seconds(10);
-    policy.dispatch.mode = Mode::Claim;
     policy.caps.leases = 8;
-    // One addon takes dispatches up, and one is not allowed much.
-    let dispatched = AddonPolicy {
-        mode: Some(Mode::Dispatch),
-        ..AddonPolicy::default()
-    };
-    policy.addons.insert("a1".to_owned(), dispatched);
+    // One addon is not allowed much.
     let narrow = AddonPolicy {
         units: Some(60),
         ..AddonPolicy::default()
@@ -123,8 +123,9 @@ impl Node {
             listening: None,
             ops: BTreeMap::new(),
             asked: BTreeMap::new(),
-            slots: BTreeMap::new(),
-            next_slot: 0,
+            callers: BTreeMap::new(),
+            next_call: 0,
+            replies: Replies::default(),
             begun: 0,
             alarm: 0,
             life: 0,
@@ -182,9 +183,31 @@ impl Node {
         self.port.close();
         self.ops.clear();
         self.asked.clear();
-        self.slots.clear();
+        self.callers.clear();
         self.unheard.clear();
         self.news();
+    }
+
+    /// Returns the way back for a call, and its id.
+    pub(super) fn caller<T: Send + 'static>(
+        &mut self,
+        reply: fn(T) -> Reply,
+    ) -> (CallId, Responder<T>) {
+        let call = self.next_call;
+        self.next_call += 1;
+        let replies = Arc::clone(&self.replies);
+        let caller = Responder::new(call, move |answer| {
+            let mut replies = replies.lock().unwrap_or_else(PoisonError::into_inner);
+            replies.push(answer.map(reply));
+            Ok(())
+        });
+        (call, caller)
+    }
+
+    /// Takes the answer that was delivered last.
+    pub(super) fn take_reply(&self) -> Option<Result<Reply, ApiError>> {
+        let mut replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
+        replies.pop()
     }
 
     /// What the core was not told yet.
@@ -198,7 +221,7 @@ impl Node {
     }
 
     /// Operations that have been answered.
-    pub(super) fn answers(&mut self) -> Vec<(OpId, Result<Answered, StoreError>)> {
+    pub(super) fn answers(&mut self) -> Vec<(OpId, Answer)> {
         let mut context = Context::from_waker(Waker::noop());
         let mut answered = Vec::new();
         for (id, operation) in &mut self.ops {

@@ -12,11 +12,11 @@ use jobtree_queue::cron::Schedule;
 use jobtree_store::{Pause, ScheduleRecord};
 
 use super::check::Broken;
-use super::happening::{Calling, From, Happening, Out};
 use super::node::base;
+use super::sim_event::{Calling, From, Out, Reply, SimEvent};
 use super::tables::Setting;
 use super::world::{PAUSED, World};
-use crate::core::firing::next_nominal;
+use crate::core::schedules::next_nominal;
 use crate::core::{Call, Input, Op};
 
 /// Stands for a worker where a reply is for an operator.
@@ -42,15 +42,15 @@ impl World {
     pub(super) fn plan_operators(&mut self) {
         for (place, addon) in ["a0", "a2"].into_iter().enumerate() {
             let mut bytes = [0; 16];
-            bytes[..8].copy_from_slice(&self.dice.roll().to_le_bytes());
+            bytes[..8].copy_from_slice(&self.rng.draw().to_le_bytes());
             let cost = self.scenario.policy.largest_cost(addon).min(5);
             let spec = ScheduleSpec {
                 name: format!("schedule {place}"),
                 cron: "*/20 * * * * *".to_owned(),
                 time_zone: "UTC".to_owned(),
-                jitter_sec: self.dice.below(4) as u32,
-                missed: [Missed::Skip, Missed::Once, Missed::All][self.dice.below(3) as usize],
-                overlap: [Overlap::Allow, Overlap::Forbid][self.dice.below(2) as usize],
+                jitter_sec: self.rng.below(4) as u32,
+                missed: [Missed::Skip, Missed::Once, Missed::All][self.rng.below(3) as usize],
+                overlap: [Overlap::Allow, Overlap::Forbid][self.rng.below(2) as usize],
                 paused: false,
                 job: SubmitRequest::new(addon, "t", cost),
             };
@@ -69,24 +69,24 @@ impl World {
             self.calendar.put(&record.expect("memory answers"));
         }
         let first = self.millis(1_000, 5_000);
-        self.later(first, Happening::Operate);
+        self.later(first, SimEvent::Operate);
     }
 
     pub(super) fn operate(&mut self) -> Result<(), Broken> {
         let again = self.millis(500, 5_000);
-        self.later(again, Happening::Operate);
+        self.later(again, SimEvent::Operate);
         if self.calm {
             return self.close();
         }
-        match self.dice.below(8) {
+        match self.rng.below(8) {
             0 => self.redrive_something(),
             1 => self.hasten_something(),
             2 => {
-                let addon = ADDONS[self.dice.below(3) as usize];
+                let addon = ADDONS[self.rng.below(3) as usize];
                 self.pause(addon, true);
             }
             3 | 4 => {
-                let addon = ADDONS[self.dice.below(3) as usize];
+                let addon = ADDONS[self.rng.below(3) as usize];
                 self.pause(addon, false);
             }
             5 => self.switch_schedule(None),
@@ -130,7 +130,7 @@ impl World {
         let jobs = self.shadow.jobs.values();
         let found: Vec<JobId> = jobs.filter(|job| which(job)).map(|job| job.id).collect();
         let count = found.len() as u64;
-        (count > 0).then(|| found[self.dice.below(count) as usize])
+        (count > 0).then(|| found[self.rng.below(count) as usize])
     }
 
     pub(super) fn cancel_something(&mut self) {
@@ -209,7 +209,7 @@ impl World {
         let mut records: Vec<ScheduleRecord> = self.calendar.records().cloned().collect();
         match paused {
             None => {
-                let place = self.dice.below(records.len() as u64) as usize;
+                let place = self.rng.below(records.len() as u64) as usize;
                 records = vec![records.swap_remove(place)];
             }
             Some(paused) => records.retain(|record| record.spec.paused != paused),
@@ -232,16 +232,14 @@ impl World {
     /// What an operator asked for is written: the scheduler follows, as its handle has it do.
     pub(super) fn operated(&mut self, node: usize, out: Out) -> Result<(), Broken> {
         match out {
-            Out::Scheduled => self.step(node, Input::Settings),
+            Out::Scheduled => self.step(node, Input::SettingsChanged),
             Out::Paused(addon) => {
-                let slot = self.nodes[node].next_slot;
-                self.nodes[node].next_slot += 1;
                 let changes = self.operators.paused.get(&addon).map_or(0, |it| it.1);
                 let turn = self.operators.following.len() as u64;
                 self.operators.following.push((addon, changes));
-                self.nodes[node].slots.insert(slot, (OPERATOR, turn));
-                let call = Box::new(Call::Reread);
-                self.step(node, Input::Call { slot, call })
+                let (call, caller) = self.nodes[node].caller(Reply::Followed);
+                self.nodes[node].callers.insert(call, (OPERATOR, turn));
+                self.step(node, Input::Call(Call::FollowSettings(caller)))
             }
             _ => Ok(()),
         }
@@ -288,8 +286,8 @@ impl World {
     /// Nothing is begun of what is paused.
     pub(super) fn check_paused(&self, node: usize, op: &Op) -> Result<(), Broken> {
         let jobs = match op {
-            Op::Reserve(job, _) => std::slice::from_ref(job),
-            Op::Claim(jobs, _) => jobs,
+            Op::Reserve(op) => std::slice::from_ref(&op.job),
+            Op::Claim(op) => &op.jobs,
             _ => return Ok(()),
         };
         for job in jobs.iter().filter_map(|job| self.shadow.jobs.get(job)) {

@@ -8,7 +8,7 @@ use jobtree_protocol::{
 };
 use jobtree_store::{Stamp, Submission};
 
-use super::happening::{Calling, From, Happening, Out};
+use super::sim_event::{Calling, From, Out, SimEvent};
 use super::worker::Script;
 use super::world::{PAUSED, World};
 use crate::core::rules_of;
@@ -27,19 +27,19 @@ impl World {
             } else {
                 self.millis(0, span)
             };
-            self.later(when, Happening::Submit(place));
-            if self.dice.chance(80) {
+            self.later(when, SimEvent::Submit(place));
+            if self.rng.chance(80) {
                 let when = self.millis(0, span);
-                self.later(when, Happening::Cancel);
+                self.later(when, SimEvent::Cancel);
             }
         }
     }
 
     fn request(&mut self, place: usize) -> SubmitRequest {
         // Most are small, some take the whole machine.
-        let cost = [1, 5, 10, 20, 40, 60][self.dice.below(6) as usize];
-        let addon = self.dice.below(3);
-        let cost = if addon != 2 && self.dice.chance(60) {
+        let cost = [1, 5, 10, 20, 40, 60][self.rng.below(6) as usize];
+        let addon = self.rng.below(3);
+        let cost = if addon != 2 && self.rng.chance(60) {
             100
         } else {
             cost
@@ -52,25 +52,25 @@ impl World {
             format!("a{addon}")
         };
         let cost = cost.min(self.scenario.policy.largest_cost(&addon));
-        let takes = 200 + self.dice.below(9_000);
-        let poison = self.dice.chance(40);
-        let fails = if self.dice.chance(150) { 1 } else { 0 };
+        let takes = 200 + self.rng.below(9_000);
+        let poison = self.rng.chance(40);
+        let fails = if self.rng.chance(150) { 1 } else { 0 };
         let script = Script {
             takes,
             poison,
             fails,
         };
-        let priority = Priority::ALL[self.dice.below(3) as usize];
-        let expected = self.dice.chance(500);
-        let key = self.dice.chance(300);
-        let deadline = self.dice.chance(100);
-        let late = self.dice.chance(500);
-        let limited = self.dice.chance(100);
-        let earliest = self.dice.chance(100);
+        let priority = Priority::ALL[self.rng.below(3) as usize];
+        let expected = self.rng.chance(500);
+        let key = self.rng.chance(300);
+        let deadline = self.rng.chance(100);
+        let late = self.rng.chance(500);
+        let limited = self.rng.chance(100);
+        let earliest = self.rng.chance(100);
         let second = |seconds: u64| super::node::base() + Duration::from_secs(seconds);
-        let (when, then) = (self.dice.below(300), self.dice.below(200));
-        let unique = self.dice.chance(150);
-        let runs_anyway = self.dice.chance(300);
+        let (when, then) = (self.rng.below(300), self.rng.below(200));
+        let unique = self.rng.chance(150);
+        let runs_anyway = self.rng.chance(300);
         SubmitRequest {
             priority,
             payload: Json::of(&script).ok(),
@@ -103,7 +103,7 @@ impl World {
     }
 
     pub(super) fn stamp(&mut self, node: usize) -> Stamp {
-        let roll = self.dice.roll();
+        let roll = self.rng.draw();
         let this = &self.nodes[node];
         Stamp {
             now: this.now(self.time),
@@ -114,7 +114,7 @@ impl World {
 
     /// A machine whose scheduler can be asked.
     pub(super) fn reachable(&mut self) -> Option<usize> {
-        let node = self.dice.below(self.nodes.len() as u64) as usize;
+        let node = self.rng.below(self.nodes.len() as u64) as usize;
         let up = self.nodes[node].core.is_some() && self.nodes[node].asleep_until <= self.time;
         up.then_some(node)
     }
@@ -124,7 +124,7 @@ impl World {
             return;
         }
         // Until it is answered.
-        self.later(REPEAT, Happening::Submit(place));
+        self.later(REPEAT, SimEvent::Submit(place));
         let lost = self.fault(self.scenario.faults.message_lost);
         let Some(node) = self.reachable().filter(|_| !lost) else {
             return;
@@ -163,13 +163,13 @@ impl World {
 
     fn job_id(&mut self, node: usize) -> JobId {
         let mut random = [0; 10];
-        random[..8].copy_from_slice(&self.dice.roll().to_le_bytes());
+        random[..8].copy_from_slice(&self.rng.draw().to_le_bytes());
         JobId::from_parts(self.nodes[node].now(self.time).wall, random)
     }
 
     /// A key that was used, with another body: it must be refused.
     pub(super) fn submit_another_body(&mut self) {
-        let place = self.dice.below(self.submissions.len() as u64) as usize;
+        let place = self.rng.below(self.submissions.len() as u64) as usize;
         let (request, Some(_)) = &self.submissions[place] else {
             return;
         };

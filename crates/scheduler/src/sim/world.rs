@@ -6,20 +6,19 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use jobtree_protocol::{InstanceId, JobId, JobState, SubmitRequest};
-use jobtree_queue::policy::Mode;
 use jobtree_queue::signals::Sample;
 use jobtree_store::{Pause, Store};
 
 use super::calendar::Calendar;
 use super::check::{Broken, Shadow};
 use super::disk::{Disk, Peek};
-use super::happening::{Calling, From, Happening};
 use super::node::{Node, base};
 use super::operators::{OPERATOR, Operators};
+use super::sim_event::{Calling, From, Reply, SimEvent};
 use super::tables::Forgets;
 use super::worker::{Doing, Way, Worker};
 use super::{Bug, Failure, Mistake, Report, Scenario};
-use crate::core::{Dice, Input, Op, Output, Told, dice, perform};
+use crate::core::{Input, Op, Output, Rng, perform, rng};
 
 /// The addon that is paused.
 pub(super) const PAUSED: &str = "a4";
@@ -40,9 +39,9 @@ pub(super) enum Telling {
 pub(super) struct World {
     pub(super) seed: u64,
     pub(super) scenario: Scenario,
-    pub(super) dice: Dice,
+    pub(super) rng: Rng,
     pub(super) time: Duration,
-    pub(super) queue: BTreeMap<(Duration, u64), Happening>,
+    pub(super) queue: BTreeMap<(Duration, u64), SimEvent>,
     pub(super) next: u64,
     pub(super) disk: Arc<Disk>,
     pub(super) peek: Store,
@@ -72,7 +71,7 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(seed: u64, scenario: Scenario, telling: Telling) -> Self {
-        let mut dice = Dice::new(seed);
+        let mut rng = Rng::new(seed);
         let disk = Disk::new(Forgets {
             keys: scenario.has(Mistake::ForgottenKeys),
             unique: scenario.has(Mistake::ForgottenUnique),
@@ -91,13 +90,13 @@ impl World {
                     _ if place == scenario.workers - 1 && node == 0 => "a3",
                     _ => ["a0", "a2"][(place / 2) % 2],
                 };
-                let way = match scenario.policy.addon(addon).mode {
-                    _ if addon == "a3" => Way::Capacity,
-                    Mode::Dispatch => Way::TakeUp,
-                    Mode::Claim => Way::Claim,
+                let way = match addon {
+                    "a3" => Way::Capacity,
+                    "a0" | "a2" if scenario.claims => Way::Claim,
+                    _ => Way::TakeUp,
                 };
                 let mut bytes = [0; 16];
-                bytes[..8].copy_from_slice(&dice.roll().to_le_bytes());
+                bytes[..8].copy_from_slice(&rng.draw().to_le_bytes());
                 workers.push(Worker {
                     node,
                     addon: addon.parse().expect("a name"),
@@ -116,7 +115,7 @@ impl World {
         Self {
             seed,
             scenario,
-            dice,
+            rng,
             time: Duration::ZERO,
             queue: BTreeMap::new(),
             next: 0,
@@ -151,18 +150,18 @@ impl World {
         self.disk.sync();
         for node in 0..self.nodes.len() {
             let delay = self.millis(0, 500);
-            self.later(delay, Happening::Start(node));
-            self.later(delay, Happening::Sample(node));
+            self.later(delay, SimEvent::Start(node));
+            self.later(delay, SimEvent::Sample(node));
             let trouble = self.until_trouble();
-            self.later(trouble, Happening::Machine(node));
+            self.later(trouble, SimEvent::Machine(node));
         }
         for worker in 0..self.workers.len() {
             let delay = self.millis(0, 3000);
-            self.later(delay, Happening::Act(worker, 0));
+            self.later(delay, SimEvent::Act(worker, 0));
         }
         self.plan_submissions();
         let trouble = self.scenario.trouble;
-        self.later(trouble, Happening::Calm);
+        self.later(trouble, SimEvent::Calm);
         let result = match self.go() {
             Ok(()) => {
                 self.report.time = self.time;
@@ -201,7 +200,7 @@ impl World {
 
     fn go(&mut self) -> Result<(), Broken> {
         let end = self.scenario.trouble + self.scenario.calm;
-        while let Some(((time, _), happening)) = self.queue.pop_first() {
+        while let Some(((time, _), event)) = self.queue.pop_first() {
             self.busy_steps = if time.saturating_sub(self.busy_since) < Duration::from_millis(100) {
                 self.busy_steps + 1
             } else {
@@ -218,14 +217,14 @@ impl World {
             {
                 self.disk.set_wall(wall);
             }
-            if let Some(later) = self.sleeper(&happening) {
+            if let Some(later) = self.sleeper(&event) {
                 // Its machine sleeps: it happens when that wakes.
                 let jitter = self.millis(0, 50);
-                self.at(later + jitter, happening);
+                self.at(later + jitter, event);
                 continue;
             }
-            self.note(&happening);
-            self.happen(happening)?;
+            self.note(&event);
+            self.happen(event)?;
             self.check_runs()?;
             self.check_moments()?;
             let progressed = std::mem::take(&mut self.progressed);
@@ -272,22 +271,22 @@ impl World {
             && self.shadow.unfinished().is_empty()
     }
 
-    pub(super) fn at(&mut self, time: Duration, happening: Happening) {
+    pub(super) fn at(&mut self, time: Duration, event: SimEvent) {
         self.next += 1;
-        self.queue.insert((time, self.next), happening);
+        self.queue.insert((time, self.next), event);
     }
 
-    pub(super) fn later(&mut self, delay: Duration, happening: Happening) {
-        self.at(self.time + delay, happening);
+    pub(super) fn later(&mut self, delay: Duration, event: SimEvent) {
+        self.at(self.time + delay, event);
     }
 
     pub(super) fn millis(&mut self, least: u64, most: u64) -> Duration {
-        Duration::from_micros(least * 1000 + self.dice.below((most - least) * 1000 + 1))
+        Duration::from_micros(least * 1000 + self.rng.below((most - least) * 1000 + 1))
     }
 
     /// A fault that happens so often in 1000.
     pub(super) fn fault(&mut self, in_1000: u64) -> bool {
-        let happens = self.dice.chance(in_1000);
+        let happens = self.rng.chance(in_1000);
         happens && !self.calm
     }
 
@@ -296,16 +295,16 @@ impl World {
         self.millis(mean / 4, mean)
     }
 
-    fn note(&mut self, happening: &Happening) {
-        let (kind, whose) = happening.kind();
+    fn note(&mut self, event: &SimEvent) {
+        let (kind, whose) = event.kind();
         let micros = self.time.as_micros() as u64;
         for number in [micros, kind, whose as u64] {
-            self.report.fingerprint = dice::mixed(self.report.fingerprint ^ number);
+            self.report.fingerprint = rng::mixed(self.report.fingerprint ^ number);
         }
         if self.telling == Telling::Nothing {
             return;
         }
-        let mut line = format!("{:>10.3} {happening:?}", self.time.as_secs_f64());
+        let mut line = format!("{:>10.3} {event:?}", self.time.as_secs_f64());
         line.truncate(line.floor_char_boundary(400));
         if self.telling == Telling::Last && self.trace.len() == TRACE {
             self.trace.pop_front();
@@ -314,69 +313,66 @@ impl World {
     }
 
     /// Until when the machine sleeps that something happens on.
-    fn sleeper(&self, happening: &Happening) -> Option<Duration> {
-        let node = match happening {
-            Happening::Wake(node, _)
-            | Happening::Serve(node, _)
-            | Happening::Answer(node, ..)
-            | Happening::Call(node, ..)
-            | Happening::Left(node, ..)
-            | Happening::Sample(node)
-            | Happening::Hint(node, _) => *node,
-            Happening::Reply(worker, ..) | Happening::Act(worker, _) => self.workers[*worker].node,
-            Happening::Back(From::Worker(worker, ..), _) => self.workers[*worker].node,
+    fn sleeper(&self, event: &SimEvent) -> Option<Duration> {
+        let node = match event {
+            SimEvent::Wake(node, _)
+            | SimEvent::Serve(node, _)
+            | SimEvent::Answer(node, ..)
+            | SimEvent::Call(node, ..)
+            | SimEvent::Left(node, ..)
+            | SimEvent::Sample(node)
+            | SimEvent::Hint(node, _) => *node,
+            SimEvent::Reply(worker, ..) | SimEvent::Act(worker, _) => self.workers[*worker].node,
+            SimEvent::Back(From::Worker(worker, ..), _) => self.workers[*worker].node,
             _ => return None,
         };
         let until = self.nodes[node].asleep_until;
         (until > self.time).then_some(until)
     }
 
-    fn happen(&mut self, happening: Happening) -> Result<(), Broken> {
-        match happening {
-            Happening::Wake(node, alarm) => {
+    fn happen(&mut self, event: SimEvent) -> Result<(), Broken> {
+        match event {
+            SimEvent::Wake(node, alarm) => {
                 if self.nodes[node].alarm == alarm {
                     self.step(node, Input::Timer)?;
                 }
             }
-            Happening::Serve(node, life) => self.serve(node, life)?,
-            Happening::Answer(node, life, op, answer) => {
+            SimEvent::Serve(node, life) => self.serve(node, life)?,
+            SimEvent::Answer(node, life, op, answer) => {
                 if self.nodes[node].life == life {
                     self.nodes[node].asked.remove(&op);
-                    let answer = answer.map(Box::new);
                     self.step(node, Input::Answer { op, answer })?;
                 }
             }
-            Happening::Call(node, life, call, worker, turn) => {
+            SimEvent::Call(node, life, call, id, worker, turn) => {
                 if self.nodes[node].life == life && self.nodes[node].core.is_some() {
-                    let slot = self.nodes[node].next_slot;
-                    self.nodes[node].next_slot += 1;
-                    self.nodes[node].slots.insert(slot, (worker, turn));
-                    self.step(node, Input::Call { slot, call })?;
+                    self.nodes[node].callers.insert(id, (worker, turn));
+                    self.step(node, Input::Call(*call))?;
                 }
             }
-            Happening::Left(node, life, slot) => {
+            SimEvent::Left(node, life, call) => {
                 if self.nodes[node].life == life {
-                    self.nodes[node].slots.remove(&slot);
-                    self.step(node, Input::Left(slot))?;
+                    self.nodes[node].callers.remove(&call);
+                    self.step(node, Input::Left(call))?;
                 }
             }
-            Happening::Reply(worker, turn, reply) => self.replied(worker, turn, *reply)?,
-            Happening::Back(from, answer) => {
+            SimEvent::Reply(worker, turn, reply) => self.replied(worker, turn, *reply)?,
+            SimEvent::Back(from, answer) => {
                 self.progressed = true;
                 self.came_back(from, *answer)?;
             }
-            Happening::Act(worker, alarm) => {
+            SimEvent::Act(worker, alarm) => {
                 if self.workers[worker].alarm == alarm {
                     self.act(worker);
                 }
             }
-            Happening::Submit(place) => self.submit(place),
-            Happening::Cancel => self.cancel_something(),
-            Happening::Operate => self.operate()?,
-            Happening::Sample(node) => {
+            SimEvent::Submit(place) => self.submit(place),
+            SimEvent::Cancel => self.cancel_something(),
+            SimEvent::Operate => self.operate()?,
+            SimEvent::Sample(node) => {
                 self.check_heard(node)?;
                 let every = self.millis(900, 1100);
-                self.later(every, Happening::Sample(node));
+                self.later(every, SimEvent::Sample(node));
                 let blind = self.nodes[node].blind_until > self.time;
                 if self.nodes[node].core.is_some() && !blind {
                     let sample = Sample {
@@ -386,20 +382,20 @@ impl World {
                     self.step(node, Input::Sample(sample))?;
                 }
             }
-            Happening::Machine(node) => self.trouble(node)?,
-            Happening::Start(node) => self.start(node)?,
-            Happening::Hint(node, jobs) => {
+            SimEvent::Machine(node) => self.trouble(node)?,
+            SimEvent::Start(node) => self.start(node)?,
+            SimEvent::Hint(node, jobs) => {
                 if self.nodes[node].core.is_some() {
-                    self.step(node, Input::Hint(jobs))?;
+                    self.step(node, Input::JobsChanged(jobs))?;
                 }
             }
-            Happening::Blind(node, life, rescue) => {
+            SimEvent::Blind(node, life, rescue) => {
                 if self.nodes[node].life == life {
                     rescue.ask(&self.nodes[node].port);
                     self.serve_soon(node);
                 }
             }
-            Happening::Calm => self.calm_down()?,
+            SimEvent::Calm => self.calm_down()?,
         }
         Ok(())
     }
@@ -408,7 +404,7 @@ impl World {
         if self.nodes[node].core.is_some() {
             return Ok(());
         }
-        let seed = self.dice.roll();
+        let seed = self.rng.draw();
         let time = self.time;
         self.nodes[node].start(&self.scenario, seed, time);
         let now = self.nodes[node].now(time);
@@ -438,19 +434,19 @@ impl World {
             return Ok(());
         }
         let again = self.until_trouble();
-        self.later(again, Happening::Machine(node));
-        match self.dice.below(6) {
+        self.later(again, SimEvent::Machine(node));
+        match self.rng.below(6) {
             0 => self.kill(node)?,
             1 => {
                 // Somebody sets its wall clock.
-                let seconds = self.dice.below(240) as i64 - 120;
+                let seconds = self.rng.below(240) as i64 - 120;
                 self.nodes[node].wall_off = SignedDuration::from_secs(seconds);
             }
             2 => {
                 let sleep = self.millis(5_000, 60_000);
                 self.nodes[node].asleep_until = self.time + sleep;
             }
-            3 => self.nodes[node].idle = [1.0, 0.7, 0.4, 0.05][self.dice.below(4) as usize],
+            3 => self.nodes[node].idle = [1.0, 0.7, 0.4, 0.05][self.rng.below(4) as usize],
             4 => {
                 let blind = self.millis(5_000, 30_000);
                 self.nodes[node].blind_until = self.time + blind;
@@ -474,7 +470,7 @@ impl World {
             self.check_kept()?;
         }
         let delay = self.millis(10, 20_000);
-        self.later(delay, Happening::Start(node));
+        self.later(delay, SimEvent::Start(node));
         Ok(())
     }
 
@@ -507,17 +503,26 @@ impl World {
                     let at = self.nodes[node].time_of(at).max(self.time);
                     // A timer is never exact.
                     let late = self.millis(0, 3);
-                    self.at(at + late, Happening::Wake(node, alarm));
+                    self.at(at + late, SimEvent::Wake(node, alarm));
                 }
                 Output::Op { id, stamp, op } => {
                     let new = id >= self.nodes[node].begun;
                     self.nodes[node].begun = self.nodes[node].begun.max(id + 1);
-                    let grants = matches!(op, Op::Reserve(..) | Op::Claim(..) | Op::Admit(_));
+                    // A claim that accepts a reservation admits nothing.
+                    let here = &self.nodes[node].options.node;
+                    let grants = match &op {
+                        Op::Reserve(_) | Op::Admit(_) => true,
+                        Op::Claim(op) => {
+                            let mut jobs = op.jobs.iter();
+                            !jobs.all(|id| self.shadow.is_reserved(id, here))
+                        }
+                        _ => false,
+                    };
                     proposes |= new && grants;
                     if new {
                         self.check_paused(node, &op)?;
                     }
-                    if matches!(op, Op::ReadLive) {
+                    if matches!(op, Op::ReadLive(_)) {
                         self.note_read(node)?;
                     }
                     self.nodes[node].asked.insert(id, op.clone());
@@ -525,18 +530,24 @@ impl World {
                     self.nodes[node].ops.insert(id, operation);
                     self.serve_soon(node);
                 }
-                Output::Reply { slot, reply } => {
-                    if let Ok(Told::Lease(answer)) = &reply
+                Output::Respond(response) => {
+                    let call = response.call();
+                    // A caller always takes its answer here; that it gets lost comes later.
+                    let _ = response.deliver();
+                    let Some(reply) = self.nodes[node].take_reply() else {
+                        continue;
+                    };
+                    if let Ok(Reply::Capacity(answer)) = &reply
                         && !answer.approved
                         && (answer.reason.is_empty() || answer.retry_after_sec.is_none())
                     {
                         return Err(format!("a denial without a reason or a time: {answer:?}"));
                     }
-                    let Some((worker, turn)) = self.nodes[node].slots.remove(&slot) else {
+                    let Some((worker, turn)) = self.nodes[node].callers.remove(&call) else {
                         continue;
                     };
                     if worker == OPERATOR {
-                        if matches!(reply, Ok(Told::Reread)) {
+                        if matches!(reply, Ok(Reply::Followed(()))) {
                             self.pause_followed(node, turn);
                         }
                         continue;
@@ -545,7 +556,7 @@ impl World {
                         continue;
                     }
                     let delay = self.millis(0, 30);
-                    self.later(delay, Happening::Reply(worker, turn, Box::new(reply)));
+                    self.later(delay, SimEvent::Reply(worker, turn, Box::new(reply)));
                 }
             }
         }
@@ -562,10 +573,10 @@ impl World {
         stamp: jobtree_store::Stamp,
         op: Op,
     ) -> crate::core::Performing {
-        if let Op::Expire(lease, _) = &op
+        if let Op::Expire(request) = &op
             && self.scenario.has(Mistake::BlindRescue)
         {
-            let lease = *lease;
+            let lease = request.lease;
             let of_lease = |job: &&Arc<jobtree_queue::JobRecord>| job.lease_id == Some(lease);
             let old: Vec<_> = self
                 .shadow
@@ -574,11 +585,11 @@ impl World {
                 .filter(of_lease)
                 .cloned()
                 .collect();
-            let (rescue, operation) = super::blind::rescue(stamp, lease, old);
+            let (rescue, operation) = super::stale_rescue::rescue(stamp, request.clone(), old);
             // It was read some time ago.
             let delay = self.millis(2_000, 8_000);
             let life = self.nodes[node].life;
-            self.later(delay, Happening::Blind(node, life, rescue));
+            self.later(delay, SimEvent::Blind(node, life, rescue));
             return operation;
         }
         perform(&self.nodes[node].store, stamp, op)

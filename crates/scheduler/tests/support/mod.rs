@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jobtree_protocol::{AddonId, ClaimRequest, InstanceId};
-use jobtree_queue::policy::{Mode, Policy};
+use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::Sample;
 use jobtree_scheduler::{Options, Scheduler};
 use jobtree_store::{SqliteOptions, Store};
@@ -52,7 +52,6 @@ pub fn eager() -> Policy {
     let mut policy = Policy::default();
     policy.quiet.enter_after = Duration::ZERO;
     policy.ramp.units_per_sample = 0;
-    policy.dispatch.mode = Mode::Claim;
     policy
 }
 
@@ -81,5 +80,7 @@ pub fn claim(addon: &str, jobs: u32) -> ClaimRequest {
         instance_id: InstanceId::generate(),
         node_id: None,
         pids: Vec::new(),
+        begins_now: None,
+        returns_unbegun: false,
     }
 }

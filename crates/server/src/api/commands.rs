@@ -1,99 +1,67 @@
-//! Changing one's mind about jobs: cancel, retry, redrive, one by one or all that a query finds.
+//! Commands on jobs: cancel, retry, redrive, one by one or all that a query finds.
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::State;
-use axum::routing::post;
+use jobtree_protocol::operations::{CancelJob, CancelJobs, RedriveJobs, RetryJob};
 use jobtree_protocol::{
-    BulkAnswer, BulkFailure, CancelManyRequest, CancelRequest, ErrorCode, JobId, JobQuery,
-    RedriveRequest, RetryRequest, Scope, StateAnswer, paths,
+    BulkAnswer, BulkFailure, CancelRequest, ErrorCode, JobQuery, RedriveRequest, StateAnswer,
 };
 use jobtree_scheduler::Reply;
 
-use super::{check_count, check_reason, invalid, own};
+use super::route::{Call, routes};
+use super::{invalid, ownership};
 use crate::auth::Caller;
 use crate::daemon::Daemon;
-use crate::extract::{Id, Json, MaybeJson, Told};
 use crate::problem::{Answered, Refusal};
 
-pub(super) fn routes() -> Router<Arc<Daemon>> {
-    Router::new()
-        .route(paths::CANCEL, post(cancel))
-        .route(paths::RETRY, post(retry))
-        .route(paths::CANCEL_MANY, post(cancel_many))
-        .route(paths::REDRIVE, post(redrive))
+jobtree_protocol::command_operations!(routes);
+
+async fn cancel_job(daemon: Arc<Daemon>, call: Call<CancelJob>) -> Answered<StateAnswer> {
+    let job_id = call.id;
+    let state = daemon.scheduler.cancel(job_id, call.body).await?;
+    Ok(StateAnswer { job_id, state })
 }
 
-async fn cancel(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Id(job_id): Id<JobId>,
-    MaybeJson(request): MaybeJson<CancelRequest>,
-) -> Answered<Told<StateAnswer>> {
-    own::may_touch_job(&daemon, &caller, Scope::Cancel, job_id).await?;
-    check_reason(request.reason.as_deref())?;
-    let state = daemon.scheduler.cancel(job_id, request).await?;
-    Ok(Told(StateAnswer { job_id, state }))
+async fn retry_job(daemon: Arc<Daemon>, call: Call<RetryJob>) -> Answered<StateAnswer> {
+    let job_id = call.id;
+    let state = daemon.scheduler.retry(job_id, call.body.reason).await?;
+    Ok(StateAnswer { job_id, state })
 }
 
-async fn retry(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Id(job_id): Id<JobId>,
-    MaybeJson(request): MaybeJson<RetryRequest>,
-) -> Answered<Told<StateAnswer>> {
-    own::may_touch_job(&daemon, &caller, Scope::Cancel, job_id).await?;
-    check_reason(request.reason.as_deref())?;
-    let state = daemon.scheduler.retry(job_id, request.reason).await?;
-    Ok(Told(StateAnswer { job_id, state }))
-}
-
-async fn cancel_many(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Json(request): Json<CancelManyRequest>,
-) -> Answered<Told<BulkAnswer>> {
-    caller.needs(Scope::Cancel)?;
-    check_reason(request.reason.as_deref())?;
-    let Some(query) = narrowed(&caller, request.query) else {
-        return Ok(Told(BulkAnswer::default()));
+async fn cancel_jobs(daemon: Arc<Daemon>, call: Call<CancelJobs>) -> Answered<BulkAnswer> {
+    check_limit(&call.body.query)?;
+    let Some(query) = narrowed(&call.caller, call.body.query) else {
+        return Ok(BulkAnswer::default());
     };
-    let reason = request.reason;
+    let reason = call.body.reason;
     let all = daemon
         .scheduler
         .cancel_many(query, CancelRequest { reason });
-    to_its_end(all).await.map(Told)
+    to_its_end(all).await
 }
 
-async fn redrive(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Json(request): Json<RedriveRequest>,
-) -> Answered<Told<BulkAnswer>> {
-    caller.needs(Scope::Cancel)?;
-    check_reason(request.reason.as_deref())?;
-    check_count("job_ids", request.job_ids.len())?;
+async fn redrive_jobs(daemon: Arc<Daemon>, call: Call<RedriveJobs>) -> Answered<BulkAnswer> {
     let RedriveRequest {
         mut job_ids,
         query,
         reason,
-    } = request;
+    } = call.body;
     if job_ids.is_empty() == query.is_none() {
         let message =
             "or query must be given, and not both: name the jobs, or say how to find them";
         return Err(invalid("job_ids", message));
     }
+    query.as_ref().map_or(Ok(()), check_limit)?;
     let mut failed = Vec::new();
-    let query = match query.map(|query| narrowed(&caller, query)) {
-        Some(None) => return Ok(Told(BulkAnswer::default())),
+    let query = match query.map(|query| narrowed(&call.caller, query)) {
+        Some(None) => return Ok(BulkAnswer::default()),
         Some(Some(query)) => Some(query),
         None => {
-            let hidden = own::hidden_jobs(&daemon, &caller, job_ids.clone()).await?;
+            let hidden = ownership::hidden_jobs(&daemon, &call.caller, job_ids.clone()).await?;
             job_ids.retain(|id| !hidden.contains(id));
             failed.extend(hidden.into_iter().map(|job_id| BulkFailure {
                 job_id,
-                error: own::no_job(job_id),
+                error: ownership::no_job(job_id),
             }));
             None
         }
@@ -105,16 +73,25 @@ async fn redrive(
     };
     let mut answer = to_its_end(daemon.scheduler.redrive(request)).await?;
     answer.failed.extend(failed);
-    Ok(Told(answer))
+    Ok(answer)
 }
 
-/// The query, within what the caller sees; none if that is nothing.
+/// Refuses a limit that clients with 32-bit numbers cannot send back.
+fn check_limit(query: &JobQuery) -> Answered<()> {
+    if query.limit.is_some_and(|limit| limit > i32::MAX as u32) {
+        let message = format!("must be at most {}", i32::MAX);
+        return Err(invalid("query.limit", message));
+    }
+    Ok(())
+}
+
+/// Narrows a query to what the caller sees; returns none if that is nothing.
 fn narrowed(caller: &Caller, query: JobQuery) -> Option<JobQuery> {
     let addon_id = caller.narrowed(query.addon_id.clone())?;
     Some(JobQuery { addon_id, ..query })
 }
 
-/// Goes on when the client does not wait: a command on many jobs is done to all that it named.
+/// Completes a command on many jobs even if the client no longer waits.
 async fn to_its_end<T: Send + 'static>(reply: Reply<T>) -> Answered<T> {
     match tokio::spawn(reply).await {
         Ok(answer) => Ok(answer?),

@@ -1,69 +1,43 @@
-//! Events: the stream of all that happens, and who else is told.
+//! Events: the stream of all events, and webhooks.
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
-use axum::routing::{delete, get};
-use jobtree_protocol::{
-    ErrorCode, EventKind, Scope, WebhookList, WebhookRequest, WebhookView, paths,
-};
-use uuid::Uuid;
+use axum::http::HeaderValue;
+use jobtree_protocol::operations::{CreateWebhook, DeleteWebhook, ListWebhooks, StreamEvents};
+use jobtree_protocol::{ErrorCode, EventKind, WebhookList, WebhookView};
 
-use crate::auth::Caller;
+use super::route::{Call, routes};
 use crate::daemon::Daemon;
 use crate::events::sse::{self, Filter};
 use crate::events::{LOAD, Position};
-use crate::extract::{Created, Id, Json, Params, Told};
 use crate::problem::{Answered, Refusal};
 
-pub(super) fn routes() -> Router<Arc<Daemon>> {
-    Router::new()
-        .route(paths::EVENTS, get(stream))
-        .route(paths::WEBHOOKS, get(webhooks).post(add_webhook))
-        .route(paths::WEBHOOK, delete(delete_webhook))
-}
+jobtree_protocol::event_operations!(routes);
 
 /// What browsers send of the last event they have seen.
 const LAST_EVENT_ID: &str = "last-event-id";
 
-async fn stream(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    headers: HeaderMap,
-    uri: Uri,
-) -> Answered<Response<Body>> {
-    caller.needs(Scope::Read)?;
-    let mut params = Params::of(uri.query())?;
-    let mut kinds = Vec::new();
-    for given in params.all("event") {
-        for one in given.split(',') {
-            kinds.push(kind(one)?);
-        }
-    }
-    let asked = params.one("addon_id")?;
-    let filter = Filter {
-        job_type: params.one("job_type")?,
-        job_id: params.one("job_id")?,
-        kinds,
-        addon_id: None,
-    };
+async fn stream_events(daemon: Arc<Daemon>, call: Call<StreamEvents>) -> Answered<Body> {
+    let kinds = call.query.event.iter().map(|event| kind(event));
+    let kinds = kinds.collect::<Answered<Vec<_>>>()?;
     // A header that says less than the query was sent by a browser that came back: it counts.
-    let header = headers.get(LAST_EVENT_ID).map(HeaderValue::as_bytes);
-    let given = params.text("after")?;
+    let header = call.headers.get(LAST_EVENT_ID).map(HeaderValue::as_bytes);
     let after = match header.filter(|header| !header.is_empty()) {
         Some(header) => Some(place(&String::from_utf8_lossy(header))?),
-        None => given.map(|given| place(&given)).transpose()?,
+        None => call.query.after,
     };
-    let Some(addon_id) = caller.narrowed(asked) else {
+    let Some(addon_id) = call.caller.narrowed(call.query.addon_id) else {
         return Err(Refusal::forbidden(
             "the token is for another addon: leave addon_id out, or use another token",
         ));
     };
-    let filter = Filter { addon_id, ..filter };
+    let filter = Filter {
+        job_type: call.query.job_type,
+        job_id: call.query.job_id,
+        kinds,
+        addon_id,
+    };
 
     let streams = Arc::clone(&daemon.observing.streams);
     let permit = streams.try_acquire_owned().map_err(|_| {
@@ -85,12 +59,7 @@ async fn stream(
             format!("the events cannot be read: {error}"),
         )
     })?;
-    let mut response = Response::new(Body::new(body));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    // A proxy that collects would hold events back.
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    Ok(response)
+    Ok(Body::new(body))
 }
 
 fn kind(text: &str) -> Answered<&'static str> {
@@ -108,37 +77,20 @@ fn kind(text: &str) -> Answered<&'static str> {
 
 fn place(text: &str) -> Answered<u64> {
     text.parse().map_err(|_| {
-        Refusal::malformed(
-            "Last-Event-ID and after are the id of an event: a whole number, as it was sent",
-        )
+        Refusal::malformed("Last-Event-ID is the id of an event: a whole number, as it was sent")
     })
 }
 
-async fn webhooks(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-) -> Answered<Told<WebhookList>> {
-    caller.needs(Scope::Admin)?;
-    Ok(Told(WebhookList {
+async fn list_webhooks(daemon: Arc<Daemon>, _: Call<ListWebhooks>) -> Answered<WebhookList> {
+    Ok(WebhookList {
         webhooks: daemon.observing.webhooks.all(),
-    }))
+    })
 }
 
-async fn add_webhook(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Json(request): Json<WebhookRequest>,
-) -> Answered<Created<WebhookView>> {
-    caller.needs(Scope::Admin)?;
-    Ok(Created(daemon.observing.webhooks.add(request).await?))
+async fn create_webhook(daemon: Arc<Daemon>, call: Call<CreateWebhook>) -> Answered<WebhookView> {
+    Ok(daemon.observing.webhooks.add(call.body).await?)
 }
 
-async fn delete_webhook(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Id(id): Id<Uuid>,
-) -> Answered<StatusCode> {
-    caller.needs(Scope::Admin)?;
-    daemon.observing.webhooks.delete(id).await?;
-    Ok(StatusCode::NO_CONTENT)
+async fn delete_webhook(daemon: Arc<Daemon>, call: Call<DeleteWebhook>) -> Answered<()> {
+    Ok(daemon.observing.webhooks.delete(call.id).await?)
 }

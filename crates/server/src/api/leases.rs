@@ -1,63 +1,39 @@
-//! Leases: asked for, renewed, reported under, given back, taken away.
+//! Leases: requesting, renewing, reporting under them, releasing, revoking.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, Uri};
-use axum::routing::{get, post};
 use jiff::Timestamp;
+use jobtree_protocol::operations::{
+    DEFAULT_ROWS, GetLease, ListLeases, RegisterPids, RenewLease, RenewLeases, ReportJob,
+    RequestLease,
+};
 use jobtree_protocol::{
-    ApiError, Each, HeartbeatAnswer, HeartbeatBody, HeartbeatManyAnswer, HeartbeatManyRequest,
-    JobId, LeaseAnswer, LeaseId, LeaseList, LeaseRequest, LeaseView, PidsRequest, ReleaseRequest,
-    ReportBody, RevokeRequest, Scope, paths,
+    ApiError, Each, HeartbeatAnswer, HeartbeatManyAnswer, HeartbeatManyRequest, JobId, LeaseAnswer,
+    LeaseList, LeaseView, ReportBody,
 };
 
-use super::{MOST_ROWS, ROWS, check_count, check_reason, own};
-use crate::auth::Caller;
+use super::ownership;
+use super::route::{Call, routes};
 use crate::daemon::Daemon;
-use crate::extract::{Id, Json, MaybeJson, Params, Told};
 use crate::live::Live;
 use crate::problem::Answered;
 
-pub(super) fn routes() -> Router<Arc<Daemon>> {
-    Router::new()
-        .route(paths::LEASE_REQUEST, post(request))
-        .route(paths::LEASES, get(list))
-        .route(paths::LEASE, get(lease))
-        .route(paths::HEARTBEAT, post(heartbeat))
-        .route(paths::HEARTBEAT_MANY, post(heartbeat_many))
-        .route(paths::REPORT, post(report))
-        .route(paths::RELEASE, post(release))
-        .route(paths::REVOKE, post(revoke))
-        .route(paths::PID, post(pids))
-}
+jobtree_protocol::lease_operations!(routes);
 
-async fn request(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Json(request): Json<LeaseRequest>,
-) -> Answered<Told<LeaseAnswer>> {
-    match request.job_id {
-        Some(job) => own::may_touch_job(&daemon, &caller, Scope::Lease, job).await?,
-        None => caller.may(Scope::Lease, &request.addon_id)?,
+async fn request_lease(daemon: Arc<Daemon>, call: Call<RequestLease>) -> Answered<LeaseAnswer> {
+    match call.body.job_id {
+        Some(job) => drop(ownership::check(&daemon, &call.caller, job).await?),
+        None => call.caller.acts_for(&call.body.addon_id)?,
     }
-    Ok(Told(daemon.scheduler.lease_request(request).await?))
+    Ok(daemon.scheduler.lease_request(call.body).await?)
 }
 
-async fn list(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    uri: Uri,
-) -> Answered<Told<LeaseList>> {
-    caller.needs(Scope::Read)?;
-    let mut params = Params::of(uri.query())?;
-    let asked = params.one("addon_id")?;
-    let after: Option<LeaseId> = params.one("after")?;
-    let limit = params.number("limit", 1, MOST_ROWS)?.unwrap_or(ROWS) as usize;
-    let Some(addon) = caller.narrowed(asked) else {
-        return Ok(Told(LeaseList::default()));
+async fn list_leases(daemon: Arc<Daemon>, call: Call<ListLeases>) -> Answered<LeaseList> {
+    let after = call.query.after;
+    let limit = call.query.limit.unwrap_or(DEFAULT_ROWS) as usize;
+    let Some(addon) = call.caller.narrowed(call.query.addon_id) else {
+        return Ok(LeaseList::default());
     };
     let mut leases = daemon.scheduler.leases().await?;
     leases.retain(|lease| {
@@ -68,48 +44,34 @@ async fn list(
     let more = leases.len() > limit;
     leases.truncate(limit);
     let next = leases.last().filter(|_| more).map(|last| last.lease_id);
-    Ok(Told(LeaseList { leases, next }))
+    Ok(LeaseList { leases, next })
 }
 
-async fn lease(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Id(id): Id<LeaseId>,
-) -> Answered<Told<LeaseView>> {
-    own::lease(&daemon, &caller, Scope::Read, id)
-        .await
-        .map(Told)
+async fn get_lease(daemon: Arc<Daemon>, mut call: Call<GetLease>) -> Answered<LeaseView> {
+    call.view(&daemon).await
 }
 
-async fn heartbeat(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Id(lease): Id<LeaseId>,
-    MaybeJson(body): MaybeJson<HeartbeatBody>,
-) -> Answered<Told<HeartbeatAnswer>> {
-    own::may_touch_lease(&daemon, &caller, Scope::Lease, lease).await?;
-    Ok(Told(daemon.scheduler.heartbeat(body.of(lease)).await?))
+async fn heartbeat(daemon: Arc<Daemon>, call: Call<RenewLease>) -> Answered<HeartbeatAnswer> {
+    Ok(daemon.scheduler.heartbeat(call.body.of(call.id)).await?)
 }
 
 async fn heartbeat_many(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Json(request): Json<HeartbeatManyRequest>,
-) -> Answered<Told<HeartbeatManyAnswer>> {
-    caller.needs(Scope::Lease)?;
-    check_count("leases", request.leases.len())?;
-    let HeartbeatManyRequest { leases, worker } = request;
+    daemon: Arc<Daemon>,
+    call: Call<RenewLeases>,
+) -> Answered<HeartbeatManyAnswer> {
+    let caller = call.caller;
+    let HeartbeatManyRequest { leases, worker } = call.body;
     if let Some(worker) = &worker {
-        caller.may(Scope::Lease, worker.addon_id.as_str())?;
+        caller.acts_for(worker.addon_id.as_str())?;
         let wrong = Live::check(worker);
         if !wrong.is_empty() {
             return Err(ApiError::invalid(wrong).into());
         }
     }
     let ids = leases.iter().map(|beat| beat.lease_id).collect();
-    // An admin's worker that tells nothing of itself is not looked up.
+    // An admin's worker that reports nothing of itself is not looked up.
     let known = match caller.addon().is_some() || worker.is_some() {
-        true => Some(own::leases(&daemon, &caller, ids).await?),
+        true => Some(ownership::leases(&daemon, &caller, ids).await?),
         false => None,
     };
     if let (Some(mut worker), Some(known)) = (worker, &known) {
@@ -126,7 +88,7 @@ async fn heartbeat_many(
             let id = beat.lease_id;
             let hidden = known.as_ref().is_some_and(|known| !known.contains_key(&id));
             if caller.addon().is_some() && hidden {
-                return Err(own::no_lease(id));
+                return Err(ownership::no_lease(id));
             }
             Ok(daemon.scheduler.heartbeat(beat))
         })
@@ -142,55 +104,17 @@ async fn heartbeat_many(
             Err(error) => Each::Refused { error },
         });
     }
-    Ok(Told(HeartbeatManyAnswer { leases }))
+    Ok(HeartbeatManyAnswer { leases })
 }
 
-async fn report(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Id(lease): Id<LeaseId>,
-    Json(body): Json<ReportBody>,
-) -> Answered<StatusCode> {
-    own::may_touch_lease(&daemon, &caller, Scope::Lease, lease).await?;
-    daemon.scheduler.report(body.of(lease)).await?;
-    Ok(StatusCode::NO_CONTENT)
+async fn report(daemon: Arc<Daemon>, call: Call<ReportJob>) -> Answered<()> {
+    Ok(daemon.scheduler.report(call.body.of(call.id)).await?)
 }
 
-async fn pids(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Id(lease): Id<LeaseId>,
-    Json(PidsRequest { pids }): Json<PidsRequest>,
-) -> Answered<StatusCode> {
-    own::may_touch_lease(&daemon, &caller, Scope::Lease, lease).await?;
+async fn register_pids(daemon: Arc<Daemon>, call: Call<RegisterPids>) -> Answered<()> {
     let body = ReportBody {
-        pids: Some(pids),
+        pids: Some(call.body.pids),
         ..ReportBody::default()
     };
-    daemon.scheduler.report(body.of(lease)).await?;
-    Ok(StatusCode::NO_CONTENT)
-}
-
-async fn release(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Id(lease): Id<LeaseId>,
-    MaybeJson(request): MaybeJson<ReleaseRequest>,
-) -> Answered<StatusCode> {
-    own::may_touch_lease(&daemon, &caller, Scope::Lease, lease).await?;
-    check_reason(request.reason.as_deref())?;
-    daemon.scheduler.release(lease, request).await?;
-    Ok(StatusCode::NO_CONTENT)
-}
-
-async fn revoke(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Id(lease): Id<LeaseId>,
-    MaybeJson(request): MaybeJson<RevokeRequest>,
-) -> Answered<StatusCode> {
-    own::may_touch_lease(&daemon, &caller, Scope::Cancel, lease).await?;
-    check_reason(request.reason.as_deref())?;
-    daemon.scheduler.revoke(lease, request).await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(daemon.scheduler.report(body.of(call.id)).await?)
 }

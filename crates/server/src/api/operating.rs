@@ -1,139 +1,101 @@
-//! What operators do: pauses, draining, a look now, what the host measured, the policy.
+//! What operators do: pauses, draining, a scheduling pass, signals, the policy, backups.
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderName, StatusCode};
-use axum::routing::{get, post};
+use jiff::Timestamp;
+use jobtree_protocol::operations::{
+    Backup, Drain, GetPolicy, Kick, ListPauses, PushSignals, Resume, SetPolicy, ValidatePolicy,
+};
 use jobtree_protocol::{
-    DrainRequest, FieldError, PauseList, PauseRequest, PauseView, PolicyVerdict, ResumeAnswer,
-    Scope, SignalsRequest, paths,
+    ApiError, BackupAnswer, DrainRequest, ErrorCode, PauseList, PauseView, PolicyVerdict,
+    ResumeAnswer,
 };
 
-use super::check_reason;
-use crate::auth::Caller;
+use super::invalid;
+use super::route::{Call, routes};
 use crate::daemon::Daemon;
-use crate::extract::{Json, Told, Toml};
 use crate::policy;
 use crate::problem::Answered;
 
-pub(super) fn routes() -> Router<Arc<Daemon>> {
-    Router::new()
-        .route(paths::KICK, post(kick))
-        .route(paths::PAUSE, post(pause))
-        .route(paths::RESUME, post(resume))
-        .route(paths::PAUSES, get(pauses))
-        .route(paths::DRAIN, post(drain))
-        .route(paths::SIGNALS, post(signals))
-        .route(paths::POLICY, get(policy).put(set_policy))
-        .route(paths::POLICY_VALIDATE, post(validate_policy))
-}
+jobtree_protocol::operating_operations!(routes);
 
-async fn kick(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<StatusCode> {
-    caller.needs(Scope::Admin)?;
+async fn kick(daemon: Arc<Daemon>, _: Call<Kick>) -> Answered<()> {
     daemon.scheduler.kick();
-    Ok(StatusCode::NO_CONTENT)
+    Ok(())
 }
 
-async fn pause(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Json(request): Json<PauseRequest>,
-) -> Answered<StatusCode> {
-    caller.needs(Scope::Admin)?;
-    check_reason(request.reason.as_deref())?;
-    daemon.scheduler.pause(request).await?;
-    Ok(StatusCode::NO_CONTENT)
+async fn resume(daemon: Arc<Daemon>, call: Call<Resume>) -> Answered<ResumeAnswer> {
+    let resumed = daemon.scheduler.resume(call.body).await?;
+    Ok(ResumeAnswer { resumed })
 }
 
-async fn resume(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Json(request): Json<PauseRequest>,
-) -> Answered<Told<ResumeAnswer>> {
-    caller.needs(Scope::Admin)?;
-    check_reason(request.reason.as_deref())?;
-    let resumed = daemon.scheduler.resume(request).await?;
-    Ok(Told(ResumeAnswer { resumed }))
-}
-
-async fn pauses(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<Told<PauseList>> {
-    caller.needs(Scope::Read)?;
+async fn list_pauses(daemon: Arc<Daemon>, call: Call<ListPauses>) -> Answered<PauseList> {
     let all = daemon.scheduler.pauses().await?.into_iter();
-    let seen = all.filter(|pause| caller.sees(&pause.addon_id));
+    let seen = all.filter(|pause| call.caller.sees(&pause.addon_id));
     let pauses = seen.map(|pause| PauseView {
         addon_id: pause.addon_id,
         job_type: pause.job_type,
         since: pause.since,
         reason: pause.reason,
     });
-    Ok(Told(PauseList {
+    Ok(PauseList {
         pauses: pauses.collect(),
-    }))
+    })
 }
 
-async fn drain(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Json(request): Json<DrainRequest>,
-) -> Answered<Told<DrainRequest>> {
-    caller.needs(Scope::Admin)?;
-    daemon.scheduler.drain(request.draining);
-    Ok(Told(request))
+async fn drain(daemon: Arc<Daemon>, call: Call<Drain>) -> Answered<DrainRequest> {
+    daemon.scheduler.drain(call.body.draining);
+    Ok(call.body)
 }
 
-async fn signals(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Json(request): Json<SignalsRequest>,
-) -> Answered<StatusCode> {
-    caller.needs(Scope::Admin)?;
-    let each = [
-        ("p95_latency_ms", request.p95_latency_ms, f64::MAX),
-        ("in_flight", request.in_flight, f64::MAX),
-        ("requests_per_sec", request.requests_per_sec, f64::MAX),
-        ("error_rate", request.error_rate, 1.0),
-    ];
-    let wrong = each.into_iter().filter_map(|(field, value, most)| {
-        let value = value.filter(|value| !(0.0..=most).contains(value))?;
-        let wanted = if most == 1.0 { "0 to 1" } else { "0 or more" };
-        Some(FieldError::new(
-            field,
-            format!("is {value}: write {wanted}"),
-        ))
-    });
-    let wrong: Vec<_> = wrong.collect();
-    if !wrong.is_empty() {
-        return Err(jobtree_protocol::ApiError::invalid(wrong).into());
-    }
-    daemon.scheduler.push_signals(request)?;
-    Ok(StatusCode::NO_CONTENT)
+async fn push_signals(daemon: Arc<Daemon>, call: Call<PushSignals>) -> Answered<()> {
+    Ok(daemon.scheduler.push_signals(call.body)?)
 }
 
-async fn policy(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-) -> Answered<([(HeaderName, &'static str); 1], String)> {
-    caller.needs(Scope::Read)?;
-    let text = daemon.scheduler.policy().to_toml();
-    Ok(([(CONTENT_TYPE, "application/toml")], text))
+async fn get_policy(daemon: Arc<Daemon>, _: Call<GetPolicy>) -> Answered<String> {
+    Ok(daemon.scheduler.policy().to_toml())
 }
 
-async fn set_policy(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Toml(text): Toml,
-) -> Answered<StatusCode> {
-    caller.needs(Scope::Admin)?;
-    let kept = daemon.policy.set(&daemon.scheduler, daemon.stamp(), &text);
+async fn set_policy(daemon: Arc<Daemon>, call: Call<SetPolicy>) -> Answered<()> {
+    let policy = &daemon.policy;
+    let kept = policy.set(&daemon.scheduler, daemon.stamp(), &call.body);
     kept.await?;
-    Ok(StatusCode::NO_CONTENT)
+    Ok(())
 }
 
-async fn validate_policy(caller: Caller, Toml(text): Toml) -> Answered<Told<PolicyVerdict>> {
-    caller.needs(Scope::Read)?;
-    policy::read(&text)?;
-    Ok(Told(PolicyVerdict { valid: true }))
+async fn validate_policy(_: Arc<Daemon>, call: Call<ValidatePolicy>) -> Answered<PolicyVerdict> {
+    policy::read(&call.body)?;
+    Ok(PolicyVerdict { valid: true })
+}
+
+/// Writes the copy into the folder `backups` of the data directory, under a name that the caller may choose: with a path,
+/// any holder of a token could write anywhere on the machine.
+async fn backup(daemon: Arc<Daemon>, call: Call<Backup>) -> Answered<BackupAnswer> {
+    let now = Timestamp::now();
+    let name = match call.body.name {
+        Some(name) => checked(name)?,
+        None => format!("jobs-{}.db", now.strftime("%Y%m%d-%H%M%S%.3f")),
+    };
+    let folder = daemon.data_dir.join("backups");
+    let made = crate::server::make_folder(&folder);
+    made.map_err(|error| ApiError::new(ErrorCode::Unavailable, error.to_string()))?;
+    let done = daemon.store().backup(folder.join(name)).await;
+    let done = done.map_err(|error| ApiError::new(ErrorCode::Conflict, error.to_string()))?;
+    Ok(BackupAnswer {
+        path: done.path.to_string_lossy().into_owned(),
+        bytes: done.bytes,
+        last_event: done.last_event,
+        at: now,
+    })
+}
+
+/// Returns a name that is one on every system.
+fn checked(name: String) -> Answered<String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    if (1..=128).contains(&name.len()) && name.chars().all(allowed) && !name.starts_with('.') {
+        return Ok(name);
+    }
+    let message =
+        "is no name of a file here: write letters, digits, dots, hyphens, not a dot first";
+    Err(invalid("name", message))
 }

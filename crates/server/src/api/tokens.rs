@@ -1,53 +1,31 @@
-//! Tokens: made, listed without their secrets, deleted.
+//! Tokens: creating them, listing them without their secrets, deleting them.
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::State;
-use axum::http::StatusCode;
-use axum::routing::{delete, get};
-use jobtree_protocol::{NewToken, Scope, TokenList, TokenRequest, paths};
-use uuid::Uuid;
+use jobtree_protocol::operations::{CreateToken, DeleteToken, ListTokens};
+use jobtree_protocol::{NewToken, TokenList};
 
-use crate::auth::Caller;
+use super::route::{Call, routes};
 use crate::daemon::Daemon;
-use crate::extract::{Created, Id, Json, Told};
 use crate::problem::{Answered, Refusal};
 
-pub(super) fn routes() -> Router<Arc<Daemon>> {
-    Router::new()
-        .route(paths::TOKENS, get(list).post(create))
-        .route(paths::TOKEN, delete(remove))
-}
+jobtree_protocol::token_operations!(routes);
 
-async fn list(State(daemon): State<Arc<Daemon>>, caller: Caller) -> Answered<Told<TokenList>> {
-    caller.needs(Scope::Admin)?;
+async fn list_tokens(daemon: Arc<Daemon>, _: Call<ListTokens>) -> Answered<TokenList> {
     let tokens = daemon.tokens.views();
-    Ok(Told(TokenList { tokens }))
+    Ok(TokenList { tokens })
 }
 
-async fn create(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Json(request): Json<TokenRequest>,
-) -> Answered<Created<NewToken>> {
-    caller.needs(Scope::Admin)?;
-    let made = daemon.tokens.add(daemon.store(), daemon.stamp(), request);
-    Ok(Created(made.await?))
+async fn create_token(daemon: Arc<Daemon>, call: Call<CreateToken>) -> Answered<NewToken> {
+    let made = daemon.tokens.add(daemon.store(), daemon.stamp(), call.body);
+    Ok(made.await?)
 }
 
-async fn remove(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    Id(id): Id<Uuid>,
-) -> Answered<StatusCode> {
-    caller.needs(Scope::Admin)?;
-    let known = daemon
-        .tokens
-        .remove(daemon.store(), daemon.stamp(), id)
-        .await?;
-    if known {
-        return Ok(StatusCode::NO_CONTENT);
+async fn delete_token(daemon: Arc<Daemon>, call: Call<DeleteToken>) -> Answered<()> {
+    let id = call.id;
+    let removed = daemon.tokens.remove(daemon.store(), daemon.stamp(), id);
+    if removed.await? {
+        return Ok(());
     }
     Err(Refusal::not_found(format!(
         "there is no token {id}: see the list of tokens"

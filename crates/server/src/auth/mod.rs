@@ -1,23 +1,21 @@
 //! Who asks, and what they may do.
 //!
 //! A token is looked up by the id that stands in it, and its secret is compared, hashed, in constant time. What it allows
-//! travels with the request as a [`Caller`]; handlers ask it. An addon's token sees and touches that addon's things only:
+//! travels with the request as a [`Caller`]; the scope that an operation needs is checked before its handler is called. An addon's token sees and touches that addon's things only:
 //! others' things do not exist for it, and lists are narrowed rather than refused.
 
 pub(crate) mod admin_file;
 mod book;
 mod secret;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use jobtree_protocol::{AddonId, ErrorCode, Scope};
 
 pub(crate) use book::Book;
 pub(crate) use secret::Secret;
 
-use crate::daemon::Daemon;
 use crate::guard::rate::Bucket;
 use crate::problem::{Answered, Refusal};
 
@@ -49,6 +47,19 @@ impl Caller {
         Self(Arc::new(Holder::new(None, vec![Scope::Admin])))
     }
 
+    /// A caller who may do nothing: of an operation that needs no token.
+    pub(crate) fn nobody() -> Self {
+        static NOBODY: LazyLock<Caller> =
+            LazyLock::new(|| Caller(Arc::new(Holder::new(None, Vec::new()))));
+        NOBODY.clone()
+    }
+
+    /// Returns the caller of a request: `front` notes it before anything is routed, except for what needs no token.
+    pub(crate) fn of(parts: &Parts) -> Answered<Self> {
+        let caller = parts.extensions.get::<Self>().cloned();
+        caller.ok_or_else(|| Refusal::new(ErrorCode::Unauthorized, "this needs a token"))
+    }
+
     pub(crate) fn bucket(&self) -> &Bucket {
         &self.0.bucket
     }
@@ -58,7 +69,7 @@ impl Caller {
         self.0.addon.as_ref()
     }
 
-    /// It may do such things, at least to something.
+    /// Refuses a token without this scope.
     pub(crate) fn needs(&self, scope: Scope) -> Answered<()> {
         let scopes = &self.0.scopes;
         if scopes.contains(&scope) || scopes.contains(&Scope::Admin) {
@@ -68,9 +79,8 @@ impl Caller {
         Err(Refusal::forbidden(message))
     }
 
-    /// It may do such things to that addon.
-    pub(crate) fn may(&self, scope: Scope, addon: &str) -> Answered<()> {
-        self.needs(scope)?;
+    /// Refuses an addon that the token is not for.
+    pub(crate) fn acts_for(&self, addon: &str) -> Answered<()> {
         match self.addon() {
             Some(own) if own.as_str() != addon => Err(Refusal::forbidden(format!(
                 "the token is for the addon {own}: write that as addon_id, or use another token"
@@ -91,15 +101,5 @@ impl Caller {
             (Some(own), None) => Some(Some(own.clone())),
             (Some(own), Some(asked)) => (*own == asked).then_some(Some(asked)),
         }
-    }
-}
-
-impl FromRequestParts<Arc<Daemon>> for Caller {
-    type Rejection = Refusal;
-
-    async fn from_request_parts(parts: &mut Parts, _: &Arc<Daemon>) -> Answered<Self> {
-        // `front` puts it there before anything is routed, except for what everybody may ask.
-        let caller = parts.extensions.get::<Self>().cloned();
-        caller.ok_or_else(|| Refusal::new(ErrorCode::Unauthorized, "this needs a token"))
     }
 }

@@ -1,21 +1,23 @@
-//! What a request holds, read strictly: a body, a path's id or a query that is not as written down is refused with a
-//! sentence, and never guessed at.
+//! Bodies and ids of requests, read strictly: one that is not as the table of operations describes it is refused with a
+//! sentence, and never guessed at. And the answers, as responses.
 
 mod objects;
 
-use std::borrow::Cow;
-use std::fmt::Display;
-use std::str::FromStr;
+use std::future::Future;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::extract::{FromRequestParts, Path};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use jobtree_protocol::ErrorCode;
+use jobtree_protocol::operations::{
+    Answer, AnswerBody, Created, EventStream, JsonObject, NoContent, Operation, Optional, PathId,
+    PrometheusText, RequestBody, Required, TomlText,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
@@ -24,77 +26,72 @@ use self::objects::Objects;
 use crate::daemon::Daemon;
 use crate::problem::{Answered, Refusal};
 
-/// A JSON body that must be there.
-pub(crate) struct Json<T>(pub(crate) T);
+/// A kind of body that the server can read.
+pub(crate) trait ReadBody: RequestBody {
+    /// Reads the body, strictly.
+    fn read(
+        headers: &HeaderMap,
+        body: Body,
+        daemon: &Daemon,
+    ) -> impl Future<Output = Answered<Self::Value>> + Send;
+}
 
-/// A JSON body that may be left out: then everything has its default.
-pub(crate) struct MaybeJson<T>(pub(crate) T);
-
-/// A TOML body.
-pub(crate) struct Toml(pub(crate) String);
-
-/// The one id in the path.
-pub(crate) struct Id<T>(pub(crate) T);
-
-impl<T: DeserializeOwned> FromRequest<Arc<Daemon>> for Json<T> {
-    type Rejection = Refusal;
-
-    async fn from_request(request: Request, daemon: &Arc<Daemon>) -> Answered<Self> {
-        let is_json = is_json(request.headers());
-        let body = read(request, daemon).await?;
-        if !is_json {
-            return Err(not_json());
-        }
-        parse(&body).map(Self)
+impl ReadBody for () {
+    async fn read(_: &HeaderMap, _: Body, _: &Daemon) -> Answered<()> {
+        Ok(())
     }
 }
 
-impl<T: DeserializeOwned + Default> FromRequest<Arc<Daemon>> for MaybeJson<T> {
-    type Rejection = Refusal;
+impl<T: Serialize + DeserializeOwned + Send + 'static> ReadBody for Required<T> {
+    async fn read(headers: &HeaderMap, body: Body, daemon: &Daemon) -> Answered<T> {
+        let body = read(headers, body, daemon).await?;
+        if !is_json(headers) {
+            return Err(not_json());
+        }
+        parse(&body)
+    }
+}
 
-    async fn from_request(request: Request, daemon: &Arc<Daemon>) -> Answered<Self> {
-        let is_json = is_json(request.headers());
-        let body = read(request, daemon).await?;
+impl<T: Serialize + DeserializeOwned + Default + Send + 'static> ReadBody for Optional<T> {
+    async fn read(headers: &HeaderMap, body: Body, daemon: &Daemon) -> Answered<T> {
+        let body = read(headers, body, daemon).await?;
         if body.is_empty() {
-            return Ok(Self(T::default()));
+            return Ok(T::default());
         }
-        if !is_json {
+        if !is_json(headers) {
             return Err(not_json());
         }
-        parse(&body).map(Self)
+        parse(&body)
     }
 }
 
-impl FromRequest<Arc<Daemon>> for Toml {
-    type Rejection = Refusal;
-
-    async fn from_request(request: Request, daemon: &Arc<Daemon>) -> Answered<Self> {
-        if !has_type(request.headers(), &["application/toml", "text/plain"]) {
+impl ReadBody for TomlText {
+    async fn read(headers: &HeaderMap, body: Body, daemon: &Daemon) -> Answered<String> {
+        if !has_type(headers, &["application/toml", "text/plain"]) {
             let message = "the body must be TOML: send Content-Type: application/toml";
             return Err(Refusal::with_status(415, ErrorCode::Malformed, message));
         }
-        let body = read(request, daemon).await?;
+        let body = read(headers, body, daemon).await?;
         String::from_utf8(body.into())
-            .map(Self)
             .map_err(|_| Refusal::malformed("the body is not UTF-8: save the file as UTF-8"))
     }
 }
 
-impl<T: From<Uuid> + Send> FromRequestParts<Arc<Daemon>> for Id<T> {
-    type Rejection = Refusal;
-
-    async fn from_request_parts(parts: &mut Parts, daemon: &Arc<Daemon>) -> Answered<Self> {
-        let Path(text) = Path::<String>::from_request_parts(parts, daemon)
-            .await
-            .map_err(|_| Refusal::malformed("the path is not UTF-8: check the id in it"))?;
-        // The hyphenated form alone: one thing has one name.
-        let id = (text.len() == 36)
-            .then(|| Uuid::parse_str(&text).ok())
-            .flatten();
-        id.map(|id| Self(id.into())).ok_or_else(|| {
-            Refusal::malformed("the id in the path is no UUID: write 36 characters, with hyphens")
-        })
+/// Reads the one id in the path, if the operation has one.
+pub(crate) async fn read_id<T: PathId>(parts: &mut Parts, daemon: &Arc<Daemon>) -> Answered<T> {
+    if !T::PRESENT {
+        return Ok(T::from_uuid(Uuid::nil()));
     }
+    let Path(text) = Path::<String>::from_request_parts(parts, daemon)
+        .await
+        .map_err(|_| Refusal::malformed("the path is not UTF-8: check the id in it"))?;
+    // The hyphenated form alone: one thing has one name.
+    let id = (text.len() == 36)
+        .then(|| Uuid::parse_str(&text).ok())
+        .flatten();
+    id.map(T::from_uuid).ok_or_else(|| {
+        Refusal::malformed("the id in the path is no UUID: write 36 characters, with hyphens")
+    })
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Answered<T> {
@@ -130,9 +127,9 @@ fn not_json() -> Refusal {
 }
 
 /// Reads a body, not too long and not too slowly.
-async fn read(request: Request, daemon: &Daemon) -> Answered<Bytes> {
+async fn read(headers: &HeaderMap, body: Body, daemon: &Daemon) -> Answered<Bytes> {
     let limits = daemon.limits();
-    let length = request.headers().get(CONTENT_LENGTH);
+    let length = headers.get(CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|length| length > limits.body_bytes as u64) {
         return Err(too_large(limits.body_bytes));
@@ -140,7 +137,7 @@ async fn read(request: Request, daemon: &Daemon) -> Answered<Bytes> {
     if length == Some(0) {
         return Ok(Bytes::new());
     }
-    let whole = Limited::new(request.into_body(), limits.body_bytes).collect();
+    let whole = Limited::new(body, limits.body_bytes).collect();
     match tokio::time::timeout(limits.body_timeout, whole).await {
         Err(_) => Err(Refusal::with_status(
             408,
@@ -158,188 +155,103 @@ fn too_large(most: usize) -> Refusal {
     Refusal::new(ErrorCode::TooLarge, message)
 }
 
-/// The parameters of a query. That no others are given than the operation has was seen to before.
-pub(crate) struct Params<'a> {
-    pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+/// A kind of answer that the server can write.
+pub(crate) trait Respond: AnswerBody {
+    /// What a handler returns.
+    type Returned: Send;
+
+    fn respond(value: Self::Returned) -> Response<Body>;
 }
 
-impl<'a> Params<'a> {
-    pub(crate) fn of(query: Option<&'a str>) -> Answered<Self> {
-        let mut pairs = Vec::new();
-        for pair in query.unwrap_or_default().split('&') {
-            if !pair.is_empty() {
-                let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-                pairs.push((decoded(name)?, decoded(value)?));
-            }
-        }
-        Ok(Self { pairs })
-    }
+/// What the handler of an operation returns.
+pub(crate) type ValueOf<O> = <<O as Operation>::Answer as Respond>::Returned;
 
-    /// All values of a parameter.
-    pub(crate) fn all(&mut self, name: &str) -> Vec<Cow<'a, str>> {
-        let mut found = Vec::new();
-        self.pairs.retain_mut(|(given, value)| {
-            let is = *given == name;
-            if is {
-                found.push(std::mem::take(value));
-            }
-            !is
-        });
-        found
-    }
+impl<T: Serialize + DeserializeOwned + Send + 'static> Respond for Answer<T> {
+    type Returned = T;
 
-    /// A parameter that may be given once.
-    pub(crate) fn text(&mut self, name: &str) -> Answered<Option<Cow<'a, str>>> {
-        let mut found = self.all(name);
-        if found.len() > 1 {
-            let message = format!("{name} is given {} times: give it once", found.len());
-            return Err(Refusal::malformed(message));
-        }
-        Ok(found.pop())
-    }
-
-    /// A parameter of a kind.
-    pub(crate) fn one<T: FromStr>(&mut self, name: &str) -> Answered<Option<T>>
-    where
-        T::Err: Display,
-    {
-        let text = self.text(name)?;
-        text.map(|text| text.parse().map_err(|wrong| bad(name, &text, &wrong)))
-            .transpose()
-    }
-
-    /// A number within bounds.
-    pub(crate) fn number(&mut self, name: &str, least: u32, most: u32) -> Answered<Option<u32>> {
-        let Some(text) = self.text(name)? else {
-            return Ok(None);
-        };
-        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        match text.parse::<u32>() {
-            Ok(value) if digits && (least..=most).contains(&value) => Ok(Some(value)),
-            _ => {
-                let wanted = format!("write a whole number from {least} to {most}");
-                Err(bad(name, &text, &wanted))
-            }
-        }
-    }
-
-    /// Yes or no; no if absent.
-    pub(crate) fn flag(&mut self, name: &str) -> Answered<bool> {
-        match self.text(name)?.as_deref() {
-            None | Some("false") => Ok(false),
-            Some("true") => Ok(true),
-            Some(other) => Err(bad(name, other, &"write true or false")),
-        }
-    }
-
-    /// No others than these were given.
-    pub(crate) fn only(self, known: &[String]) -> Answered<()> {
-        let mut names = self.pairs.iter().map(|(name, _)| name);
-        match names.find(|name| !known.iter().any(|known| known == *name)) {
-            None => Ok(()),
-            Some(name) => {
-                let name: String = name.chars().take(64).collect();
-                let message = format!("there is no parameter {name:?} here: leave it out");
-                Err(Refusal::malformed(message))
-            }
-        }
+    fn respond(value: T) -> Response<Body> {
+        json(Self::STATUS, &value)
     }
 }
 
-fn bad(name: &str, value: &str, wanted: &dyn Display) -> Refusal {
-    let value: String = value.chars().take(64).collect();
-    Refusal::malformed(format!("{name} is {value:?}: {wanted}"))
-}
+impl<T: Serialize + DeserializeOwned + Send + 'static> Respond for Created<T> {
+    type Returned = T;
 
-/// Percent signs and pluses, undone.
-fn decoded(text: &str) -> Answered<Cow<'_, str>> {
-    if !text.contains(['%', '+']) {
-        return Ok(Cow::Borrowed(text));
-    }
-    let wrong = || Refusal::malformed("the query has a broken percent sign, or is not UTF-8");
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let digit = |byte: Option<u8>| (byte? as char).to_digit(16);
-                match (digit(rest.next()), digit(rest.next())) {
-                    (Some(high), Some(low)) => (high * 16 + low) as u8,
-                    _ => return Err(wrong()),
-                }
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes)
-        .map(Cow::Owned)
-        .map_err(|_| wrong())
-}
-
-/// A value as a JSON answer.
-pub(crate) struct Told<T>(pub(crate) T);
-
-impl<T: Serialize> IntoResponse for Told<T> {
-    fn into_response(self) -> Response<Body> {
-        match serde_json::to_vec(&self.0) {
-            Ok(body) => {
-                let mut response = Response::new(Body::from(body));
-                let json = HeaderValue::from_static("application/json");
-                response.headers_mut().insert(CONTENT_TYPE, json);
-                response
-            }
-            Err(error) => {
-                tracing::error!(%error, "an answer has no JSON form");
-                let message = "the answer cannot be written as JSON; this is a defect";
-                Refusal::with_status(500, ErrorCode::Unavailable, message).into_response()
-            }
-        }
+    fn respond(value: T) -> Response<Body> {
+        json(Self::STATUS, &value)
     }
 }
 
-/// Something was made.
-pub(crate) struct Created<T>(pub(crate) T);
+impl Respond for NoContent {
+    type Returned = ();
 
-impl<T: Serialize> IntoResponse for Created<T> {
-    fn into_response(self) -> Response<Body> {
-        let mut response = Told(self.0).into_response();
-        if response.status() == StatusCode::OK {
-            *response.status_mut() = StatusCode::CREATED;
-        }
+    fn respond((): ()) -> Response<Body> {
+        with_status(Self::STATUS, Body::empty())
+    }
+}
+
+impl Respond for JsonObject {
+    /// The text.
+    type Returned = Bytes;
+
+    fn respond(text: Bytes) -> Response<Body> {
+        typed("application/json", text.into())
+    }
+}
+
+impl Respond for TomlText {
+    type Returned = String;
+
+    fn respond(text: String) -> Response<Body> {
+        typed("application/toml", text.into())
+    }
+}
+
+impl Respond for PrometheusText {
+    type Returned = String;
+
+    fn respond(text: String) -> Response<Body> {
+        typed(crate::metrics::CONTENT_TYPE, text.into())
+    }
+}
+
+impl Respond for EventStream {
+    type Returned = Body;
+
+    fn respond(body: Body) -> Response<Body> {
+        let mut response = typed("text/event-stream", body);
+        // A proxy that collects would hold events back.
+        let off = HeaderValue::from_static("no");
+        response.headers_mut().insert("x-accel-buffering", off);
         response
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn with_status(status: u16, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(status).expect("a status of the table");
+    response
+}
 
-    #[test]
-    fn a_query_is_read_strictly() {
-        let read = || Params::of(Some("a=1&b=x%20y+z&a=2&c")).unwrap();
-        let mut params = read();
-        assert_eq!(params.all("a"), ["1", "2"]);
-        assert_eq!(params.text("b").unwrap().unwrap(), "x y z");
-        assert!(Params::of(Some("a=%zz")).is_err());
-        assert!(Params::of(Some("a=%ff")).is_err());
-        let known = |names: &[&str]| {
-            names
-                .iter()
-                .map(|&name| name.to_owned())
-                .collect::<Vec<_>>()
-        };
-        assert!(read().only(&known(&["a", "b", "c", "d"])).is_ok());
-        assert!(read().only(&known(&["a", "b"])).is_err());
-    }
+fn typed(media_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let media_type = HeaderValue::from_static(media_type);
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
+    response
+}
 
-    #[test]
-    fn numbers_have_bounds_and_no_signs() {
-        let number = |text: &str| Params::of(Some(text)).unwrap().number("n", 1, 500);
-        assert_eq!(number("n=500").unwrap(), Some(500));
-        assert_eq!(number("").unwrap(), None);
-        for wrong in ["n=0", "n=501", "n=+5", "n=", "n=1.0", "n=1&n=1"] {
-            assert!(number(wrong).is_err(), "{wrong}");
+fn json(status: u16, value: &impl Serialize) -> Response<Body> {
+    match serde_json::to_vec(value) {
+        Ok(body) => {
+            let mut response = with_status(status, body.into());
+            let json = HeaderValue::from_static("application/json");
+            response.headers_mut().insert(CONTENT_TYPE, json);
+            response
+        }
+        Err(error) => {
+            tracing::error!(%error, "an answer has no JSON form");
+            let message = "the answer cannot be written as JSON; this is a defect";
+            Refusal::with_status(500, ErrorCode::Unavailable, message).into_response()
         }
     }
 }

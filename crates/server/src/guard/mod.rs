@@ -2,5 +2,4 @@
 
 pub(crate) mod fetch_metadata;
 pub(crate) mod host;
-pub(crate) mod query;
 pub(crate) mod rate;

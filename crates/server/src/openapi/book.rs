@@ -1,21 +1,27 @@
-//! Collects operations and the schemas that they use.
+//! Describes operations of the table, and collects the schemas that they use.
 
 use std::collections::BTreeMap;
 
-use jobtree_protocol::{Problem, Scope};
+use jobtree_protocol::Problem;
+use jobtree_protocol::operations::{
+    Access, Answer, AnswerBody, Created, EventStream, Info, JsonObject, NoContent, Operation,
+    Optional, PathId, PrometheusText, RequestBody, Required, TomlText,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, schema::Schema};
 
-/// What was said so far.
+/// The description so far.
 #[derive(Default)]
-pub(super) struct Book {
+pub(crate) struct Book {
     paths: BTreeMap<String, Map<String, Value>>,
     schemas: BTreeMap<String, RefOr<Schema>>,
 }
 
 impl Book {
-    /// A reference to a type's schema, which is noted with all that it uses.
+    /// Notes a type's schema and all that it uses; returns a reference to it.
     fn refer<T: ToSchema>(&mut self) -> Value {
         let mut used = vec![(T::name().into_owned(), T::schema())];
         T::schemas(&mut used);
@@ -23,29 +29,74 @@ impl Book {
         json!({"$ref": format!("#/components/schemas/{}", T::name())})
     }
 
-    /// Begins an operation.
-    pub(super) fn operation(
-        &mut self,
-        method: &'static str,
-        path: &'static str,
-        id: &'static str,
-        summary: &'static str,
-    ) -> Operation<'_> {
-        Operation {
-            book: self,
-            method,
-            path,
-            id,
-            summary,
-            open: false,
-            scope: None,
-            parameters: Vec::new(),
-            body: None,
-            responses: Map::new(),
+    /// Adds an operation.
+    pub(crate) fn add<O>(&mut self)
+    where
+        O: Operation,
+        O::Body: DescribeBody,
+        O::Answer: DescribeAnswer,
+    {
+        let info = O::INFO;
+        let body = O::Body::describe(self, O::example().unwrap_or_default());
+        let mut answer = O::Answer::describe(self);
+        answer["description"] = info.answer.into();
+        for link in info.links {
+            answer["links"][link.operation] = json!({
+                "operationId": link.operation,
+                "parameters": {link.parameter: format!("$response.body#{}", link.pointer)},
+            });
         }
+        let mut responses = Map::from_iter([(O::Answer::STATUS.to_string(), answer)]);
+        for (status, about) in info.errors {
+            responses.insert(status.to_string(), problem(about));
+        }
+        let has_id = O::Path::PRESENT;
+        for (status, applies) in [
+            (404, has_id),
+            (400, true),
+            (403, true),
+            (421, true),
+            (503, true),
+            (401, info.access != Access::Open),
+            (429, info.access != Access::Open),
+            (408, body.is_some()),
+            (413, body.is_some()),
+            (415, body.is_some()),
+            (422, body.is_some()),
+        ] {
+            if applies {
+                let common = json!({"$ref": format!("#/components/responses/{status}")});
+                responses.entry(status.to_string()).or_insert(common);
+            }
+        }
+        let mut operation = json!({
+            "operationId": info.id,
+            "summary": info.summary,
+            "description": match info.access {
+                Access::Scope(scope) => format!("Needs a token with the scope `{scope}`."),
+                Access::Open => "Needs no token.".to_owned(),
+                Access::AnyToken => "Needs any token.".to_owned(),
+            },
+            "tags": [tag(info.path)],
+            "responses": responses,
+        });
+        let parameters = parameters(&info);
+        if !parameters.is_empty() {
+            operation["parameters"] = parameters.into();
+        }
+        if let Some(body) = body {
+            operation["requestBody"] = body;
+        }
+        if info.access == Access::Open {
+            operation["security"] = json!([]);
+        }
+        let path = self.paths.entry(info.path.to_owned()).or_default();
+        let method = info.method.as_str().to_ascii_lowercase();
+        let before = path.insert(method, operation);
+        assert!(before.is_none(), "{} is described twice", info.id);
     }
 
-    /// The whole document.
+    /// Returns the whole document.
     pub(super) fn finish(mut self) -> Value {
         self.refer::<Problem>();
         let common = COMMON.map(|(status, about)| (status.to_string(), problem(about)));
@@ -76,190 +127,110 @@ impl Book {
     }
 }
 
-/// One operation, being described.
-#[must_use = "it is noted by `end`"]
-pub(super) struct Operation<'a> {
-    book: &'a mut Book,
-    method: &'static str,
-    path: &'static str,
-    id: &'static str,
-    summary: &'static str,
-    open: bool,
-    scope: Option<Scope>,
-    parameters: Vec<Value>,
-    body: Option<Value>,
-    responses: Map<String, Value>,
-}
-
-impl Operation<'_> {
-    /// What a token must allow.
-    pub(super) fn scope(mut self, scope: Scope) -> Self {
-        self.scope = Some(scope);
-        self
-    }
-
-    /// It needs no token.
-    pub(super) fn open(mut self) -> Self {
-        self.open = true;
-        self
-    }
-
-    /// A parameter of the query.
-    pub(super) fn query(mut self, name: &str, about: &str, schema: Value) -> Self {
-        self.parameters.push(json!({
-            "name": name,
-            "in": "query",
-            "description": about,
-            "required": false,
-            "schema": schema,
-        }));
-        self
-    }
-
-    /// A JSON body, with an example.
-    pub(super) fn body<T: ToSchema>(self, example: Value) -> Self {
-        self.json_body::<T>(example, true)
-    }
-
-    /// A JSON body that may be left out.
-    pub(super) fn maybe_body<T: ToSchema>(self, example: Value) -> Self {
-        self.json_body::<T>(example, false)
-    }
-
-    fn json_body<T: ToSchema>(mut self, example: Value, required: bool) -> Self {
-        let schema = self.book.refer::<T>();
-        self.body = Some(json!({
-            "required": required,
-            "content": {"application/json": {"schema": schema, "example": example}},
-        }));
-        self
-    }
-
-    /// A body of TOML.
-    pub(super) fn toml_body(mut self, example: &str) -> Self {
-        let about = format!("For example:\n\n{example}");
-        let text = json!({"schema": {"type": "string", "description": about}});
-        self.body = Some(json!({"required": true, "content": {"application/toml": text}}));
-        self
-    }
-
-    /// Answers with JSON.
-    pub(super) fn answers<T: ToSchema>(mut self, status: u16, about: &str) -> Self {
-        let schema = self.book.refer::<T>();
-        let content = json!({"application/json": {"schema": schema}});
-        let answer = json!({"description": about, "content": content});
-        self.responses.insert(status.to_string(), answer);
-        self
-    }
-
-    /// Answers with JSON of any shape.
-    pub(super) fn answers_object(mut self, about: &str) -> Self {
-        let content = json!({"application/json": {"schema": {"type": "object"}}});
-        let answer = json!({"description": about, "content": content});
-        self.responses.insert("200".to_owned(), answer);
-        self
-    }
-
-    /// Answers with another kind of text.
-    pub(super) fn answers_text(mut self, kind: &str, about: &str) -> Self {
-        let answer =
-            json!({"description": about, "content": {kind: {"schema": {"type": "string"}}}});
-        self.responses.insert("200".to_owned(), answer);
-        self
-    }
-
-    /// Answers with nothing.
-    pub(super) fn answers_nothing(mut self, about: &str) -> Self {
-        let answer = json!({"description": about});
-        self.responses.insert("204".to_owned(), answer);
-        self
-    }
-
-    /// It may fail so, beside what everything may.
-    pub(super) fn fails(mut self, status: u16, about: &str) -> Self {
-        self.responses.insert(status.to_string(), problem(about));
-        self
-    }
-
-    /// It may fail as others may; see [`COMMON`].
-    fn fail(&mut self, status: u16) {
-        let name = status.to_string();
-        let common = json!({"$ref": format!("#/components/responses/{name}")});
-        self.responses.entry(name).or_insert(common);
-    }
-
-    /// A link from a successful answer to another operation: where its id is to be found.
-    pub(super) fn link(mut self, to: &str, parameter: &str, at: &str) -> Self {
-        for status in ["200", "201"] {
-            if let Some(answer) = self.responses.get_mut(status) {
-                answer["links"][to] = json!({
-                    "operationId": to,
-                    "parameters": {parameter: format!("$response.body#{at}")},
-                });
-            }
-        }
-        self
-    }
-
-    /// Notes it.
-    pub(super) fn end(mut self) {
-        let ids = self.path.split('{').skip(1);
-        let mut parameters: Vec<Value> = ids
-            .filter_map(|rest| rest.split_once('}'))
-            .map(|(name, _)| {
-                let schema = json!({"type": "string", "format": "uuid"});
-                json!({"name": name, "in": "path", "required": true, "schema": schema})
-            })
-            .collect();
-        if !parameters.is_empty() {
-            self.fail(404);
-        }
-        parameters.append(&mut self.parameters);
-        for status in [400, 403, 421, 503] {
-            self.fail(status);
-        }
-        if !self.open {
-            self.fail(401);
-            self.fail(429);
-        }
-        if self.body.is_some() {
-            for status in [408, 413, 415, 422] {
-                self.fail(status);
-            }
-        }
-        let description = match self.scope {
-            Some(scope) => format!("Needs a token with the scope `{scope}`."),
-            None if self.open => "Needs no token.".to_owned(),
-            None => "Needs any token.".to_owned(),
-        };
-        let mut operation = json!({
-            "operationId": self.id,
-            "summary": self.summary,
-            "description": description,
-            "tags": [tag(self.path)],
-            "responses": self.responses,
+/// The id in the path, and the query's parameters.
+fn parameters(info: &Info) -> Vec<Value> {
+    let ids = info.path.split('{').skip(1);
+    let ids = ids
+        .filter_map(|rest| rest.split_once('}'))
+        .map(|(name, _)| {
+            let schema = json!({"type": "string", "format": "uuid"});
+            json!({"name": name, "in": "path", "required": true, "schema": schema})
         });
-        if !parameters.is_empty() {
-            operation["parameters"] = Value::Array(parameters);
-        }
-        if let Some(body) = self.body {
-            operation["requestBody"] = body;
-        }
-        if self.open {
-            operation["security"] = json!([]);
-        }
-        let path = self.book.paths.entry(self.path.to_owned()).or_default();
-        let before = path.insert(self.method.to_owned(), operation);
-        assert!(
-            before.is_none(),
-            "{} {} is described twice",
-            self.method,
-            self.path
-        );
+    let query = info.parameters.iter().map(|parameter| {
+        json!({
+            "name": parameter.name,
+            "in": "query",
+            "description": parameter.description,
+            "required": false,
+            "schema": parameter.kind.schema(),
+        })
+    });
+    ids.chain(query).collect()
+}
+
+/// A kind of body that can be described.
+pub(crate) trait DescribeBody: RequestBody {
+    /// Returns the description; none if there is no body.
+    fn describe(book: &mut Book, example: Value) -> Option<Value>;
+}
+
+impl DescribeBody for () {
+    fn describe(_: &mut Book, _: Value) -> Option<Value> {
+        None
     }
 }
 
-/// What many operations may fail with.
+impl<T: Serialize + ToSchema + Send + 'static> DescribeBody for Required<T> {
+    fn describe(book: &mut Book, example: Value) -> Option<Value> {
+        Some(json_body::<T>(book, true, example))
+    }
+}
+
+impl<T: Serialize + ToSchema + Send + 'static> DescribeBody for Optional<T> {
+    fn describe(book: &mut Book, example: Value) -> Option<Value> {
+        Some(json_body::<T>(book, false, example))
+    }
+}
+
+impl DescribeBody for TomlText {
+    fn describe(_: &mut Book, example: Value) -> Option<Value> {
+        let about = format!("For example:\n\n{}", example.as_str().unwrap_or_default());
+        let text = json!({"schema": {"type": "string", "description": about}});
+        Some(json!({"required": true, "content": {"application/toml": text}}))
+    }
+}
+
+fn json_body<T: ToSchema>(book: &mut Book, required: bool, example: Value) -> Value {
+    let schema = book.refer::<T>();
+    let content = json!({"application/json": {"schema": schema, "example": example}});
+    json!({"required": required, "content": content})
+}
+
+/// A kind of answer that can be described.
+pub(crate) trait DescribeAnswer: AnswerBody {
+    fn describe(book: &mut Book) -> Value;
+}
+
+impl<T: DeserializeOwned + ToSchema + 'static> DescribeAnswer for Answer<T> {
+    fn describe(book: &mut Book) -> Value {
+        content("application/json", book.refer::<T>())
+    }
+}
+
+impl<T: DeserializeOwned + ToSchema + 'static> DescribeAnswer for Created<T> {
+    fn describe(book: &mut Book) -> Value {
+        content("application/json", book.refer::<T>())
+    }
+}
+
+impl DescribeAnswer for NoContent {
+    fn describe(_: &mut Book) -> Value {
+        json!({})
+    }
+}
+
+macro_rules! plain {
+    ($($kind:ty: $media_type:literal $type:literal,)*) => {$(
+        impl DescribeAnswer for $kind {
+            fn describe(_: &mut Book) -> Value {
+                content($media_type, json!({"type": $type}))
+            }
+        }
+    )*};
+}
+
+plain! {
+    JsonObject: "application/json" "object",
+    TomlText: "application/toml" "string",
+    PrometheusText: "text/plain" "string",
+    EventStream: "text/event-stream" "string",
+}
+
+fn content(media_type: &str, schema: Value) -> Value {
+    json!({"content": {media_type: {"schema": schema}}})
+}
+
+/// Errors that many operations can have.
 const COMMON: [(u16, &str); 11] = [
     (400, "The request is not of this shape."),
     (401, "There is no token, or it is not known any more."),
@@ -286,7 +257,7 @@ fn problem(about: &str) -> Value {
     json!({"description": about, "content": content})
 }
 
-/// What an operation is about, by its path.
+/// Returns an operation's topic, by its path.
 fn tag(path: &str) -> &'static str {
     let rest = path
         .strip_prefix(jobtree_protocol::paths::BASE)

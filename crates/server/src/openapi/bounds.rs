@@ -1,18 +1,19 @@
 //! Bounds that types cannot say: what is checked when a request is validated. Not those of things that are also sent many
 //! at once: there each is answered for itself, and the request as a whole is sound.
 
+use jobtree_protocol::operations::{MAX_AT_ONCE, MAX_REASON_BYTES, MAX_WAIT_SEC};
 use serde_json::{Value, json};
 
 /// A field of a schema, and what holds for it.
 pub(super) fn all() -> Vec<(&'static str, &'static str, Value)> {
     let name = json!({"minLength": 1, "maxLength": 128, "pattern": "^[A-Za-z0-9._:-]+$"});
     let key = json!({"minLength": 1, "maxLength": 256});
-    let reason = json!({"maxLength": 1024});
+    let reason = json!({"maxLength": MAX_REASON_BYTES});
     let seconds = json!({"minimum": 1, "maximum": 3_155_760_000_u32});
     let batch = json!({"minimum": 1, "maximum": 1000});
-    let wait = json!({"minimum": 0, "maximum": super::super::api::MOST_WAIT});
+    let wait = json!({"minimum": 0, "maximum": MAX_WAIT_SEC});
     let most = |count: usize| json!({"maxItems": count});
-    let at_once = most(super::super::api::MOST_AT_ONCE);
+    let at_once = most(MAX_AT_ONCE);
     let positive = json!({"minimum": 0});
     vec![
         ("SubmitRequest", "addon_id", name.clone()),
@@ -58,6 +59,7 @@ pub(super) fn all() -> Vec<(&'static str, &'static str, Value)> {
         ("AckRequest", "pids", most(64)),
         ("PidsRequest", "pids", most(64)),
         ("HeartbeatBody", "pids", most(64)),
+        ("HeartbeatBody", "given_back", most(1000)),
         ("ReportBody", "pids", most(64)),
         ("ReportBody", "metrics", json!({"maxProperties": 32})),
         ("HeartbeatManyRequest", "leases", at_once.clone()),

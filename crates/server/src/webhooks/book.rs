@@ -1,6 +1,6 @@
 //! Which webhooks there are, as notes in the store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
@@ -94,6 +94,8 @@ pub struct Webhooks {
     hub: Arc<Hub>,
     tasks: Handle,
     hooks: Mutex<BTreeMap<Uuid, (Arc<Hook>, AbortHandle)>>,
+    /// The addons for whose dispatches the scheduler knows listeners.
+    listened_to: Mutex<BTreeSet<Option<AddonId>>>,
 }
 
 impl Webhooks {
@@ -106,6 +108,7 @@ impl Webhooks {
             hub,
             tasks: Handle::current(),
             hooks: Mutex::default(),
+            listened_to: Mutex::default(),
             scheduler,
         });
         for (name, note) in webhooks.scheduler.notes(webhooks.prefix()).await? {
@@ -116,7 +119,29 @@ impl Webhooks {
                 }
             }
         }
+        webhooks.tell_listeners();
         Ok(webhooks)
+    }
+
+    /// Tells the scheduler which addons have a webhook for dispatches: their job types are served.
+    fn tell_listeners(&self) {
+        let mut counts: BTreeMap<Option<AddonId>, u32> = BTreeMap::new();
+        for (hook, _) in self.hooks().values() {
+            let record = hook.record();
+            if record.events.contains(&EventKind::Dispatching) {
+                *counts.entry(record.addon_id).or_default() += 1;
+            }
+        }
+        let mut known = self
+            .listened_to
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let now: BTreeSet<Option<AddonId>> = counts.keys().cloned().collect();
+        for addon in known.union(&now) {
+            let count = counts.get(addon).copied().unwrap_or(0);
+            self.scheduler.set_listeners(addon.clone(), count);
+        }
+        *known = now;
     }
 
     fn prefix(&self) -> String {
@@ -177,6 +202,7 @@ impl Webhooks {
         let view = record.view();
         self.hook(record.clone()).save().await?;
         self.begin(record);
+        self.tell_listeners();
         Ok(view)
     }
 
@@ -199,6 +225,7 @@ impl Webhooks {
             return Err(ApiError::new(ErrorCode::NotFound, message));
         };
         task.abort();
+        self.tell_listeners();
         let name = format!("{}{id}", self.prefix());
         self.scheduler.put_note(name, None).await
     }

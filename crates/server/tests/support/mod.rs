@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jobtree_protocol::{Scope, paths};
-use jobtree_queue::policy::{Mode, Policy};
+use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::Sample;
 use jobtree_server::{Server, ServerOptions, StoreChoice};
 use serde_json::{Value, json};
@@ -51,14 +51,9 @@ pub struct House {
 }
 
 impl House {
-    /// In memory, jobs only by claims.
+    /// In memory.
     pub fn new() -> Self {
         Self::with(|_| {})
-    }
-
-    /// Jobs are dispatched when they can be.
-    pub fn dispatching() -> Self {
-        Self::with(|options| options.scheduler.policy.dispatch.mode = Mode::Dispatch)
     }
 
     /// With other options than the usual.
@@ -120,7 +115,6 @@ pub fn eager() -> Policy {
     let mut policy = Policy::default();
     policy.quiet.enter_after = Duration::ZERO;
     policy.ramp.units_per_sample = 0;
-    policy.dispatch.mode = Mode::Claim;
     policy
 }
 

@@ -263,7 +263,8 @@ fn jobs_are_counted(world: &World) {
         found.map_or(0, |count| count.jobs)
     };
     assert_eq!(count(false, "visuals", JobState::Queued), 2);
-    assert_eq!(count(false, "visuals", JobState::Running), 2);
+    assert_eq!(count(false, "visuals", JobState::Running), 1);
+    assert_eq!(count(false, "visuals", JobState::Dispatching), 1);
     assert_eq!(count(false, "visuals", JobState::Done), 0);
     assert_eq!(count(true, "visuals", JobState::Done), 1);
     assert_eq!(count(true, "sounds", JobState::Queued), 1);

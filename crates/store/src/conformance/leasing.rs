@@ -253,7 +253,7 @@ fn heartbeats_renew_and_tell(world: &World) {
     let renewed = world.store.lease(lease.id).wait().expect("it holds");
     assert!(renewed.expires_at > lease.expires_at);
     assert_eq!(renewed.pids, [77]);
-    assert_eq!(renewed.current().map(|job| job.id), Some(jobs[1]));
+    assert_eq!(renewed.in_hand().map(|job| job.id), Some(jobs[1]));
     let report = ReportRequest {
         lease_id: lease.id,
         job_id: None,

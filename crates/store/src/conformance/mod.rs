@@ -10,6 +10,7 @@
 //! ```
 
 mod asking;
+mod beginning;
 mod keeping;
 mod leasing;
 mod logging;
@@ -31,6 +32,7 @@ pub fn run(make: impl Fn() -> Store) {
     let cases = submitting::CASES
         .iter()
         .chain(leasing::CASES)
+        .chain(beginning::CASES)
         .chain(logging::CASES)
         .chain(keeping::CASES)
         .chain(asking::CASES);

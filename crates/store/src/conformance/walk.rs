@@ -3,10 +3,10 @@
 use std::fmt::Debug;
 
 use jobtree_protocol::{
-    CancelRequest, CompleteRequest, Heartbeat, JobId, JobQuery, JobState, LeaseId,
+    CancelRequest, CompleteRequest, Heartbeat, InHand, JobId, JobQuery, JobState, LeaseId,
     OnDependencyFailure, ReleaseRequest, RevokeRequest, SubmitRequest,
 };
-use jobtree_queue::transitions::{Claim, LoadAdvice, Proof, Reserve, TakeUp, Unclaimed};
+use jobtree_queue::transitions::{Abilities, Claim, LoadAdvice, Proof, Reserve, TakeUp, Unclaimed};
 
 use super::world::{World, node, plain};
 use crate::answer::Answer;
@@ -138,7 +138,13 @@ impl Walk {
                 jobs.sort_unstable();
                 jobs.dedup();
                 let lease_id = world.lease_id();
+                let worker = Abilities {
+                    reports_begin: self.below(2) == 0,
+                    begins_now: self.below(2) == 0,
+                    returns_unbegun: self.below(2) == 0,
+                };
                 let claim = || Claim {
+                    worker,
                     lease_id,
                     node_id: node(),
                     instance_id: None,
@@ -220,6 +226,7 @@ impl Walk {
         let Ok(record) = self.model.lease(lease).wait() else {
             return;
         };
+        let ids: Vec<JobId> = record.jobs.iter().map(|job| job.id).collect();
         let mut requests: Vec<_> = record
             .jobs
             .iter()
@@ -230,9 +237,21 @@ impl Walk {
                 } else {
                     CompleteRequest::done(lease, None)
                 };
+                let ago = |most| Some(self.below(most) as u64).filter(|ago| ago % 2 == 0);
+                let request = CompleteRequest {
+                    began_ms_ago: ago(9000),
+                    ended_ms_ago: ago(3000),
+                    ..request
+                };
                 (job.id, request)
             })
             .collect();
+        if let (Some((_, last)), Some(job)) = (requests.last_mut(), self.some(&ids)) {
+            last.in_hand = Some(InHand {
+                job_id: job,
+                began_ms_ago: self.below(5000) as u64,
+            });
+        }
         if let Some(job) = self
             .some(&known.jobs)
             .filter(|job| record.job(*job).is_none())
@@ -248,7 +267,7 @@ impl Walk {
         let Some(lease) = self.some(&known.leases) else {
             return;
         };
-        match self.below(4) {
+        match [0, 1, 2, 2, 2, 3][self.below(6)] {
             0 => {
                 let request = ReleaseRequest {
                     return_jobs: true,
@@ -263,17 +282,42 @@ impl Walk {
                     store.revoke(stamp, lease, RevokeRequest::default())
                 });
             }
-            2 => {
-                self.try_both(step, "heartbeat", |store, stamp| {
-                    store.heartbeat(stamp, Heartbeat::of(lease), LoadAdvice::default())
-                });
-            }
+            2 => self.talk(step, lease, known),
             _ => {
                 self.try_both(step, "expire", |store, stamp| {
                     store.expire(stamp, lease, Proof::Wall)
                 });
             }
         }
+    }
+
+    /// A worker tells what it has in hand and what it gives back, or is asked for what it has not begun.
+    fn talk(&self, step: usize, lease: LeaseId, known: &Known) {
+        let Ok(record) = self.model.lease(lease).wait() else {
+            return;
+        };
+        let ids: Vec<JobId> = record.jobs.iter().map(|job| job.id).collect();
+        if self.below(3) == 0 {
+            let mut wanted = ids;
+            wanted.extend(self.some(&known.jobs));
+            self.try_both(step, "ask back", |store, stamp| {
+                store.ask_back(stamp, lease, wanted.clone())
+            });
+            return;
+        }
+        let mut given_back = record.asked_back.clone();
+        if record.returns_unbegun && self.below(4) == 0 {
+            given_back.extend(self.some(&ids));
+        }
+        let beat = Heartbeat {
+            job_id: self.some(&ids).filter(|_| self.below(2) == 0),
+            began_ms_ago: Some(self.below(9000) as u64).filter(|ago| ago % 2 == 0),
+            given_back,
+            ..Heartbeat::of(lease)
+        };
+        self.try_both(step, "heartbeat", |store, stamp| {
+            store.heartbeat(stamp, beat.clone(), LoadAdvice::default())
+        });
     }
 
     fn compare_all(&self, known: &Known) {

@@ -12,7 +12,7 @@ use jobtree_protocol::{
     Limits, NodeId, SubmitRequest,
 };
 use jobtree_queue::replay::Story;
-use jobtree_queue::transitions::{Claim, Claimed, Reserve, TransitionError};
+use jobtree_queue::transitions::{Abilities, Claim, Claimed, Reserve, TransitionError};
 use jobtree_queue::{JobRecord, LeaseRecord, Now};
 
 use crate::backend::{Listening, Written};
@@ -131,7 +131,17 @@ impl World {
         jobs: &[JobId],
         lease_id: LeaseId,
     ) -> Result<Claimed, StoreError> {
+        self.claim_by(Abilities::default(), jobs, lease_id)
+    }
+
+    pub(super) fn claim_by(
+        &self,
+        worker: Abilities,
+        jobs: &[JobId],
+        lease_id: LeaseId,
+    ) -> Result<Claimed, StoreError> {
         let command = Claim {
+            worker,
             lease_id,
             node_id: node(),
             instance_id: Some(InstanceId::from_random([7; 16])),

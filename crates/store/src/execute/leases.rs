@@ -14,10 +14,24 @@ use jobtree_queue::{JobRecord, LeaseRecord, Reservation};
 use super::Unit;
 use crate::error::StoreError;
 use crate::ids::IdMap;
-use crate::tables::Result;
+use crate::tables::{Result, Tables};
 
 /// A job, and what its worker says of it.
 type Answered<'a> = (&'a JobRecord, &'a CompleteRequest);
+
+/// Reads the record of the job that begins with the end of another. Why it could not be read is left in `read`.
+fn next_of<'a>(
+    tables: &'a mut dyn Tables,
+    read: &'a mut Result<()>,
+) -> impl FnOnce(JobId) -> Option<Arc<JobRecord>> + 'a {
+    move |id| match tables.jobs(&[id]) {
+        Ok(mut found) => found.pop(),
+        Err(error) => {
+            *read = Err(error);
+            None
+        }
+    }
+}
 
 impl Unit<'_> {
     pub(crate) fn reserve(&mut self, id: JobId, command: Reserve) -> Result<Reservation> {
@@ -93,13 +107,13 @@ impl Unit<'_> {
         self.settle(done)
     }
 
-    /// The job that a call about a lease concerns: the one it names, else the current one.
+    /// The job that a report concerns: the one it names, else the one in hand.
     fn concerned(
         &mut self,
         lease: &LeaseRecord,
         named: Option<JobId>,
     ) -> Result<Option<Arc<JobRecord>>> {
-        match named.or_else(|| lease.current().map(|job| job.id)) {
+        match named.or_else(|| lease.in_hand().map(|job| job.id)) {
             None => Ok(None),
             Some(id) => Ok(self.tables.jobs(&[id])?.pop()),
         }
@@ -111,12 +125,18 @@ impl Unit<'_> {
         load: LoadAdvice,
     ) -> Result<HeartbeatAnswer> {
         let lease = self.lease(request.lease_id)?;
-        let job = if request.progress.is_some() {
-            self.concerned(&lease, request.job_id)?
-        } else {
-            None
+        let needed = transitions::heartbeat_needs(&lease, &request);
+        let jobs = match needed.is_empty() {
+            true => Vec::new(),
+            false => self.tables.jobs(&needed)?,
         };
-        let done = transitions::heartbeat(&self.cx, &lease, job.as_deref(), request, load)?;
+        let done = transitions::heartbeat(&self.cx, &lease, &jobs, request, load)?;
+        self.settle(done)
+    }
+
+    pub(crate) fn ask_back(&mut self, id: LeaseId, jobs: &[JobId]) -> Result<Vec<JobId>> {
+        let lease = self.lease(id)?;
+        let done = transitions::ask_back(&lease, jobs)?;
         self.settle(done)
     }
 
@@ -134,8 +154,11 @@ impl Unit<'_> {
     ) -> Result<CompleteAnswer> {
         let job = self.job(id)?;
         let lease = self.tables.lease(request.lease_id)?;
-        let done = transitions::complete(&self.cx, &job, lease.as_ref(), request)?;
-        self.settle(done)
+        let mut read = Ok(());
+        let next = next_of(self.tables, &mut read);
+        let done = transitions::complete(&self.cx, &job, lease.as_ref(), request, next);
+        read?;
+        self.settle(done?)
     }
 
     /// The jobs with these ids, each at the place of its id.
@@ -177,7 +200,10 @@ impl Unit<'_> {
         let mut changes = Changes::default();
         for (lease, places, group) in by_lease {
             let lease = self.tables.lease(lease)?;
-            let done = transitions::complete_many(&self.cx, lease.as_ref(), &group);
+            let mut read = Ok(());
+            let next = next_of(self.tables, &mut read);
+            let done = transitions::complete_many(&self.cx, lease.as_ref(), &group, next);
+            read?;
             for (place, answer) in places.into_iter().zip(done.answers) {
                 answers[place] = answer.map(|(answer, _)| answer).map_err(Into::into);
             }

@@ -207,7 +207,11 @@ impl Reading for Data {
     }
 
     fn dispatching(&mut self) -> Result<Vec<Arc<JobRecord>>> {
-        Ok(self.in_state(JobState::Dispatching).cloned().collect())
+        let dispatching = self.in_state(JobState::Dispatching);
+        Ok(dispatching
+            .filter(|job| job.is_reserved())
+            .cloned()
+            .collect())
     }
 
     fn queued(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<Arc<JobRecord>>> {
@@ -287,7 +291,7 @@ impl Reading for Data {
             .filter(|job| {
                 job.intent.addon_id == *addon && job.intent.concurrency_key.as_deref() == Some(key)
             })
-            .map(|job| job.lease_id.map_or(job.id.0, |lease| lease.0))
+            .filter_map(|job| job.key_holder())
             .collect();
         Ok(holders.len() as u32)
     }

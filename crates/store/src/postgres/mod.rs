@@ -102,8 +102,9 @@ pub(crate) struct Postgres {
     max_waiting: usize,
 }
 
-const SCHEMA: &str = include_str!("schema.sql");
-const VERSION: i32 = 1;
+/// Step `n` leads from version `n` to version `n + 1`. Steps are never changed once released; new ones are added.
+const STEPS: &[&str] = &[include_str!("schema.sql"), include_str!("migration_2.sql")];
+const VERSION: i32 = STEPS.len() as i32;
 /// For connections that write: others wait for their locks.
 const NOT_FOR_LONG: &str = "SET idle_in_transaction_session_timeout = '3s'";
 /// How long a server may be silent to a connection before it is given up, where the system can tell.
@@ -122,7 +123,7 @@ fn impatient(config: &mut tokio_postgres::Config) {
     }
 }
 
-/// Makes the tables, or checks that they are ours and not too new. Several processes may try at once. Gives the name of
+/// Makes the tables, or brings them to the newest version, if they are ours and not too new. Several processes may try at once. Gives the name of
 /// the channel for hints, which all who use these tables share.
 fn prepare(connection: &mut Connection) -> Result<String, OpenError> {
     let failed = |error: StoreError| OpenError::Database(error.to_string());
@@ -134,6 +135,7 @@ fn prepare(connection: &mut Connection) -> Result<String, OpenError> {
     let exists = connection
         .query("SELECT to_regclass('scheduler_version') IS NOT NULL", &[])
         .map_err(failed)?;
+    let mut version = 0;
     if exists[0].get::<_, bool>(0) {
         let found: i32 = connection
             .query("SELECT version FROM scheduler_version", &[])
@@ -151,8 +153,10 @@ fn prepare(connection: &mut Connection) -> Result<String, OpenError> {
         if !half.is_empty() {
             return Err(OpenError::HalfMoved);
         }
-    } else {
-        connection.execute(SCHEMA).map_err(failed)?;
+        version = found.max(0);
+    }
+    for step in &STEPS[version as usize..] {
+        connection.execute(step).map_err(failed)?;
     }
     // A database may hold several queues, each in a schema of its own.
     let table = connection

@@ -97,7 +97,7 @@ impl Reading for PgTables {
 
     fn dispatching(&mut self) -> Result<Vec<Arc<JobRecord>>> {
         let rows = self.query(
-            "SELECT record FROM scheduler_jobs WHERE state = 1 ORDER BY id",
+            "SELECT record FROM scheduler_jobs WHERE state = 1 AND lease_id IS NULL ORDER BY id",
             &[],
         )?;
         job_records(&rows)

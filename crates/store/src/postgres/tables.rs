@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::connection::{Connection, Parameter};
 use super::hints::Outgoing;
 use crate::backend::Written;
+use crate::disk_numbers;
 use crate::error::StoreError;
 use crate::tables::{Pause, Pruned, Result, Retention, ScheduleRecord, Tables};
 use crate::writer::Ledger;
@@ -55,14 +56,13 @@ pub(super) fn job_records(rows: &[Row]) -> Result<Vec<Arc<JobRecord>>> {
 }
 
 pub(super) fn state_number(state: JobState) -> i16 {
-    state as i16
+    disk_numbers::state_number(state).into()
 }
 
 pub(super) fn state_of(number: i16) -> Result<JobState> {
-    usize::try_from(number)
+    u8::try_from(number)
         .ok()
-        .and_then(|place| JobState::ALL.get(place))
-        .copied()
+        .and_then(disk_numbers::state_of)
         .ok_or_else(|| StoreError::Database {
             message: format!("{number} is no state"),
         })

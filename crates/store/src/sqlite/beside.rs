@@ -2,10 +2,9 @@
 //! up, ends that were not well, long payloads, tags, and what is waited for. Each row is written when its job comes to
 //! need it and deleted when it does not any more; an ordinary job has none.
 
-use jobtree_protocol::{JobId, JobState, LeaseId};
+use jobtree_protocol::{JobId, JobState};
 use jobtree_queue::JobRecord;
 use rusqlite::{Connection, params};
-use uuid::Uuid;
 
 use super::codec::{Id, payload_is_apart, state_number};
 use crate::tables::Result;
@@ -15,9 +14,9 @@ pub(crate) fn write(db: &Connection, before: Option<&JobRecord>, job: &JobRecord
     if before.is_none() {
         of_the_intent(db, job)?;
     }
-    let dispatching = |job: &JobRecord| job.state == JobState::Dispatching;
-    if before.is_some_and(dispatching) != dispatching(job) {
-        db.prepare_cached(if dispatching(job) {
+    let was_reserved = before.is_some_and(JobRecord::is_reserved);
+    if was_reserved != job.is_reserved() {
+        db.prepare_cached(if job.is_reserved() {
             "INSERT INTO scheduler_dispatching VALUES (?1)"
         } else {
             "DELETE FROM scheduler_dispatching WHERE id = ?1"
@@ -82,11 +81,7 @@ fn unique(db: &Connection, before: Option<&JobRecord>, job: &JobRecord) -> Resul
 }
 
 fn holder(db: &Connection, before: Option<&JobRecord>, job: &JobRecord) -> Result<()> {
-    fn held_by(job: &JobRecord) -> Option<Uuid> {
-        matches!(job.state, JobState::Dispatching | JobState::Running)
-            .then(|| job.lease_id.map_or(job.id.0, |LeaseId(lease)| lease))
-    }
-    let (was, is) = (before.and_then(held_by), held_by(job));
+    let (was, is) = (before.and_then(JobRecord::key_holder), job.key_holder());
     if was == is {
         return Ok(());
     }
@@ -94,7 +89,7 @@ fn holder(db: &Connection, before: Option<&JobRecord>, job: &JobRecord) -> Resul
     match is {
         Some(holder) => db
             .prepare_cached("INSERT OR REPLACE INTO scheduler_holders VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![addon, key, Id(&job.id.0), Id(&holder)])?,
+            .execute(params![addon, key, Id(&job.id.0), Id(&holder.0)])?,
         None => db
             .prepare_cached(
                 "DELETE FROM scheduler_holders WHERE addon_id = ?1 AND concurrency_key = ?2 AND id = ?3",

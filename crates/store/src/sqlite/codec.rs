@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use jobtree_protocol::{
-    Backoff, CompleteStatus, Constraints, Intent, JobId, JobState, Json, Late, LeaseId, NodeId,
+    Backoff, Constraints, Intent, JobId, JobState, Json, Late, LeaseId, NodeId,
     OnDependencyFailure, Priority, Progress, ScheduleId, TraceParent, from_micros, to_micros,
 };
 use jobtree_queue::{Completion, Denial, JobRecord, Reservation};
@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::pack::{Unpack, packed_number, put_bytes, put_id, put_number, put_signed};
+use crate::disk_numbers;
 use crate::error::StoreError;
 use crate::tables::Result;
 
@@ -34,23 +35,21 @@ pub(crate) fn damaged(what: &str) -> StoreError {
 }
 
 pub(crate) fn state_number(state: JobState) -> i64 {
-    state as i64
+    disk_numbers::state_number(state).into()
 }
 
 pub(crate) fn state_of(number: i64) -> Result<JobState> {
-    usize::try_from(number)
-        .ok()
-        .and_then(|number| JobState::ALL.get(number))
-        .copied()
-        .ok_or_else(|| damaged("a state"))
+    meaning(number, disk_numbers::state_of, "a state")
 }
 
 pub(crate) fn priority_of(number: i64) -> Result<Priority> {
-    usize::try_from(number)
-        .ok()
-        .and_then(|number| Priority::ALL.get(number))
-        .copied()
-        .ok_or_else(|| damaged("a priority"))
+    meaning(number, disk_numbers::priority_of, "a priority")
+}
+
+/// What a number on disk stands for.
+pub(crate) fn meaning<T>(number: i64, of: impl FnOnce(u8) -> Option<T>, what: &str) -> Result<T> {
+    let number = u8::try_from(number).ok();
+    number.and_then(of).ok_or_else(|| damaged(what))
 }
 
 pub(crate) fn time(micros: Option<i64>) -> Option<Timestamp> {
@@ -305,11 +304,8 @@ fn put_completions(bytes: &mut Vec<u8>, completions: &[Completion]) {
     put_number(bytes, (completions.len() * COMPLETION) as u64);
     for completion in completions {
         bytes.extend_from_slice(completion.lease_id.0.as_bytes());
-        bytes.push(match completion.status {
-            CompleteStatus::Done => 0,
-            CompleteStatus::Failed => 1,
-        });
-        bytes.push(completion.state as u8);
+        bytes.push(disk_numbers::status_number(completion.status));
+        bytes.push(disk_numbers::state_number(completion.state));
         let not_before = completion.not_before.map_or(i64::MIN, to_micros);
         bytes.extend_from_slice(&not_before.to_be_bytes());
     }
@@ -321,11 +317,7 @@ fn completions_of(bytes: &[u8]) -> Result<Vec<Completion>> {
         let micros = i64::from_be_bytes(rest[2..].try_into().expect("the parts have this length"));
         Ok(Completion {
             lease_id: LeaseId(Uuid::from_slice(lease).expect("16 bytes")),
-            status: if rest[0] == 0 {
-                CompleteStatus::Done
-            } else {
-                CompleteStatus::Failed
-            },
+            status: meaning(rest[0].into(), disk_numbers::status_of, "a completion")?,
             state: state_of(rest[1].into())?,
             not_before: (micros != i64::MIN).then(|| from_micros(micros)),
         })
@@ -348,7 +340,8 @@ pub(crate) fn pack_body(bytes: &mut Vec<u8>, job: &JobRecord, last_event: Option
     let limit = intent.concurrency_limit;
     let mut body = Body::begin(bytes, flags(job), job.created_at);
     put_number(body.bytes, intent.cost_units.into());
-    body.bytes.push(intent.priority as u8);
+    body.bytes
+        .push(disk_numbers::priority_number(intent.priority));
     put_number(body.bytes, intent.max_attempts.into());
 
     body.time(HAS_ENQUEUED_AT, enqueued_at);

@@ -3,39 +3,39 @@
 //! rewrite the list.
 
 use jobtree_protocol::{InstanceId, JobId, LeaseId, NodeId, from_micros, to_micros};
-use jobtree_queue::{LeaseEnd, LeaseRecord, LeasedJob};
+use jobtree_queue::{LeaseRecord, LeasedJob};
 use rusqlite::{Connection, Row, params};
 
 use super::codec::{
-    Id, Maybe, constraints_bits, constraints_of, damaged, json_text, micros, number,
+    Id, Maybe, constraints_bits, constraints_of, damaged, json_text, meaning, micros, number,
     optional_number, optional_text_at, optional_uuid_at, priority_of, text_at, time, uuid_at,
 };
+use crate::disk_numbers;
 use crate::tables::Result;
 
 pub(crate) const LEASE_COLUMNS: &str = "id, revision, addon_id, job_type, node_id, instance_id, priority, flags, \
      expected_duration_sec, own_cost, ttl_sec, granted_at, renewed_at, expires_at, named_current, current_since, pids, \
-     lease_end, ended_at, end_reason, renewals";
+     lease_end, ended_at, end_reason, renewals, asked_back";
 
-const ENDS: [LeaseEnd; 4] = [
-    LeaseEnd::Completed,
-    LeaseEnd::Released,
-    LeaseEnd::Revoked,
-    LeaseEnd::Expired,
-];
+// The bits of a lease's `flags` beside those of its constraints. The first release wrote none of them: of its leases the
+// first job began with the grant.
+const REPORTS_BEGIN: i64 = 1 << 4;
+const RETURNS_UNBEGUN: i64 = 1 << 5;
+const NOT_BEGUN: i64 = 1 << 6;
 
-fn end_number(end: LeaseEnd) -> i64 {
-    match end {
-        LeaseEnd::Completed => 0,
-        LeaseEnd::Released => 1,
-        LeaseEnd::Revoked => 2,
-        LeaseEnd::Expired => 3,
-    }
+fn flags(lease: &LeaseRecord) -> i64 {
+    let bit = |set: bool, bit: i64| if set { bit } else { 0 };
+    constraints_bits(&lease.constraints)
+        | bit(lease.reports_begin, REPORTS_BEGIN)
+        | bit(lease.returns_unbegun, RETURNS_UNBEGUN)
+        | bit(!lease.begun, NOT_BEGUN)
 }
 
 pub(crate) fn write_lease(db: &Connection, lease: &LeaseRecord) -> Result<()> {
     let mut statement = db.prepare_cached(
         "INSERT OR REPLACE INTO scheduler_leases VALUES \
-         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+         (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
+         ?22)",
     )?;
     statement.execute(params![
         Id(&lease.id.0),
@@ -44,8 +44,8 @@ pub(crate) fn write_lease(db: &Connection, lease: &LeaseRecord) -> Result<()> {
         lease.job_type.as_str(),
         lease.node_id.as_str(),
         Maybe(lease.instance_id.as_ref().map(|id| Id(&id.0))),
-        lease.priority as i64,
-        constraints_bits(&lease.constraints),
+        disk_numbers::priority_number(lease.priority),
+        flags(lease),
         lease.expected_duration_sec,
         lease.own_cost,
         lease.ttl_sec,
@@ -55,10 +55,11 @@ pub(crate) fn write_lease(db: &Connection, lease: &LeaseRecord) -> Result<()> {
         Maybe(lease.named_current.as_ref().map(|id| Id(&id.0))),
         to_micros(lease.current_since),
         Maybe((!lease.pids.is_empty()).then(|| json_text(&lease.pids))),
-        lease.end.map(end_number),
+        lease.end.map(disk_numbers::lease_end_number),
         micros(lease.ended_at),
         lease.end_reason,
         lease.renewals as i64,
+        Maybe((!lease.asked_back.is_empty()).then(|| json_text(&lease.asked_back))),
     ])?;
     Ok(())
 }
@@ -67,15 +68,10 @@ pub(crate) fn write_lease(db: &Connection, lease: &LeaseRecord) -> Result<()> {
 pub(crate) fn lease_of(row: &Row<'_>, jobs: Vec<LeasedJob>) -> Result<LeaseRecord> {
     let name = |_| damaged("a name");
     let end: Option<i64> = row.get(17)?;
-    let end = match end {
-        None => None,
-        Some(number) => Some(
-            *usize::try_from(number)
-                .ok()
-                .and_then(|number| ENDS.get(number))
-                .ok_or_else(|| damaged("a lease's end"))?,
-        ),
-    };
+    let end = end
+        .map(|number| meaning(number, disk_numbers::lease_end_of, "a lease's end"))
+        .transpose()?;
+    let flags: i64 = row.get(7)?;
     Ok(LeaseRecord {
         id: LeaseId(uuid_at(row, 0)?),
         revision: number(row.get(1)?)?,
@@ -84,7 +80,7 @@ pub(crate) fn lease_of(row: &Row<'_>, jobs: Vec<LeasedJob>) -> Result<LeaseRecor
         node_id: text_at(row, 4)?.parse::<NodeId>().map_err(name)?,
         instance_id: optional_uuid_at(row, 5)?.map(InstanceId),
         priority: priority_of(row.get(6)?)?,
-        constraints: constraints_of(row.get(7)?),
+        constraints: constraints_of(flags),
         expected_duration_sec: optional_number(row.get(8)?)?,
         own_cost: number(row.get(9)?)?,
         ttl_sec: number(row.get(10)?)?,
@@ -94,6 +90,13 @@ pub(crate) fn lease_of(row: &Row<'_>, jobs: Vec<LeasedJob>) -> Result<LeaseRecor
         jobs,
         named_current: optional_uuid_at(row, 14)?.map(JobId),
         current_since: from_micros(row.get(15)?),
+        reports_begin: flags & REPORTS_BEGIN != 0,
+        returns_unbegun: flags & RETURNS_UNBEGUN != 0,
+        begun: flags & NOT_BEGUN == 0,
+        asked_back: match optional_text_at(row, 21)? {
+            None => Vec::new(),
+            Some(text) => serde_json::from_str(text).map_err(|_| damaged("a list of jobs"))?,
+        },
         pids: match optional_text_at(row, 16)? {
             None => Vec::new(),
             Some(text) => serde_json::from_str(text).map_err(|_| damaged("a list of processes"))?,

@@ -2,7 +2,7 @@
 //!
 //! Filters need no indexes, which every job would pay for: a page looks at a bounded number of rows and stops there,
 //! perhaps with few jobs or none, and says where to go on. What people look for most is found at once all the same:
-//! dispatched, failed and canceled jobs, and tags, have small tables of their own, and running ones are known to leases.
+//! dispatched, failed and canceled jobs, and tags, have small tables of their own, and those that workers have are known to leases.
 
 use jobtree_protocol::{JobId, JobQuery, JobState};
 use jobtree_queue::JobRecord;
@@ -35,8 +35,9 @@ fn list_within(db: &Connection, query: &JobQuery, limit: usize, budget: usize) -
         .iter()
         .map(|sql| search(db, sql, query, text.as_ref(), limit, budget))
         .collect::<Result<Vec<_>>>()?;
-    if query.tag.is_none() && query.state.contains(&JobState::Running) {
-        found.push(running(db, query, text.as_ref(), limit)?);
+    let has_held = |state: &JobState| matches!(state, JobState::Dispatching | JobState::Running);
+    if query.tag.is_none() && query.state.iter().any(has_held) {
+        found.push(held(db, query, text.as_ref(), limit)?);
     }
     // Beyond this a place may have more that was not looked at.
     let sure_to = found.iter().filter_map(|found| found.searched_to).min();
@@ -91,7 +92,7 @@ pub fn statements(query: &JobQuery) -> Vec<String> {
              CROSS JOIN scheduler_jobs AS job ON job.id = waiting.id \
              WHERE waiting.id > ?1 ORDER BY waiting.id LIMIT ?2"
                 .to_owned(),
-            // By their leases: see `running`.
+            // By their leases, as those that are claimed and not begun: see `held`.
             JobState::Running => return None,
             JobState::Done => by_id("scheduler_jobs_history"),
             JobState::Failed | JobState::Canceled => not_done(*state),
@@ -100,8 +101,8 @@ pub fn statements(query: &JobQuery) -> Vec<String> {
     query.state.iter().filter_map(place).collect()
 }
 
-/// Running jobs, found by the leases that hold. There are few of them, so all are looked at.
-fn running(db: &Connection, query: &JobQuery, text: Option<&Text>, limit: usize) -> Result<Found> {
+/// Jobs that workers have, begun or not, found by the leases that hold. There are few of them, so all are looked at.
+fn held(db: &Connection, query: &JobQuery, text: Option<&Text>, limit: usize) -> Result<Found> {
     let mut found = Found {
         ids: Vec::new(),
         searched_to: None,
@@ -110,10 +111,7 @@ fn running(db: &Connection, query: &JobQuery, text: Option<&Text>, limit: usize)
     for id in queries::leased_after(db, query.after)? {
         let mut rows = statement.query([Id(&id.0)])?;
         let Some(row) = rows.next()? else { continue };
-        if state_of(row.get(2)?)? == JobState::Running
-            && matches(query, row)?
-            && searched(db, text, row)?.0
-        {
+        if matches(query, row)? && searched(db, text, row)?.0 {
             found.ids.push(id);
             if found.ids.len() > limit {
                 found.searched_to = Some(id);

@@ -8,11 +8,12 @@
 //!
 //! [`Scroll`] collects the events of a transaction until they are written. What an operation added can be taken back.
 
-use jobtree_protocol::{Event, EventKind, JobId, LeaseId, from_micros, to_micros};
+use jobtree_protocol::{Event, JobId, LeaseId, from_micros, to_micros};
 use rusqlite::{Connection, params};
 
 use super::codec::{damaged, state_of};
 use super::pack::{Unpack, put_bytes, put_id, put_number, put_signed};
+use crate::disk_numbers;
 use crate::tables::{Recorded, Result};
 
 /// With this many bytes a row is full: one page of the file holds it.
@@ -140,14 +141,14 @@ impl Scroll {
             | bit(previous.is_some(), PREVIOUS);
         let bytes = &mut self.bytes;
         put_number(bytes, bits);
-        bytes.push(event.kind as u8);
+        bytes.push(disk_numbers::kind_number(event.kind));
         put_signed(bytes, at - self.last.at);
         self.last.at = at;
         if let Some(job) = &event.job_id {
             put_id(bytes, &job.0);
         }
         if let Some(state) = event.state {
-            bytes.push(state as u8);
+            bytes.push(disk_numbers::state_number(state));
         }
         if bits & LEASE != 0 {
             put_id(bytes, &event.lease_id.expect("its bit is set").0);
@@ -212,10 +213,8 @@ fn unroll(last: i64, count: i64, body: &[u8]) -> Result<Vec<(Recorded, Option<i6
     let first = last.saturating_sub(count).saturating_add(1);
     for place in first..=last {
         let bits = unpack.raw_number()?;
-        let kind = EventKind::ALL
-            .get(usize::from(unpack.byte()?))
-            .copied()
-            .ok_or_else(|| damaged("an event's kind"))?;
+        let kind =
+            disk_numbers::kind_of(unpack.byte()?).ok_or_else(|| damaged("an event's kind"))?;
         at = at.wrapping_add(unpack.signed()?);
         let has = |bit: u64| bits & bit != 0;
         let job_id = has(JOB).then(|| unpack.id().map(JobId)).transpose()?;
@@ -363,7 +362,7 @@ pub(crate) fn prune(db: &Connection, before: jiff::Timestamp, limit: usize) -> R
 
 #[cfg(test)]
 mod tests {
-    use jobtree_protocol::JobState;
+    use jobtree_protocol::{EventKind, JobState};
 
     use super::*;
 

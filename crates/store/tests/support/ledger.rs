@@ -161,10 +161,12 @@ pub fn compare(store: &Store, ledger: &[Entry]) -> Result<(), String> {
                 .events_of(*job)
                 .wait()
                 .map_err(|error| error.to_string())?;
-            let ran = events.iter().any(|recorded| {
-                recorded.event.kind == EventKind::Running && recorded.event.lease_id == Some(*lease)
+            let claims = [EventKind::Dispatching, EventKind::Running];
+            let claimed = events.iter().any(|recorded| {
+                let event = &recorded.event;
+                claims.contains(&event.kind) && event.lease_id == Some(*lease)
             });
-            if !ran {
+            if !claimed {
                 return Err(format!(
                     "{job} was acknowledged as claimed under {lease}; its trail does not know"
                 ));

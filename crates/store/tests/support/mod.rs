@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use jobtree_protocol::{LeaseId, Limits, NodeId, SubmitRequest};
 use jobtree_queue::Now;
-use jobtree_queue::transitions::Claim;
+use jobtree_queue::transitions::{Abilities, Claim};
 use jobtree_store::{Stamp, Submission};
 
 /// A folder that goes with the test.
@@ -71,5 +71,6 @@ pub fn claim(lease_id: LeaseId) -> Claim {
         instance_id: None,
         pids: Vec::new(),
         reason: "there is room".into(),
+        worker: Abilities::default(),
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use jobtree_protocol::{
     AddonId, Advice, ApiError, ClaimAnswer, ClaimRequest, CompleteAnswer, CompleteManyAnswer,
-    CompleteManyRequest, CompleteRequest, CompleteStatus, Each, Heartbeat, HeartbeatAnswer,
-    HeartbeatManyAnswer, HeartbeatManyRequest, JobId, JobState, JobView, Json, LeaseId, LogAppend,
-    LogAppendAnswer, ReleaseRequest, WorkerReport,
+    CompleteManyRequest, CompleteRequest, CompleteStatus, Each, ErrorCode, Heartbeat,
+    HeartbeatAnswer, HeartbeatManyAnswer, HeartbeatManyRequest, JobId, JobState, JobView, Json,
+    LeaseId, LogAppend, LogAppendAnswer, ReleaseRequest, WorkerReport,
 };
 
 use crate::reply::{Promise, Reply, promise};
@@ -55,6 +55,10 @@ pub(super) struct Offers {
     pub(super) waiting: Option<Promise<Vec<ClaimAnswer>>>,
     /// How many leases each claim asked for.
     pub(super) asked_for: Vec<u32>,
+    /// Of how many leases each claim said that their first jobs begin at once.
+    pub(super) begins_now: Vec<Option<u32>>,
+    /// Claims that speak of begins are refused, as the first release does.
+    pub(super) is_first_release: bool,
 }
 
 impl Desk {
@@ -138,6 +142,7 @@ pub(super) fn renewed(cancel: &[JobId]) -> HeartbeatAnswer {
         },
         ttl_sec: TTL_SEC,
         cancel: cancel.to_vec(),
+        give_back: Vec::new(),
     }
 }
 
@@ -145,6 +150,11 @@ impl Grantor for Desk {
     fn claim(&self, request: ClaimRequest) -> Reply<Vec<ClaimAnswer>> {
         let mut offers = self.offers.lock().unwrap();
         offers.asked_for.push(request.max_leases);
+        offers.begins_now.push(request.begins_now);
+        if offers.is_first_release && request.begins_now.is_some() {
+            let message = "the body cannot be read: unknown field `begins_now`, expected one of …";
+            return Reply::ready(Err(ApiError::new(ErrorCode::Malformed, message)));
+        }
         if let Some(offer) = offers.leases.pop_front() {
             return Reply::ready(offer.map(|lease| vec![lease]));
         }

@@ -1,5 +1,6 @@
 //! Workers against a scheduler that says what the test says, by a clock that the test moves.
 
+mod beginning;
 mod desk;
 mod telling;
 
@@ -369,10 +370,29 @@ fn a_completion_that_may_be_lost_is_sent_again() {
         .start()
         .unwrap();
     desk.offer(vec![job("works", "null")]);
-    let first = completed(&said);
+    let untimed = |(job, request): (JobId, CompleteRequest)| {
+        let times = (request.began_ms_ago, request.ended_ms_ago);
+        let request = CompleteRequest {
+            began_ms_ago: None,
+            ended_ms_ago: None,
+            ..request
+        };
+        ((job, request), times)
+    };
+    let (first, times) = untimed(completed(&said));
+    assert_eq!(times, (Some(0), Some(0)));
+    let mut ago = 0;
     for _ in 0..2 {
         match next_said(&desk, &said) {
-            Said::Completed(job, request) => assert_eq!((job, request), first),
+            Said::Completed(job, request) => {
+                let (again, (began, ended)) = untimed((job, request));
+                assert_eq!(again, first);
+                assert!(
+                    began == ended && ended > Some(ago),
+                    "as long ago as it is by now"
+                );
+                ago = ended.unwrap();
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -9,7 +9,7 @@ use jobtree_protocol::{
     CompleteOne, CompleteStatus, Each, InstanceId, JobView, Json, SubmitManyAnswer,
     SubmitManyRequest, SubmitRequest, paths,
 };
-use jobtree_queue::policy::{Mode, Policy};
+use jobtree_queue::policy::Policy;
 use jobtree_server::{Server, ServerOptions};
 
 use super::caller::Caller;
@@ -35,7 +35,6 @@ impl Daemon {
         // What is measured is the way of a job, not the wait for a quiet machine.
         options.scheduler.policy = Policy::default();
         options.scheduler.policy.busy.ignore = true;
-        options.scheduler.policy.dispatch.mode = Mode::Claim;
         options.limits.rate = None;
         let server = Server::start(options).expect("a daemon");
         let token = std::fs::read_to_string(folder.file("data").join("admin.token"));
@@ -133,10 +132,13 @@ pub fn completion(lease: &ClaimAnswer) -> CompleteManyRequest {
         result: None,
         error: None,
         retry: true,
+        began_ms_ago: None,
+        ended_ms_ago: None,
     };
     CompleteManyRequest {
         lease_id: lease.lease_id,
         jobs: lease.jobs.iter().map(one).collect(),
+        in_hand: None,
     }
 }
 
@@ -151,6 +153,8 @@ pub fn claim(max_jobs: usize, wait_sec: u32) -> ClaimRequest {
         instance_id: InstanceId::generate(),
         node_id: None,
         pids: Vec::new(),
+        begins_now: None,
+        returns_unbegun: false,
     }
 }
 

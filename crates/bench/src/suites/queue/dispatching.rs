@@ -1,5 +1,5 @@
 //! One dispatch beside few and beside many waiting jobs: instructions, which must not depend on how many wait, and memory
-//! for each that does. Nothing but the dispatcher: no store, no clock.
+//! for each that does. Nothing but the planner: no store, no clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use jobtree_protocol::{AddonId, JobId, JobType, LeaseId, NodeId};
 use jobtree_queue::Now;
 use jobtree_queue::candidate::Candidate;
-use jobtree_queue::dispatch::{Dispatcher, Effect, Event, Outcome};
 use jobtree_queue::ledger::Holder;
+use jobtree_queue::planner::{Effect, Event, Outcome, Planner};
 use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::Sample;
 
@@ -18,7 +18,7 @@ use crate::alone::Probe;
 const ADDONS: u64 = 10;
 
 struct Beside {
-    dispatcher: Dispatcher,
+    planner: Planner,
     now: Now,
     submitted: u64,
 }
@@ -35,18 +35,20 @@ impl Beside {
         policy.quiet.enter_after = Duration::ZERO;
         policy.ramp.units_per_sample = 0;
         let node = NodeId::new("here").expect("a name");
-        let mut dispatcher = Dispatcher::new(Arc::new(policy), node, [], now);
-        dispatcher.step(Event::Sample(Sample::idle()), now);
+        let mut planner = Planner::new(Arc::new(policy), node, [], now);
+        planner.step(Event::Sample(Sample::idle()), now);
+        let (addon, listeners) = (None, 1);
+        planner.step(Event::Listening { addon, listeners }, now);
         // Nothing starts while they come.
-        dispatcher.step(Event::Drain(true), now);
+        planner.step(Event::Drain(true), now);
         let mut beside = Self {
-            dispatcher,
+            planner,
             now,
             submitted: 0,
         };
         for _ in 0..waiting {
             let job = beside.next_job();
-            beside.dispatcher.step(Event::Submitted(vec![job]), now);
+            beside.planner.step(Event::Submitted(vec![job]), now);
         }
         beside
     }
@@ -70,7 +72,7 @@ impl Beside {
 
     /// A job comes, one starts and ends, over and over: as many wait afterwards as before.
     fn dispatch(&mut self, count: u64) {
-        let effects = self.dispatcher.step(Event::Drain(false), self.now);
+        let effects = self.planner.step(Event::Drain(false), self.now);
         let mut started: Vec<JobId> = reserved(&effects).collect();
         assert!(!started.is_empty(), "nothing starts");
         for number in 0..count {
@@ -87,7 +89,7 @@ impl Beside {
                 Event::Freed(Holder::Lease(lease)),
             ];
             for event in events {
-                let effects = self.dispatcher.step(event, self.now);
+                let effects = self.planner.step(event, self.now);
                 started.extend(reserved(&effects));
             }
         }
@@ -127,10 +129,10 @@ mod tests {
     #[test]
     fn as_many_wait_afterwards_as_before() {
         let mut beside = Beside::new(100);
-        assert_eq!(beside.dispatcher.waiting(), 100);
+        assert_eq!(beside.planner.waiting(), 100);
         beside.dispatch(500);
         assert_eq!(beside.submitted, 600);
-        let (waiting, used) = (beside.dispatcher.waiting(), beside.dispatcher.used());
+        let (waiting, used) = (beside.planner.waiting(), beside.planner.used());
         assert_eq!(waiting + used as usize, 100);
     }
 }

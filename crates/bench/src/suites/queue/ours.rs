@@ -166,6 +166,7 @@ fn submission() -> Submission {
 
 fn claim(lease_id: LeaseId) -> Claim {
     Claim {
+        worker: jobtree_queue::transitions::Abilities::default(),
         lease_id,
         node_id: NodeId::new("here").expect("a name"),
         instance_id: None,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::{Timestamp, ToSpan, Zoned};
 use jobtree_client::{Client, Worker};
 use jobtree_protocol::{Backoff, JobState, Json, Priority, SubmitRequest};
-use jobtree_queue::policy::{Mode, Policy};
+use jobtree_queue::policy::Policy;
 use jobtree_runtime::{BoxError, nursery, sleep};
 use jobtree_scheduler::workers::{self, Run};
 use serde::{Deserialize, Serialize};
@@ -36,8 +36,6 @@ pub fn policy() -> Policy {
     (policy.busy.psi_io.low, policy.busy.psi_io.high) = (30.0, 300.0);
     policy.quiet.normal_max = 7.0;
     policy.quiet.busy_max = 9.0;
-    // Both addons' workers claim.
-    policy.dispatch.mode = Mode::Claim;
     policy
 }
 

@@ -10,8 +10,7 @@ use std::time::Duration;
 use clap::{ArgAction, ArgMatches, Command};
 use jobtree_client::Client;
 use jobtree_process::raise_open_files;
-use jobtree_protocol::RUNNER_ADDON;
-use jobtree_queue::policy::{Mode, Policy};
+use jobtree_queue::policy::Policy;
 use jobtree_server::{Auth, Server, ServerOptions, StoreChoice, TlsFiles};
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
@@ -63,11 +62,6 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     let mut options = options(arguments, &context.settings)?;
     if demo && options.policy_file.is_none() {
         options.scheduler.policy = demo::policy();
-    }
-    if arguments.get_flag("runner") {
-        // Its worker claims. A policy that is given says so itself, or waits for take-ups that do not come.
-        let addons = &mut options.scheduler.policy.addons;
-        addons.entry(RUNNER_ADDON.into()).or_default().mode = Some(Mode::Claim);
     }
     if options.auth == Auth::Open {
         context.out.note(

@@ -48,6 +48,7 @@ pub fn start(client: Client, slots: usize, context: &Context) -> Result<workers:
     Worker::new(client)
         .addon(RUNNER_ADDON)
         .concurrency(slots)
+        .batch(1)
         .program(concat!("jobtree runner ", env!("CARGO_PKG_VERSION")))
         .handle_blocking(RUNNER_TYPE, move |spec: CommandSpec, run: &Run| {
             command(&runner, spec, run, groups)

@@ -55,6 +55,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         None => Ok(Policy::default()),
     };
     let policy = policy.map_err(|error| CliError::usage(error.to_string()))?;
+    for warning in policy.warnings() {
+        context.out.note(&format!("warning: {warning}"));
+    }
     let load = match args::get(arguments, "load") {
         Some(path) => path.into(),
         None => context.settings.data_dir().join("load.ndjson"),

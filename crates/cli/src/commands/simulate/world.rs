@@ -1,4 +1,4 @@
-//! A clock that jumps from event to event, and the daemon's own dispatcher.
+//! A clock that jumps from event to event, and the daemon's own planner.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jobtree_protocol::{AddonId, JobId, JobType, LeaseId, NodeId};
 use jobtree_queue::Now;
-use jobtree_queue::dispatch::{self, Dispatcher, Effect, Event};
 use jobtree_queue::ledger::Holder;
+use jobtree_queue::planner::{self, Effect, Event, Planner};
 use jobtree_queue::policy::Policy;
 use serde::Serialize;
 
@@ -30,7 +30,7 @@ pub struct Outcome {
 }
 
 struct World<'a> {
-    dispatcher: Dispatcher,
+    planner: Planner,
     begun: Timestamp,
     /// By time, then in the order in which they were put in.
     agenda: BTreeMap<(Duration, u64), Event>,
@@ -51,7 +51,7 @@ pub fn simulate(policy: Arc<Policy>, samples: &[Measured], jobs: &[Recorded]) ->
     let stale = policy.busy.stale_after;
     let node = NodeId::new("simulated").unwrap_or_else(|_| unreachable!("a name"));
     let mut world = World {
-        dispatcher: Dispatcher::new(policy, node, [], moment(begun, Duration::ZERO)),
+        planner: Planner::new(policy, node, [], moment(begun, Duration::ZERO)),
         begun,
         agenda: BTreeMap::new(),
         wake: None,
@@ -62,6 +62,9 @@ pub fn simulate(policy: Arc<Policy>, samples: &[Measured], jobs: &[Recorded]) ->
             .map(|job| (job.candidate.id, unstarted(job)))
             .collect(),
     };
+    // Workers are thought to be there for everything.
+    let (addon, listeners) = (None, 1);
+    world.plan(begun, Event::Listening { addon, listeners });
     for (measured, at) in samples.iter().flat_map(|each| held(each, samples, stale)) {
         world.plan(at, Event::Sample(measured.sample));
     }
@@ -154,15 +157,15 @@ impl World<'_> {
         self.wake = None;
         let mut events = vec![event];
         while let Some(event) = events.pop() {
-            for effect in self.dispatcher.step(event, now) {
+            for effect in self.planner.step(event, now) {
                 match effect {
                     Effect::Reserve { job, .. } => {
                         let lease = LeaseId::from_random(job.0.into_bytes());
                         // The last is taken first.
-                        events.push(Event::TakenUp { job, lease });
+                        events.push(Event::Accepted { job, lease });
                         events.push(Event::Answered {
                             job,
-                            outcome: dispatch::Outcome::Accepted(None),
+                            outcome: planner::Outcome::Accepted(None),
                         });
                         self.started(job, lease, after);
                     }

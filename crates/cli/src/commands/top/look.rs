@@ -24,16 +24,16 @@ pub struct View {
 }
 
 pub fn look(client: &Client) -> Result<View, CliError> {
-    let jobs = |states: &[JobState]| {
+    let jobs = |predicate: fn(JobState) -> bool| {
         client.jobs(&JobQuery {
-            state: states.to_vec(),
+            state: JobState::all_with(predicate),
             limit: Some(ROWS),
             ..JobQuery::default()
         })
     };
     let status = client.status()?;
-    let running = jobs(&[JobState::Running])?.jobs;
-    let waiting = jobs(&[JobState::Dispatching, JobState::Queued])?.jobs;
+    let running = jobs(JobState::is_running)?.jobs;
+    let waiting = jobs(JobState::is_waiting)?.jobs;
     let mut query = LoadQuery::default();
     query.limit = Some(SAMPLES);
     let mut load = client.load(&query)?;

@@ -1,0 +1,100 @@
+//! What operators and dashboards read, and probes.
+
+use jiff::Timestamp;
+use jobtree_protocol::operations::{
+    DecisionQuery, GetHistory, Health, ListDecisions, ListLoad, ListWorkers, LoadStep, LoadWindow,
+    Operation, Ready, WorkerQuery,
+};
+use jobtree_protocol::{Decision, HistoryStats, LoadSample, WorkerView};
+
+use crate::call::Result;
+use crate::client::Client;
+use crate::error::ClientError;
+
+/// Which measurements of the load are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoadQuery {
+    /// After this.
+    pub since: Option<Timestamp>,
+    /// Averages by the minute, which go back further, in place of each measurement.
+    pub minutes: bool,
+    /// The newest so many.
+    pub limit: Option<u32>,
+}
+
+/// What a daemon says of itself without asking who wants to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// Yes.
+    Well,
+    /// No, and why.
+    Unwell(String),
+}
+
+impl Client {
+    /// How jobs did, by addon and type.
+    ///
+    /// # Errors
+    /// If the daemon does not answer.
+    pub fn history(&self) -> Result<Vec<HistoryStats>> {
+        Ok(self.call::<GetHistory>((), &(), &())?.history)
+    }
+
+    /// What was decided last, the newest first.
+    ///
+    /// # Errors
+    /// If the daemon does not answer.
+    pub fn decisions(&self, limit: Option<u32>) -> Result<Vec<Decision>> {
+        let query = DecisionQuery { limit };
+        Ok(self.call::<ListDecisions>((), &query, &())?.decisions)
+    }
+
+    /// How busy the machine was, oldest first.
+    ///
+    /// # Errors
+    /// If the daemon does not answer.
+    pub fn load(&self, query: &LoadQuery) -> Result<Vec<LoadSample>> {
+        let window = LoadWindow {
+            since: query.since,
+            by: query.minutes.then_some(LoadStep::Minute),
+            limit: query.limit,
+        };
+        Ok(self.call::<ListLoad>((), &window, &())?.samples)
+    }
+
+    /// Who works here.
+    ///
+    /// # Errors
+    /// If the daemon does not answer.
+    pub fn workers(&self) -> Result<Vec<WorkerView>> {
+        let query = WorkerQuery::default();
+        Ok(self.call::<ListWorkers>((), &query, &())?.workers)
+    }
+
+    /// Whether the process is alive.
+    ///
+    /// # Errors
+    /// If nobody answers.
+    pub fn health(&self) -> Result<Probe> {
+        self.probe::<Health>()
+    }
+
+    /// Whether it can take jobs.
+    ///
+    /// # Errors
+    /// If nobody answers.
+    pub fn ready(&self) -> Result<Probe> {
+        self.probe::<Ready>()
+    }
+
+    fn probe<O: Operation>(&self) -> Result<Probe> {
+        let call = self.prepare_at::<O>(O::INFO.path.to_owned());
+        // Not repeated: a probe is about the state now.
+        match call.repeated_if(false).done() {
+            Ok(()) => Ok(Probe::Well),
+            Err(ClientError::Refused { status: 503, error }) => Ok(Probe::Unwell(error.message)),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Commands on jobs: cancel, retry, redrive, one by one or all that a query finds.
+
+use serde_json::json;
+
+use super::checks::{all, too_many, wrong_reason};
+use super::{Answer, Optional, Required, WRONG_STATE};
+use crate::{
+    BulkAnswer, CancelManyRequest, CancelRequest, JobId, RedriveRequest, RetryRequest, StateAnswer,
+};
+
+use super::define::{access, define_operations, given, method};
+
+/// The entries; see [`operations`](super).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! command_operations {
+    ($read:ident) => {
+        $read! {
+            base: "/api/system/scheduler";
+            CANCEL = "/queue/jobs/{job_id}/cancel" {
+                /// Cancels a job: at once if it does not run, otherwise by asking its worker.
+                post cancel_job: CancelJob {
+                    scope: Cancel,
+                    path: JobId,
+                    body: Optional<CancelRequest> = json!({"reason": "no longer needed"}),
+                    answer: Answer<StateAnswer> = "The job's state.",
+                    errors: [409 => WRONG_STATE],
+                    check: |body| wrong_reason(&body.reason),
+                    idempotent: true,
+                }
+            }
+            RETRY = "/queue/jobs/{job_id}/retry" {
+                /// Starts a job's next attempt now: ends its wait for a time, or queues a failed job again.
+                post retry_job: RetryJob {
+                    scope: Cancel,
+                    path: JobId,
+                    body: Optional<RetryRequest> = json!({"reason": "no longer needed"}),
+                    answer: Answer<StateAnswer> = "The job's state.",
+                    errors: [409 => WRONG_STATE],
+                    check: |body| wrong_reason(&body.reason),
+                }
+            }
+            CANCEL_MANY = "/queue/jobs/cancel-many" {
+                /// Cancels all jobs that a query finds and that have not ended.
+                post cancel_jobs: CancelJobs {
+                    scope: Cancel,
+                    body: Required<CancelManyRequest> = json!({"query": {"addon_id": "visuals"}}),
+                    answer: Answer<BulkAnswer> = "The jobs that were cancelled, and those that were not.",
+                    check: |body| wrong_reason(&body.reason),
+                    idempotent: true,
+                }
+            }
+            REDRIVE = "/queue/jobs/redrive" {
+                /// Queues failed jobs again: those listed, or all that a query finds.
+                post redrive_jobs: RedriveJobs {
+                    scope: Cancel,
+                    body: Required<RedriveRequest> = json!({"query": {"addon_id": "visuals"}}),
+                    answer: Answer<BulkAnswer> = "The jobs that were queued, and those that were not.",
+                    check: |body| all([wrong_reason(&body.reason), too_many("job_ids", body.job_ids.len())]),
+                    client: redrive,
+                }
+            }
+        }
+    };
+}
+
+command_operations!(define_operations);

@@ -1,0 +1,165 @@
+//! Jobs: submitting them and reading about them.
+
+use serde_json::{Value, json};
+
+use super::checks::too_many;
+use super::query::Kind;
+use super::{Answer, ID, Required, WRONG_STATE};
+use crate::{
+    EventPage, Explain, JobId, JobList, JobQuery, JobView, LogAppend, LogAppendAnswer, LogPage,
+    SubmitAnswer, SubmitManyAnswer, SubmitManyRequest, SubmitRequest, TreeView,
+};
+
+use super::define::{access, define_operations, given, method, query_parameters};
+
+query_parameters! {
+    impl JobQuery {
+        "Only jobs in these states." state = Kind::States,
+        "Only this addon's jobs." addon_id = Kind::Name,
+        "Only jobs of this type." job_type = Kind::Name,
+        "Only jobs with this tag." tag = Kind::Text,
+        "Only jobs that contain this text." text = Kind::Text,
+        "Only quarantined jobs." quarantined = Kind::Flag,
+        "Jobs after this one: the `next` of the previous page." after = Kind::Uuid,
+        "The most jobs to return; 50 if absent." limit = Kind::ROWS,
+    }
+}
+
+query_parameters! {
+    /// The query of [`GetJob`].
+    pub struct JobWait {
+        /// Wait up to this many seconds for the job's end.
+        pub wait_sec: Option<u32> = Kind::WAIT,
+    }
+}
+
+query_parameters! {
+    /// The query of [`ListJobEvents`].
+    pub struct JobEventQuery {
+        /// Events after this one: the `next` of the previous page.
+        pub after: Option<u64> = Kind::Cursor,
+        /// The most events to return; 50 if absent.
+        pub limit: Option<u32> = Kind::ROWS,
+    }
+}
+
+query_parameters! {
+    /// The query of [`GetJobLog`].
+    pub struct LogQuery {
+        /// Output after this many bytes: the `next` of the previous page.
+        pub after: Option<u64> = Kind::Cursor,
+        /// Wait up to this many seconds for more output.
+        pub wait_sec: Option<u32> = Kind::WAIT,
+    }
+}
+
+fn example() -> Value {
+    json!({
+        "addon_id": "visuals",
+        "job_type": "indexing",
+        "cost_units": 30,
+        "priority": "NORMAL",
+        "constraints": {"cpu_heavy": true, "disk_write_heavy": false, "network_heavy": false},
+        "expected_duration_sec": 120,
+        "payload": {"path": "/some/dir"},
+        "time_sensitive": false,
+    })
+}
+
+/// The entries; see [`operations`](super).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! job_operations {
+    ($read:ident) => {
+        $read! {
+            base: "/api/system/scheduler";
+            SUBMIT = "/queue/jobs/submit" {
+                /// Submits a job.
+                post submit_job: SubmitJob {
+                    scope: Submit,
+                    body: Required<SubmitRequest> = example(),
+                    answer: Answer<SubmitAnswer> = "The job is on disk.",
+                    errors: [409 => "The key or id was used for another body."],
+                    links: [get_job.job_id = "/job_id", cancel_job.job_id = "/job_id"],
+                }
+            }
+            SUBMIT_MANY = "/queue/jobs/submit-many" {
+                /// Submits many jobs in one commit.
+                post submit_jobs: SubmitJobs {
+                    scope: Submit,
+                    body: Required<SubmitManyRequest> = json!({"jobs": [example()]}),
+                    answer: Answer<SubmitManyAnswer> = "One answer per job, in the order of the request.",
+                    check: |body| too_many("jobs", body.jobs.len()),
+                }
+            }
+            JOBS = "/queue/jobs" {
+                /// Lists a page of jobs.
+                get list_jobs: ListJobs {
+                    scope: Read,
+                    query: JobQuery,
+                    answer: Answer<JobList> = "The jobs, in the order of their ids.",
+                    client: jobs,
+                }
+            }
+            JOB = "/queue/jobs/{job_id}" {
+                /// Returns a job. With `wait_sec`, waits for its end first.
+                get get_job: GetJob {
+                    scope: Read,
+                    path: JobId,
+                    query: JobWait,
+                    answer: Answer<JobView> = "The job.",
+                }
+            }
+            EXPLAIN = "/queue/jobs/{job_id}/explain" {
+                /// Explains why a job waits: each reason with what would have to change, and when the job will probably start.
+                get explain_job: ExplainJob {
+                    scope: Read,
+                    path: JobId,
+                    answer: Answer<Explain> = "The reasons.",
+                    client: explain,
+                    scheduler: explain,
+                }
+            }
+            JOB_EVENTS = "/queue/jobs/{job_id}/events" {
+                /// Lists a page of a job's events.
+                get list_job_events: ListJobEvents {
+                    scope: Read,
+                    path: JobId,
+                    query: JobEventQuery,
+                    answer: Answer<EventPage> = "The events, oldest first.",
+                }
+            }
+            LOG = "/queue/jobs/{job_id}/log" {
+                /// Returns a part of a job's output.
+                get get_job_log: GetJobLog {
+                    scope: Read,
+                    path: JobId,
+                    query: LogQuery,
+                    answer: Answer<LogPage> = "A part of the output.",
+                }
+                /// Appends to the output of a running job.
+                post append_job_log: AppendJobLog {
+                    scope: Lease,
+                    path: JobId,
+                    body: Required<LogAppend> = json!({"lease_id": ID, "offset": 0, "text": "a line\n"}),
+                    answer: Answer<LogAppendAnswer> = "How much was accepted.",
+                    errors: [409 => WRONG_STATE],
+                    idempotent: true,
+                    client: append_log,
+                    scheduler: append_log,
+                }
+            }
+            TREE = "/queue/jobs/{job_id}/tree" {
+                /// Returns the jobs under a running job in its worker's process, as the worker reported them last.
+                get get_job_tree: GetJobTree {
+                    scope: Read,
+                    path: JobId,
+                    answer: Answer<TreeView> = "The jobs.",
+                    client: tree,
+                }
+            }
+        }
+    };
+}
+
+job_operations!(define_operations);

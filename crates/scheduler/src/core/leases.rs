@@ -1,0 +1,570 @@
+//! The leases of this node, and the end of what is over: leases that were not renewed, dispatches that were not
+//! accepted, runs that took too long.
+//!
+//! Only the lease is trusted, and this process's own monotonic clock: no row of a worker, no wall clock. What is due is
+//! told again until it is over, so one end of each is under way at a time.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jobtree_protocol::{Advice, Constraints, InstanceId, JobId, LeaseId, Priority};
+use jobtree_queue::advice::advice;
+use jobtree_queue::candidate::ConcurrencyKey;
+use jobtree_queue::lease::{Deadlines, Due};
+use jobtree_queue::planner::LiveLease;
+use jobtree_queue::transitions::{self, Changes, Proof, RuntimeProof, Unclaimed};
+use jobtree_queue::{JobRecord, LeaseRecord, Now};
+
+use super::claims::Claims;
+use super::operations::{Expire, FindLease, FoundLease, Op, ReadJobs, Return, TimeOut};
+use super::places::{Places, key_of};
+use super::planted::Bug;
+use super::turn::Turn;
+
+/// What is known of a lease of this node.
+#[derive(Clone, Debug)]
+struct Known {
+    /// The concurrency key of its jobs.
+    key: Option<ConcurrencyKey>,
+    /// When it will probably end, by the monotonic clock.
+    ends: Option<Duration>,
+    pids: Vec<u32>,
+    instance: Option<InstanceId>,
+    expires_at: Timestamp,
+    priority: Priority,
+    constraints: Constraints,
+    /// The number of commits that had been seen when it was last heard of.
+    commits_seen: u64,
+}
+
+/// An end that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Ending {
+    Lease(LeaseId),
+    Dispatch(JobId),
+    Run(LeaseId),
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub(super) struct Leases {
+    // What is iterated is ordered: a run must not depend on how a table is hashed.
+    live: BTreeMap<LeaseId, Known>,
+    /// Leases whose grant is under way here, and whether they have ended before it was answered.
+    granting: HashMap<LeaseId, bool>,
+    /// While all leases are being read: those that have ended since.
+    ended_since: Option<HashSet<LeaseId>>,
+    deadlines: Deadlines,
+    longest_gap: Duration,
+    ending: HashSet<Ending>,
+    pids_version: u64,
+    /// The advice for leases may have changed.
+    advice_changed: bool,
+    /// The last advice for some lease was not to go on.
+    advised: bool,
+}
+
+impl Leases {
+    pub(super) fn new(turn: &Turn) -> Self {
+        let ttl = Duration::from_secs(turn.config.rules.lease_ttl_sec.into());
+        let longest_gap = (ttl / 3).clamp(Duration::from_millis(500), Duration::from_secs(10));
+        Self {
+            live: BTreeMap::new(),
+            granting: HashMap::new(),
+            ended_since: None,
+            deadlines: Deadlines::new(turn.now, longest_gap),
+            longest_gap,
+            ending: HashSet::new(),
+            pids_version: 0,
+            advice_changed: false,
+            advised: false,
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.live.len()
+    }
+}
+
+/// What holds.
+impl Leases {
+    /// Takes a commit: first its timers, then the leases themselves.
+    pub(super) fn committed(
+        &mut self,
+        changes: &Changes,
+        then: Now,
+        places: &mut Places,
+        turn: &Turn,
+    ) {
+        if !turn.has(Bug::NoSweeper) {
+            self.deadlines.observe(changes, then, &turn.config.rules);
+        }
+        for lease in &changes.leases {
+            let of_lease = |job: &&Arc<JobRecord>| job.lease_id == Some(lease.id);
+            let key = changes.jobs.iter().find(of_lease).map(|job| key_of(job));
+            self.put(lease, key, places, turn);
+        }
+    }
+
+    /// Takes a lease as it is now. `key` is that of its jobs; none if the jobs are not at hand.
+    fn put(
+        &mut self,
+        lease: &LeaseRecord,
+        key: Option<Option<ConcurrencyKey>>,
+        places: &mut Places,
+        turn: &Turn,
+    ) {
+        if lease.node_id != turn.config.node {
+            return;
+        }
+        if !lease.is_live() {
+            return self.ended(lease.id, places, turn);
+        }
+        let now = turn.now.mono;
+        let known = self.live.get(&lease.id);
+        let key = key.unwrap_or_else(|| known.and_then(|known| known.key.clone()));
+        let takes = lease
+            .expected_duration_sec
+            .map(|seconds| now + Duration::from_secs(seconds.into()));
+        let ends = known.map_or(takes, |known| known.ends);
+        if known.is_none_or(|known| known.pids != lease.pids) {
+            self.pids_version += 1;
+        }
+        if known.is_none() {
+            self.advice_changed |= self.advised || places.is_draining();
+            if let Some(key) = key.as_ref().filter(|_| turn.has(Bug::LeakedKeys)) {
+                places.count_key_up(&lease.addon_id, &key.key);
+            }
+        }
+        let known = Known {
+            key,
+            ends,
+            pids: lease.pids.clone(),
+            instance: lease.instance_id,
+            expires_at: lease.expires_at,
+            priority: lease.priority,
+            constraints: lease.constraints,
+            commits_seen: turn.commits_seen,
+        };
+        // The units of a grant that is under way are those of the proposal until that is answered: not twice.
+        if !self.granting.contains_key(&lease.id) {
+            places.lease_holds(holding(lease, &known, now));
+        }
+        self.live.insert(lease.id, known);
+    }
+
+    /// A lease is over.
+    fn ended(&mut self, id: LeaseId, places: &mut Places, turn: &Turn) {
+        if let Some(known) = self.live.remove(&id)
+            && !known.pids.is_empty()
+        {
+            self.pids_version += 1;
+        }
+        // Only while an older answer or reading could bring it back: a lease that ended is not remembered for ever.
+        if let Some(ended) = self.granting.get_mut(&id) {
+            *ended = true;
+        }
+        if let Some(ended) = &mut self.ended_since {
+            ended.insert(id);
+        }
+        if !turn.has(Bug::LeakedUnits) {
+            places.lease_ended(id);
+        }
+    }
+
+    /// A grant is asked for.
+    pub(super) fn begin_grant(&mut self, lease: LeaseId) {
+        self.granting.insert(lease, false);
+    }
+
+    /// A grant was refused.
+    pub(super) fn grant_refused(&mut self, lease: LeaseId) {
+        self.granting.remove(&lease);
+    }
+
+    /// A grant was made. `key` is that of its jobs; none for capacity alone.
+    pub(super) fn granted(
+        &mut self,
+        lease: &LeaseRecord,
+        key: Option<Option<ConcurrencyKey>>,
+        places: &mut Places,
+        turn: &Turn,
+    ) {
+        let ended = self.granting.remove(&lease.id).unwrap_or(false);
+        if let Some(known) = self.live.get(&lease.id) {
+            // Commits told of it, and of what came after; only its units wait to be shown.
+            places.lease_holds(holding(lease, known, turn.now.mono));
+        } else if ended {
+            places.lease_ended(lease.id);
+        } else {
+            self.put(lease, key, places, turn);
+            self.watch(Vec::new(), vec![lease.clone()], turn);
+        }
+    }
+
+    /// Watches what a reading showed that no commit told of.
+    pub(super) fn watch(
+        &mut self,
+        jobs: Vec<Arc<JobRecord>>,
+        leases: Vec<LeaseRecord>,
+        turn: &Turn,
+    ) {
+        if turn.has(Bug::NoSweeper) {
+            return;
+        }
+        let changes = Changes {
+            jobs,
+            leases,
+            ..Changes::default()
+        };
+        self.deadlines
+            .observe(&changes, turn.now, &turn.config.rules);
+    }
+
+    /// A reading of all leases begins.
+    pub(super) fn reading_begins(&mut self) {
+        self.ended_since = Some(HashSet::new());
+    }
+
+    /// After a restart every lease and every dispatch gets one whole term: its worker may have been renewing in vain.
+    pub(super) fn recover(
+        &mut self,
+        leases: &[LeaseRecord],
+        dispatching: &[Arc<JobRecord>],
+        turn: &mut Turn,
+    ) {
+        if turn.has(Bug::NoGrace) {
+            let over = |lease: &&LeaseRecord| lease.expires_at <= turn.now.wall;
+            let over: Vec<LeaseId> = leases.iter().filter(over).map(|lease| lease.id).collect();
+            for lease in over {
+                let proof = Proof::Wall;
+                turn.ask(Expire { lease, proof });
+            }
+        }
+        let dispatched = dispatching.iter().map(|job| &**job);
+        self.deadlines
+            .recover(leases, dispatched, turn.now, &turn.config.rules);
+    }
+
+    /// All leases were read, with their jobs, in a reading that began when so many commits had been seen.
+    pub(super) fn all_read(
+        &mut self,
+        leases: &[LeaseRecord],
+        held: &[Arc<JobRecord>],
+        begun: u64,
+        places: &mut Places,
+        turn: &Turn,
+    ) {
+        let ended = self.ended_since.take().unwrap_or_default();
+        let key = |job: &Arc<JobRecord>| Some((job.lease_id?, key_of(job)));
+        let keys: HashMap<LeaseId, Option<ConcurrencyKey>> = held.iter().filter_map(key).collect();
+        let mut seen = HashSet::new();
+        for lease in leases {
+            seen.insert(lease.id);
+            let known = self.live.get(&lease.id);
+            let newer = known.is_some_and(|known| known.commits_seen > begun);
+            if newer || ended.contains(&lease.id) {
+                continue;
+            }
+            self.put(lease, keys.get(&lease.id).cloned(), places, turn);
+            self.watch(Vec::new(), vec![lease.clone()], turn);
+        }
+        let gone = self.live.iter();
+        let gone = gone.filter(|(id, known)| {
+            let granting = self.granting.contains_key(id);
+            !seen.contains(id) && !granting && known.commits_seen <= begun
+        });
+        let gone: Vec<LeaseId> = gone.map(|(id, _)| *id).collect();
+        for id in gone {
+            self.ended(id, places, turn);
+        }
+    }
+
+    /// A lease was read because its end was refused.
+    pub(super) fn found(
+        &mut self,
+        id: LeaseId,
+        found: FoundLease,
+        places: &mut Places,
+        turn: &Turn,
+    ) {
+        match found {
+            Some((lease, jobs)) if lease.is_live() => {
+                let key = jobs.first().map(|job| key_of(job));
+                self.put(&lease, key, places, turn);
+                self.watch(Vec::new(), vec![lease], turn);
+            }
+            Some((lease, _)) => {
+                self.watch(Vec::new(), vec![lease], turn);
+                self.ended(id, places, turn);
+            }
+            None => self.ended(id, places, turn),
+        }
+    }
+}
+
+fn holding(lease: &LeaseRecord, known: &Known, now: Duration) -> LiveLease {
+    LiveLease {
+        lease: lease.id,
+        addon: lease.addon_id.clone(),
+        units: lease.cost(),
+        key: known.key.clone(),
+        ends_in: known.ends.map(|at| at.saturating_sub(now)),
+    }
+}
+
+/// What is over.
+impl Leases {
+    /// Ends what is over.
+    pub(super) fn sweep(&mut self, claims: &Claims, turn: &mut Turn) {
+        if turn.has(Bug::WallClockExpiry) {
+            self.sweep_by_wall(turn);
+        }
+        for due in self.deadlines.due(turn.now) {
+            if let Due::Lease { lease_id, .. } = &due
+                && turn.has(Bug::TrustWorkerNames)
+                && self.is_worker_seen(*lease_id, claims)
+            {
+                continue;
+            }
+            let (ending, op) = end_of(due);
+            if self.ending.insert(ending) {
+                // From now on the answer decides: a commit that ends it, or a reading that sets the timer anew.
+                self.deadlines.forget(&due);
+                turn.ask(op);
+            }
+        }
+    }
+
+    /// An end was answered. What was refused is read: things are not as they were thought to be.
+    pub(super) fn end_answered(&mut self, ending: Ending, refused: bool, turn: &mut Turn) {
+        self.ending.remove(&ending);
+        if refused {
+            match ending {
+                Ending::Lease(lease) | Ending::Run(lease) => turn.ask(FindLease { lease }),
+                Ending::Dispatch(job) => turn.ask(ReadJobs::one(job)),
+            }
+        }
+    }
+
+    /// Returns when something is over, or the clock is to be looked at: a longer pause would count as one in which no
+    /// heartbeat could be heard.
+    pub(super) fn next_end(&self, now: Duration) -> Option<Duration> {
+        let gap = (!self.deadlines.is_empty()).then(|| now + self.longest_gap / 2);
+        let due = self.deadlines.next().filter(|at| *at > now);
+        [gap, due].into_iter().flatten().min()
+    }
+
+    /// The mistake [`Bug::TrustWorkerNames`]: a process of that name is there.
+    fn is_worker_seen(&self, lease: LeaseId, claims: &Claims) -> bool {
+        let known = self.live.get(&lease).and_then(|known| known.instance);
+        known.is_some_and(|instance| claims.has_seen(instance))
+    }
+
+    /// The mistake [`Bug::WallClockExpiry`].
+    fn sweep_by_wall(&mut self, turn: &mut Turn) {
+        let over = |known: &Known| known.expires_at <= turn.now.wall;
+        let over = self.live.iter().filter(|(_, known)| over(known));
+        let ids: Vec<LeaseId> = over.map(|(id, _)| *id).collect();
+        for lease in ids {
+            if self.ending.insert(Ending::Lease(lease)) {
+                let proof = Proof::Wall;
+                turn.ask(Expire { lease, proof });
+            }
+        }
+    }
+}
+
+fn end_of(due: Due) -> (Ending, Op) {
+    match due {
+        Due::Lease { lease_id, revision } => {
+            let proof = Proof::Seen { revision };
+            let lease = lease_id;
+            (Ending::Lease(lease_id), Expire { lease, proof }.into())
+        }
+        Due::Reservation {
+            job_id,
+            reservation_id,
+            revision,
+        } => {
+            let end = Return {
+                job: job_id,
+                reservation: reservation_id,
+                why: Unclaimed::TimedOut(Proof::Seen { revision }),
+            };
+            (Ending::Dispatch(job_id), end.into())
+        }
+        Due::Run {
+            lease_id,
+            job_id,
+            current_since,
+        } => {
+            let by = RuntimeProof::Monotonic;
+            let command = transitions::TimeOut {
+                job_id,
+                current_since,
+                by,
+            };
+            let lease = lease_id;
+            (Ending::Run(lease_id), TimeOut { lease, command }.into())
+        }
+    }
+}
+
+/// What workers are told, and what the sampler needs to know.
+impl Leases {
+    /// Notes that the advice for leases may have changed.
+    pub(super) fn advice_may_change(&mut self) {
+        self.advice_changed = true;
+    }
+
+    /// Notes that time has passed: advice that is not to go on may be over.
+    pub(super) fn time_passed(&mut self) {
+        self.advice_changed |= self.advised;
+    }
+
+    /// Returns the advice for each lease that is told something else than to go on, if that may have changed.
+    pub(super) fn advices(
+        &mut self,
+        places: &Places,
+        now: Now,
+    ) -> Option<HashMap<LeaseId, Advice>> {
+        if !std::mem::take(&mut self.advice_changed) {
+            return None;
+        }
+        let (view, admission) = (places.planner().view(now), places.planner().admission());
+        let draining = places.is_draining();
+        let advices = self.live.iter().filter_map(|(id, lease)| {
+            let (priority, constraints) = (lease.priority, lease.constraints);
+            let advice = advice(admission, &view, priority, constraints, draining, now);
+            (advice != Advice::Continue).then_some((*id, advice))
+        });
+        let advices: HashMap<LeaseId, Advice> = advices.collect();
+        self.advised = !advices.is_empty();
+        Some(advices)
+    }
+
+    /// Returns a number that grows when [`Leases::pids`] changes.
+    pub(super) fn pids_version(&self) -> u64 {
+        self.pids_version
+    }
+
+    /// Returns the processes of leases that hold here.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        let pids = self.live.values().flat_map(|lease| &lease.pids);
+        let mut pids: Vec<u32> = pids.copied().collect();
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jobtree_queue::policy::Policy;
+    use jobtree_queue::record::LeaseEnd;
+
+    use super::super::turn::Config;
+    use super::*;
+    use crate::options::Options;
+
+    fn lease(number: u128, turn: &Turn) -> LeaseRecord {
+        let now = turn.now.wall;
+        LeaseRecord {
+            id: LeaseId::from_random(number.to_be_bytes()),
+            revision: 1,
+            addon_id: "a".parse().unwrap(),
+            job_type: "t".parse().unwrap(),
+            node_id: turn.config.node.clone(),
+            instance_id: None,
+            priority: Priority::Normal,
+            constraints: Constraints::default(),
+            expected_duration_sec: None,
+            own_cost: 1,
+            ttl_sec: 30,
+            granted_at: now,
+            renewed_at: now,
+            renewals: 0,
+            expires_at: now,
+            jobs: Vec::new(),
+            named_current: None,
+            current_since: now,
+            reports_begin: false,
+            returns_unbegun: false,
+            begun: false,
+            asked_back: Vec::new(),
+            pids: Vec::new(),
+            end: None,
+            ended_at: None,
+            end_reason: None,
+        }
+    }
+
+    fn end(lease: &LeaseRecord) -> LeaseRecord {
+        LeaseRecord {
+            revision: 2,
+            end: Some(LeaseEnd::Released),
+            ..lease.clone()
+        }
+    }
+
+    fn rooms() -> (Leases, Places, Turn) {
+        let now = Now {
+            wall: "2026-01-01T00:00:00Z".parse().unwrap(),
+            mono: Duration::from_secs(100),
+        };
+        let config = Config::new(&Options::default(), Arc::new(Policy::default()));
+        let turn = Turn::new(config, 7, now);
+        (Leases::new(&turn), Places::new(&turn), turn)
+    }
+
+    fn units(places: &mut Places, turn: &Turn) -> u32 {
+        places.pass(turn);
+        places.planner().used()
+    }
+
+    /// A daemon runs for months: what ended must leave nothing behind.
+    #[test]
+    fn leases_that_ended_are_not_remembered() {
+        let (mut leases, mut places, turn) = rooms();
+        for number in 0..1000 {
+            let lease = lease(number, &turn);
+            leases.begin_grant(lease.id);
+            leases.put(&lease, None, &mut places, &turn);
+            leases.granted(&lease, None, &mut places, &turn);
+            leases.put(&end(&lease), None, &mut places, &turn);
+        }
+        assert!(leases.live.is_empty() && leases.granting.is_empty());
+        assert!(leases.ended_since.is_none());
+        assert_eq!(units(&mut places, &turn), 0);
+    }
+
+    #[test]
+    fn a_lease_that_ended_before_its_grant_was_answered_holds_nothing() {
+        let (mut leases, mut places, turn) = rooms();
+        let lease = lease(1, &turn);
+        leases.begin_grant(lease.id);
+        leases.put(&lease, None, &mut places, &turn);
+        leases.put(&end(&lease), None, &mut places, &turn);
+        // All leases are read in between, which must not hide that this one has ended.
+        leases.reading_begins();
+        leases.all_read(&[], &[], turn.commits_seen, &mut places, &turn);
+        leases.granted(&lease, None, &mut places, &turn);
+        assert!(leases.live.is_empty());
+        assert_eq!(units(&mut places, &turn), 0);
+    }
+
+    #[test]
+    fn a_lease_that_ended_while_all_were_read_is_not_brought_back() {
+        let (mut leases, mut places, turn) = rooms();
+        let lease = lease(1, &turn);
+        leases.put(&lease, None, &mut places, &turn);
+        leases.reading_begins();
+        leases.put(&end(&lease), None, &mut places, &turn);
+        leases.all_read(&[lease], &[], turn.commits_seen, &mut places, &turn);
+        assert!(leases.live.is_empty());
+        assert_eq!(units(&mut places, &turn), 0);
+    }
+}

@@ -1,0 +1,56 @@
+//! Mistakes that can be switched on in the core, to show that the simulator finds them.
+
+use std::collections::BTreeSet;
+
+/// A mistake of the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(not(feature = "sim"), allow(dead_code))]
+pub enum Bug {
+    /// Leases are never expired: jobs stay RUNNING for days.
+    NoSweeper,
+    /// A lease is not expired while a process with its worker's name asks for jobs.
+    TrustWorkerNames,
+    /// Leases are expired by the wall clock.
+    WallClockExpiry,
+    /// After a restart there is no grace: leases are expired at once.
+    NoGrace,
+    /// Ended leases keep their units.
+    LeakedUnits,
+    /// What is in use is not read at the start.
+    ForgetLive,
+    /// A refused proposal is not read again.
+    LostProposal,
+    /// An operation that failed is not repeated.
+    NoRepeat,
+    /// The store is never read again: lost notifications stay lost.
+    NoFallback,
+    /// Timers of all schedulers go off together.
+    NoJitter,
+    /// A job that may not start now keeps every other one from starting.
+    BlockedHead,
+    /// Nothing is quarantined.
+    NoQuarantine,
+    /// Slots of concurrency keys are counted up when a lease is granted, and not down when it ends.
+    LeakedKeys,
+    /// Jobs of a paused addon are started all the same.
+    IgnorePauses,
+    /// A dispatch that no worker accepts here is dispatched again at once, and not left to other nodes.
+    KeepsDispatching,
+    /// A firing is named by the clock at which it happens, and not by the time of its calendar.
+    FireByClock,
+}
+
+/// The mistakes that are switched on; none outside of simulations.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Planted(BTreeSet<Bug>);
+
+impl Planted {
+    #[cfg(feature = "sim")]
+    pub(super) fn add(&mut self, bug: Bug) {
+        self.0.insert(bug);
+    }
+
+    pub(super) fn has(&self, bug: Bug) -> bool {
+        cfg!(feature = "sim") && self.0.contains(&bug)
+    }
+}

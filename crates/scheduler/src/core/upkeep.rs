@@ -1,0 +1,62 @@
+//! Forgetting of old rows, a few at a time.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jobtree_store::Retention;
+
+use super::operations::Prune;
+use super::turn::Turn;
+
+/// How often old rows are looked for.
+const EVERY: Duration = Duration::from_secs(60);
+/// How soon again, when there were more than one operation takes.
+const SOON: Duration = Duration::from_millis(200);
+/// The rows of each kind in one operation.
+const AT_ONCE: usize = 500;
+
+/// When rows are forgotten next.
+#[derive(Debug)]
+pub(super) struct Upkeep {
+    next: Duration,
+}
+
+impl Upkeep {
+    pub(super) fn new(now: Duration) -> Self {
+        Self { next: now + EVERY }
+    }
+
+    /// Forgets old rows, if it is time.
+    pub(super) fn prune(&mut self, turn: &mut Turn) {
+        if self.next > turn.now.mono {
+            return;
+        }
+        self.next = turn.now.mono + turn.rng.jittered(EVERY);
+        let wall = turn.now.wall;
+        let before = |time: Duration| wall.checked_sub(time).unwrap_or(Timestamp::MIN);
+        let keep = &turn.config.options.keep;
+        let retention = Retention {
+            done: before(keep.done),
+            failed: before(keep.failed),
+            canceled: before(keep.canceled),
+            events: before(keep.events),
+            keys: before(keep.keys),
+            leases: before(keep.leases),
+        };
+        turn.ask(Prune {
+            retention,
+            limit: AT_ONCE,
+        });
+    }
+
+    /// Rows were forgotten; there may be more.
+    pub(super) fn pruned(&mut self, more: bool, turn: &Turn) {
+        if more {
+            self.next = turn.now.mono + SOON;
+        }
+    }
+
+    pub(super) fn next(&self) -> Duration {
+        self.next
+    }
+}
