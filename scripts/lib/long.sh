@@ -48,6 +48,11 @@ stage_crash_long() {
   JOBTREE_CRASHES="${JOBTREE_CRASHES:-2000}" limited 7200 cargo test --locked -p jobtree-store --test crash
 }
 
+stage_soak() {
+  # A daemon's memory under an hour of mixed load. Release: as a user runs it.
+  limited 7200 cargo test --locked --release -p jobtree-client --test soak -- --ignored --nocapture
+}
+
 # The sources that the compiler read when it last built these crates for Miri, by its own list (dep-info). Empty lists
 # belong to test programs, which Miri compiles while it runs them.
 files_compiled_for_miri() {
