@@ -22,6 +22,13 @@
 //!
 //! So each entry is run once, or was withdrawn, or handed back. Entries are kept by number, so that withdrawing one costs
 //! little however long the queue is.
+//!
+//! # Isolations
+//!
+//! An entry that was made inside `isolate` says so by itself (`isolation.rs`), and what it forks on the workers is inside, too:
+//! the worker that waits there for the entry may run nothing else, and can be the pool's only worker. A carrier that is a task
+//! of a pool starts inside the isolation of the entry that it was started for, for the same reason, and runs only entries that
+//! were made inside. When it leaves, it starts another for what is left.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,10 +38,48 @@ use std::time::{Duration, Instant};
 
 use jobtree_base::user_code::{Place, call_user};
 
+use crate::context::{ContextRef, Installed};
+use crate::isolation::Isolation;
+use crate::raw::task::RawContext;
 use crate::raw::{PoolRef, start_service_thread};
+use crate::worker::Worker;
 
 /// A piece of work. A panic of it is recorded, and goes no further.
-pub type BlockingJob = Box<dyn FnOnce() + Send>;
+pub struct BlockingJob {
+    code: Box<dyn FnOnce() + Send>,
+    isolation: Isolation,
+}
+
+impl BlockingJob {
+    /// A piece of work that belongs to the isolation of `context`, and to nothing else of it: the isolation must not end before
+    /// the work has.
+    pub fn inside(context: RawContext, code: Box<dyn FnOnce() + Send>) -> BlockingJob {
+        BlockingJob {
+            code,
+            isolation: context.isolation(),
+        }
+    }
+
+    /// A piece of work that code inside an isolation does not wait for.
+    pub fn new(code: Box<dyn FnOnce() + Send>) -> BlockingJob {
+        BlockingJob::inside(RawContext::outermost(), code)
+    }
+
+    /// Has a worker of `pool` run it some time.
+    pub fn run_on(self, pool: &PoolRef) {
+        pool.spawn_inside(self.isolation, self.code);
+    }
+
+    /// Runs it now, on the calling thread.
+    fn run(self) {
+        let BlockingJob { code, isolation } = self;
+        Worker::with_current(|worker| {
+            let _installed = Installed::new(worker, ContextRef::outermost_inside(isolation));
+            // The next one is not to blame.
+            call_user(Place::Callback, code);
+        });
+    }
+}
 
 /// What a queue runs on.
 #[derive(Clone, Debug)]
@@ -122,7 +167,7 @@ impl BlockingThreads {
             }
             let number = state.count_new_carrier();
             drop(state);
-            if let Err(error) = Shared::start_carrier(&self.shared, number) {
+            if let Err(error) = Shared::start_carrier(&self.shared, number, Isolation::NONE) {
                 self.shared.lock().carriers -= 1;
                 return Err(error);
             }
@@ -151,6 +196,7 @@ impl BlockingThreads {
             Arc::ptr_eq(shared, &ticket.shared),
             "a ticket of this queue"
         );
+        let isolation = job.isolation;
         let mut state = shared.lock();
         let before = state.queue.insert(ticket.number, job);
         debug_assert!(before.is_none(), "a ticket is used once");
@@ -164,7 +210,7 @@ impl BlockingThreads {
         }
         let number = state.count_new_carrier();
         drop(state);
-        let Err(error) = Shared::start_carrier(shared, number) else {
+        let Err(error) = Shared::start_carrier(shared, number, isolation) else {
             return Ok(None);
         };
         let mut state = shared.lock();
@@ -247,6 +293,17 @@ impl State {
         self.started += 1;
         self.started
     }
+
+    /// Takes the oldest entry that was made inside `isolation`.
+    fn take_inside(&mut self, isolation: Isolation) -> Option<BlockingJob> {
+        if isolation.is_none() {
+            return self.queue.pop_first().map(|(_, job)| job);
+        }
+        let is_inside = |job: &BlockingJob| job.isolation.is_within(isolation);
+        let (number, _) = self.queue.iter().find(|(_, job)| is_inside(job))?;
+        let number = *number;
+        self.queue.remove(&number)
+    }
 }
 
 impl Shared {
@@ -254,30 +311,48 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn start_carrier(this: &Arc<Shared>, number: usize) -> io::Result<()> {
+    /// Starts a carrier, which has been counted, for an entry that was made inside `isolation`.
+    fn start_carrier(this: &Arc<Shared>, number: usize, isolation: Isolation) -> io::Result<()> {
         let shared = Arc::clone(this);
         match &this.carriers {
             Carriers::Threads(name) => {
                 start_service_thread(format!("{name}-{number}"), move || {
-                    shared.carry(shared.keep);
+                    shared.carry(shared.keep, Isolation::NONE);
                 })
             }
             Carriers::Workers(pool) => {
                 // A worker has other things to do than to be idle here.
-                pool.spawn(move || shared.carry(Some(Duration::ZERO)));
+                let carry = move || {
+                    shared.carry(Some(Duration::ZERO), isolation);
+                    Shared::replace_carrier(&shared);
+                };
+                pool.spawn_inside(isolation, carry);
                 Ok(())
             }
         }
     }
 
-    /// The life of a carrier.
-    fn carry(&self, keep: Option<Duration>) {
+    /// Starts a carrier for what is left in the queue, after one has left that could not run it.
+    fn replace_carrier(this: &Arc<Shared>) {
+        let mut state = this.lock();
+        let Some(isolation) = state.queue.values().next().map(|job| job.isolation) else {
+            return;
+        };
+        if state.carriers < this.limit {
+            let number = state.count_new_carrier();
+            drop(state);
+            // Only a thread can fail to start, and threads leave nothing.
+            let _ = Shared::start_carrier(this, number, isolation);
+        }
+    }
+
+    /// The life of a carrier, which runs what was made inside `isolation`.
+    fn carry(&self, keep: Option<Duration>, isolation: Isolation) {
         let mut state = self.lock();
         loop {
-            while let Some((_, job)) = state.queue.pop_first() {
+            while let Some(job) = state.take_inside(isolation) {
                 drop(state);
-                // The next one is not to blame.
-                call_user(Place::Callback, job);
+                job.run();
                 state = self.lock();
             }
             if state.is_closed || keep == Some(Duration::ZERO) {
@@ -325,6 +400,14 @@ impl fmt::Debug for Ticket {
     }
 }
 
+impl fmt::Debug for BlockingJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockingJob")
+            .field("isolation", &self.isolation)
+            .finish_non_exhaustive()
+    }
+}
+
 impl fmt::Debug for HandedBack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HandedBack")
@@ -347,7 +430,8 @@ mod tests {
 
     fn push(threads: &BlockingThreads, job: impl FnOnce() + Send + 'static) -> Ticket {
         let ticket = threads.ticket();
-        threads.push(&ticket, Box::new(job)).unwrap();
+        let job = BlockingJob::new(Box::new(job));
+        threads.push(&ticket, job).unwrap();
         ticket
     }
 

@@ -11,7 +11,8 @@
 //! * forks and tasks that were made inside, however deep: `join`, scopes, blocking nurseries with jobs and futures, also
 //!   futures that yield, sleep, or are woken by any thread. They lie in the fork deques, where the waiter takes its own and
 //!   those of the others' running stacks, or in the injector's second queue, of which the waiter is told;
-//! * threads that are no workers of the pool: timers, dispatchers, other pools that are not blocked themselves.
+//! * threads that are no workers of the pool: timers, dispatchers, other pools that are not blocked themselves. What a job on
+//!   a dispatcher forks back on the workers is inside, too, if the scope of that job was opened inside (`blocking.rs`).
 //!
 //! `broadcast` inside ends if every other worker comes back to its loop or to a wait outside of `isolate`: its tasks have to
 //! run on those very workers. Two broadcasts that run inside two isolations at once may wait for each other for ever.
@@ -58,8 +59,8 @@ static STUCK_WAITS: AtomicU64 = AtomicU64::new(0);
 /// assert_eq!(total.into_inner().unwrap(), 12);
 /// ```
 ///
-/// Inside, wait only for work made inside: forks, and the tasks or jobs of scopes that were opened inside. Such waits end,
-/// also on a pool's only worker, if that work waits for nothing but its own. Anything else may need this very worker: detached
+/// Inside, wait only for work made inside: forks, and the tasks or jobs of scopes that were opened inside, on a dispatcher, too.
+/// Such waits end, also on a pool's only worker, if that work waits for nothing but its own. Anything else may need this very worker: detached
 /// tasks (`spawn`), jobs of an `async` nursery, latches that are set by work made outside.
 ///
 /// Keep what runs inside short and free of other waits. Work that was made inside and is parked on another worker (it sleeps,

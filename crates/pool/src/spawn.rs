@@ -7,6 +7,7 @@ use jobtree_base::user_owned::UserOwned;
 use crate::context::ContextRef;
 use crate::deque::Entry;
 use crate::found::{Found, Work};
+use crate::isolation::Isolation;
 use crate::job::boxed_task;
 use crate::pool::shared::Shared;
 use crate::raw::fuel::Meter;
@@ -62,7 +63,17 @@ pub(crate) fn spawn_on<F: FnOnce() + Send + 'static>(pool: &Arc<Shared>, body: F
 
 /// [`spawn_on`] for the layers above, which have asked whether it is allowed.
 pub(crate) fn spawn_unasked<F: FnOnce() + Send + 'static>(pool: &Arc<Shared>, body: F) {
-    pool.submit(detached::<F>(move |_| body()));
+    spawn_inside(pool, Isolation::NONE, body);
+}
+
+/// [`spawn_unasked`] for a task that code inside `isolation` waits for.
+pub(crate) fn spawn_inside<F>(pool: &Arc<Shared>, isolation: Isolation, body: F)
+where
+    F: FnOnce() + Send + 'static,
+{
+    let mut entry = detached::<F>(move |_| body());
+    entry.context = ContextRef::outermost_inside(isolation);
+    pool.submit(entry);
     sim::point();
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jobtree_base::user_code::{caught_panics, recent_panics};
-use jobtree_pool::raw::{BlockingThreads, Carriers};
+use jobtree_pool::raw::{BlockingJob, BlockingThreads, Carriers};
 use jobtree_pool::{
     CountLatch, Pool, StopSignal, Stopped, UserContext, broadcast, join, join_each, scope, spawn,
     with_user_context,
@@ -283,13 +283,11 @@ fn a_payload_on_a_blocking_thread() {
         let done = Arc::new(CountLatch::new(3));
         for _ in 0..3 {
             let done = done.clone();
-            let pushed = threads.push(
-                &threads.ticket(),
-                Box::new(move || {
-                    done.count_down();
-                    panic_any(hostile());
-                }),
-            );
+            let job = BlockingJob::new(Box::new(move || {
+                done.count_down();
+                panic_any(hostile());
+            }));
+            let pushed = threads.push(&threads.ticket(), job);
             assert!(pushed.is_ok());
         }
         done.wait();

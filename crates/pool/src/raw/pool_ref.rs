@@ -3,11 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::isolation::Isolation;
 use crate::out_of_stacks::OutOfStacks;
 use crate::pool::Pool;
 use crate::pool::shared::Shared;
 use crate::scope::current_pool;
-use crate::spawn::spawn_unasked;
+use crate::spawn::{spawn_inside, spawn_unasked};
 use crate::stats::PoolStats;
 use crate::worker::Worker;
 
@@ -102,6 +103,14 @@ impl PoolRef {
     /// caller's duty. As with a task, the caller sees to it that the pool is kept.
     pub fn spawn<F: FnOnce() + Send + 'static>(&self, body: F) {
         spawn_unasked(&self.shared, body);
+    }
+
+    /// [`spawn`](PoolRef::spawn) for a task that code inside `isolation` waits for.
+    pub(crate) fn spawn_inside<F>(&self, isolation: Isolation, body: F)
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        spawn_inside(&self.shared, isolation, body);
     }
 
     /// Has `listener` called when the system refuses a stack for the first time; now, if it has done so. Only a task of the

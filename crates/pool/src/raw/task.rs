@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 use super::PoolRef;
 use crate::context::{self, ContextRef};
 use crate::deque::Entry;
+use crate::isolation::Isolation;
 use crate::job::{Job, JobKind, TaskHeader};
 use crate::latches::OnceLatch;
 use crate::pool::Pool;
@@ -144,6 +145,11 @@ impl RawContext {
         RawContext {
             context: ContextRef::OUTERMOST,
         }
+    }
+
+    /// The innermost isolation around it.
+    pub(crate) fn isolation(self) -> Isolation {
+        self.context.isolation()
     }
 }
 

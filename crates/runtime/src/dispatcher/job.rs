@@ -13,6 +13,7 @@
 use std::ptr::NonNull;
 
 use jobtree_base::user_code::{Place, drop_user};
+use jobtree_pool::raw::task::RawContext;
 use jobtree_pool::raw::{BlockingJob, PoolRef, Ticket};
 use jobtree_tree::raw::{Attached, Beside, attach_beside, on_cancel_first};
 use jobtree_tree::{
@@ -74,6 +75,7 @@ impl<F: FnOnce() -> Result<T, BoxError> + Send, T: Send> Run<F, T> {
 }
 
 /// Makes a job under `parent`, one of `runtime`'s, and puts it into `queue`; `deadline` makes the timer that ends its time.
+/// What it forks is inside the isolation of `around`, the context of the scope's opener, which waits for it there.
 ///
 /// # Safety
 /// Everything that `body` and its value borrow outlives the end of `parent`.
@@ -82,6 +84,7 @@ pub(super) unsafe fn spawn<F, T>(
     options: JobOptions,
     runtime: &Inner,
     queue: &Queue,
+    around: RawContext,
     deadline: impl FnOnce(&Job) -> Option<Timer>,
     body: F,
 ) -> Result<Spawned<T>, ParentEnded>
@@ -128,14 +131,17 @@ where
     // SAFETY: only the lifetime changes. The queue calls each entry once; the body is gone when its execution ends, by a
     // call or by the order of the fields, and until then `parent` has not ended, so what it borrows is there. The rest
     // borrows nothing.
-    let boxed = unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + '_>, BlockingJob>(boxed) };
-    match queue.threads.push(&ticket, boxed) {
+    let boxed: Box<dyn FnOnce() + Send> = unsafe { std::mem::transmute(boxed) };
+    match queue
+        .threads
+        .push(&ticket, BlockingJob::inside(around, boxed))
+    {
         Ok(None) => {}
         Ok(Some(_)) => runtime.degraded.add(Lacking::BlockingThread),
         Err(handed_back) => {
             // There is no thread for it. The workers block in its place, rather than that it never runs.
             for job in handed_back.jobs {
-                pool.spawn(job);
+                job.run_on(pool);
             }
             runtime.degraded.add(Lacking::BlockingThread);
         }
@@ -149,6 +155,6 @@ where
 /// The job was cancelled: if it is still in the queue, the workers end it.
 fn take_out(ticket: &Ticket, pool: &PoolRef) {
     if let Some(job) = ticket.withdraw() {
-        pool.spawn(job);
+        job.run_on(pool);
     }
 }

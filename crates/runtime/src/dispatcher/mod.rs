@@ -47,6 +47,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jobtree_pool::raw::BlockingThreads;
+use jobtree_pool::raw::task::RawContext;
 use jobtree_tree::{BoxError, Job, JobOptions, Outcome, ParentEnded, WaitingFor};
 
 use crate::block::{Either, FirstOf, unless_cancelled};
@@ -220,7 +221,7 @@ impl Dispatcher {
     }
 }
 
-/// Makes a job under `parent` that runs on the threads of `queue`.
+/// Makes a job under `parent` that runs on the threads of `queue`. It belongs to no frame, and so to no isolation.
 pub(crate) fn spawn_on<F, T>(
     queue: &Queue,
     parent: &Job,
@@ -234,7 +235,17 @@ where
     T: Send + 'static,
 {
     // SAFETY: neither the body nor its value borrows anything.
-    unsafe { job::spawn(parent, options, runtime, queue, timer, body) }
+    unsafe {
+        job::spawn(
+            parent,
+            options,
+            runtime,
+            queue,
+            RawContext::outermost(),
+            timer,
+            body,
+        )
+    }
 }
 
 impl Queue {

@@ -124,8 +124,9 @@ where
 {
     let runtime = &nursery.runtime;
     let timer = |job: &Job| limit_of(runtime, deadline, job);
+    let (parent, around) = (nursery.job(), nursery.context);
     // SAFETY: the scope's job does not end before `'scope` is over: see `Nursery::job_with`.
-    let spawned = unsafe { job::spawn(nursery.job(), options, runtime, queue, timer, body) };
+    let spawned = unsafe { job::spawn(parent, options, runtime, queue, around, timer, body) };
     handle_of(spawned)
 }
 
