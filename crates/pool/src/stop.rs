@@ -111,6 +111,10 @@ impl fmt::Debug for StopSignal<'_> {
 ///
 /// A panic of another closure of the same `join` or scope takes precedence over it.
 ///
+/// To code that it passes through it is a panic like any other: a `Mutex` that is held is poisoned, and so are a `LazyLock` and
+/// a `Once` whose initialiser it leaves, for good. Such an initialiser forks inside a context that cannot be stopped (the
+/// runtime's `shield`).
+///
 /// Only the pool makes values of this type. In programs that abort on panic it makes none: there forks in a
 /// stopped context go on, and only [`stop_requested`] tells of it.
 pub struct Stopped {

@@ -92,6 +92,10 @@ fn judge_panic(job: &Job, payload: Box<dyn Any + Send>) -> BodyResult {
 /// For bodies that compute for long without a fork, a loop or a wait of ours. It costs an operation, as a
 /// [`tick`](crate::tick) does. Outside of a job it is always fine.
 ///
+/// A fork or parallel loop of a cancelled job cannot return an error: it unwinds, as by a panic, up to the job's body. Code that
+/// must not be left so, such as the initialiser of a `LazyLock`, runs inside a [`shield`](crate::shield), or returns what this
+/// function says.
+///
 /// ```
 /// use jobtree_runtime::{JobError, checkpoint, nursery};
 ///

@@ -94,6 +94,9 @@ impl TimeLimit {
 /// Runs `body` so that a cancellation from above does not reach it, but from the moment of that cancellation on for no
 /// longer than `limit`: for what must be put in order before one ends.
 ///
+/// Also for what must not be left by unwinding, as a cancelled job leaves its forks and loops: the initialiser of a `LazyLock` or a
+/// `Once`, which would be poisoned for good, and code that holds a `std::sync::Mutex`.
+///
 /// ```
 /// use std::time::Duration;
 /// use jobtree_runtime::{checkpoint, nursery, shield};
