@@ -192,6 +192,29 @@ fn a_worker_that_is_stopped_gives_back_what_it_has_not_begun() {
 }
 
 #[test]
+fn a_run_that_can_yield_is_stopped_and_given_back() {
+    let _watch = Watchdog::watching("yielding over HTTP");
+    let daemon = Daemon::start(3);
+    daemon.change(|state| state.advice = Some("yield"));
+    let runtime = runtime();
+    let (told, tells) = mpsc::channel();
+    let waits = waits_below(told);
+    let worker = Worker::new(daemon.client()).on(&runtime);
+    let worker = worker.handle("waits", move |(), run: &Run| {
+        run.can_yield(Duration::from_millis(10));
+        waits((), run)
+    });
+    let worker = worker.start().unwrap();
+    let (lease, _) = daemon.offer(&[("waits", json!(null))]);
+    assert_eq!(tells.recv().unwrap(), "begun");
+    assert_eq!(tells.recv().unwrap(), "cancelled");
+    let released = daemon.until(|state| state.released.first().cloned());
+    assert_eq!(released, lease.to_string());
+    assert!(daemon.change(|state| state.completed.is_empty()));
+    worker.drain(FAR).unwrap();
+}
+
+#[test]
 fn what_is_no_name_is_refused() {
     let daemon = Daemon::start(30);
     let worker = Worker::new(daemon.client())

@@ -528,6 +528,44 @@ fn with_a_policy_jobs_wait_until_the_machine_is_quiet() {
 }
 
 #[test]
+fn a_run_that_can_yield_goes_back_in_a_panic_and_ends_later() {
+    let _watch = watch();
+    let mut policy = Policy::default();
+    policy.busy.stale_after = FAR;
+    policy.quiet.enter_after = Duration::ZERO;
+    policy.quiet.calm_after = Duration::ZERO;
+    policy.quiet.panic_cooldown = Duration::ZERO;
+    policy.dispatch.lease_ttl = Duration::from_secs(3);
+    let builder = Queue::builder().policy(policy).without_measuring();
+    let (queue, runtime) = (builder.in_memory().unwrap(), runtime());
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let worker = queue.worker().on(&runtime);
+    let worker = worker.handle("works", move |(), run: &Run| {
+        run.can_yield(Duration::from_millis(10));
+        if counted.fetch_add(1, Ordering::SeqCst) == 0 {
+            sleep(FAR)?;
+        }
+        Ok(())
+    });
+    let worker = worker.start().unwrap();
+    queue.scheduler().sample(Sample::idle());
+    let id = queue.submit(NewJob::new("works", &()));
+    let id = id.wait().unwrap().job_id;
+    until(|| (runs.load(Ordering::SeqCst) == 1).then_some(()));
+    queue.scheduler().sample(Sample::default());
+    let back = until(|| {
+        let job = queue.job(id).wait().unwrap();
+        (job.state == JobState::Queued).then_some(job)
+    });
+    assert_eq!((back.attempts, back.rescues), (0, 0), "nothing is counted");
+    queue.scheduler().sample(Sample::idle());
+    queue.result_of::<()>(id).wait().unwrap();
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
+    worker.drain(FAR).unwrap();
+}
+
+#[test]
 fn with_a_policy_the_machine_is_measured() {
     let _watch = watch();
     // Whatever this machine is doing, it is quiet enough for this one: but it has to be measured for that.

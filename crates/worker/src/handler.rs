@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use jobtree_protocol::{Advice, JobId, JobView, Json, Progress};
 use jobtree_runtime::{BoxError, block_on};
@@ -27,6 +28,8 @@ struct Inner {
     held: Arc<Held>,
     log: RunLog,
     trace: Trace,
+    /// How long it may go on after it was asked to yield, if it can yield.
+    yield_grace: Mutex<Option<Duration>>,
 }
 
 impl Run {
@@ -38,6 +41,7 @@ impl Run {
             held,
             log,
             trace,
+            yield_grace: Mutex::new(None),
         }))
     }
 
@@ -103,9 +107,52 @@ impl Run {
         self.0.held.lost().is_some()
     }
 
-    /// What the scheduler asks of this worker: to go slower, to save, to give the lease back ([`GiveBack`]).
+    /// What the scheduler asks of this worker: to go slower, to save, to give the lease back ([`GiveBack`],
+    /// [`can_yield`](Run::can_yield)).
     pub fn advice(&self) -> Advice {
         self.0.held.advice()
+    }
+
+    /// Says that this run can be stopped and begun again without harm. When the scheduler asks to yield and has not taken
+    /// that back within `grace`, the run and everything below it is cancelled, and the job waits again: nothing is counted,
+    /// not even as a failure if the handler then returns an error, unless that is [`Permanent`]. What must not be
+    /// interrupted goes into a `shield`.
+    ///
+    /// A handler that does not say so is only told, by [`advice`](Run::advice).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use jobtree_runtime::{BoxError, checkpoint};
+    /// use jobtree_worker::Run;
+    ///
+    /// fn index(pages: Vec<String>, run: &Run) -> Result<(), BoxError> {
+    ///     run.can_yield(Duration::from_secs(10));
+    ///     for page in pages {
+    ///         checkpoint()?;
+    ///         // Index the page, unless an earlier run has.
+    ///         # drop(page);
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn can_yield(&self, grace: Duration) {
+        let mut can = self
+            .0
+            .yield_grace
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *can = Some(grace);
+        drop(can);
+        if self.advice() == Advice::Yield {
+            self.0.held.ring();
+        }
+    }
+
+    /// How long the run may go on after it was asked to yield, if it can yield.
+    pub(crate) fn yield_grace(&self) -> Option<Duration> {
+        let can = self.0.yield_grace.lock();
+        *can.unwrap_or_else(PoisonError::into_inner)
     }
 }
 

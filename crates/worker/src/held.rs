@@ -21,6 +21,8 @@ use crate::reply::{Promise, Reply, promise};
 
 /// What is told of progress is passed on this often at most.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
+/// Why a job goes back that was asked to yield.
+pub(crate) const YIELDED: &str = "asked to yield: its node is overloaded";
 
 pub(crate) struct Held {
     pub(crate) lease: LeaseId,
@@ -61,6 +63,10 @@ struct State {
 struct Current {
     run: Run,
     tree: Job,
+    /// When the run is stopped, since it was asked to yield and its handler can.
+    yield_at: Option<Duration>,
+    /// The run was stopped so.
+    has_yielded: bool,
 }
 
 impl Held {
@@ -139,12 +145,14 @@ impl Held {
     pub(crate) fn begin(&self, run: Run, tree: Job, now: Duration) {
         let limit = run.job().max_runtime_sec.map(u64::from);
         let limit = limit.map(Duration::from_secs);
-        let stop = {
+        let (stop, asked_to_yield) = {
             let mut state = self.lock();
             let stop = state.stop_reason(run.id());
             state.current = Some(Current {
                 run,
                 tree: tree.clone(),
+                yield_at: None,
+                has_yielded: false,
             });
             if let Some(limit) = limit {
                 let grace = match state.batch.reports() {
@@ -154,12 +162,12 @@ impl Held {
                 let over = now + limit + grace + PROGRESS_EVERY;
                 state.beat_at = state.beat_at.min(over);
             }
-            stop
+            (stop, state.advice == Advice::Yield)
         };
         if let Some(reason) = stop {
             tree.cancel(reason);
         }
-        if limit.is_some() {
+        if limit.is_some() || asked_to_yield {
             (self.ring)();
         }
     }
@@ -257,15 +265,25 @@ impl Held {
         })
     }
 
-    /// The fence is here: stop by one's own clock.
+    /// Stops the run if the fence is here, or if it was asked to yield and has used up its grace.
     pub(crate) fn watch(&self, now: Duration) {
-        let overdue = {
-            let state = self.lock();
-            now >= state.fence() && state.lost.is_none()
+        let (overdue, yields) = {
+            let mut state = self.lock();
+            let overdue = now >= state.fence() && state.lost.is_none();
+            (overdue, state.yields(now))
         };
         if overdue {
             self.lose("it could not be renewed in time");
         }
+        if let Some(job) = yields {
+            job.cancel(CancelReason::from(YIELDED));
+        }
+    }
+
+    /// Returns `true` if the run that is on was stopped since it was asked to yield.
+    pub(crate) fn has_yielded(&self) -> bool {
+        let state = self.lock();
+        state.current.as_ref().is_some_and(|it| it.has_yielded)
     }
 
     /// When something is to be done again.
@@ -280,7 +298,8 @@ impl Held {
             (false, None) => state.beat_at,
             (false, Some(at)) => state.beat_at.min(at),
         };
-        Some(beat.max(state.not_before).min(state.fence()))
+        let own = state.yield_next().unwrap_or(Duration::MAX);
+        Some(beat.max(state.not_before).min(state.fence()).min(own))
     }
 
     /// The heartbeat that was sent at `asked` was answered.
@@ -386,6 +405,35 @@ impl State {
     /// Who waited for it, if all is told.
     fn told_all(&mut self) -> Option<Promise<()>> {
         self.is_all_told().then(|| self.telling_all.take())?
+    }
+
+    /// The tree of the run, if it is to be stopped now since it was asked to yield. Its grace begins here.
+    fn yields(&mut self, now: Duration) -> Option<Job> {
+        let current = self.current.as_mut()?;
+        match self.advice {
+            Advice::Yield => {}
+            // Says nothing of the load.
+            Advice::Cancel => return None,
+            _ => {
+                current.yield_at = None;
+                return None;
+            }
+        }
+        let grace = current.run.yield_grace()?;
+        let at = *current.yield_at.get_or_insert(now + grace);
+        if current.has_yielded || now < at {
+            return None;
+        }
+        current.has_yielded = true;
+        Some(current.tree.clone())
+    }
+
+    /// When [`State::yields`] is to be called again, if it is.
+    fn yield_next(&self) -> Option<Duration> {
+        let current = self.current.as_ref()?;
+        current.run.yield_grace()?;
+        let asked = self.advice == Advice::Yield && !current.has_yielded;
+        asked.then(|| current.yield_at.unwrap_or(Duration::ZERO))
     }
 
     fn ask_again(&mut self, now: Duration) {

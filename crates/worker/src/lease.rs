@@ -9,15 +9,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use jobtree_protocol::{
-    ClaimAnswer, CompleteOne, CompleteStatus, JobId, JobView, Json, ReleaseRequest,
+    Advice, ClaimAnswer, CompleteOne, CompleteStatus, JobId, JobView, Json, ReleaseRequest,
 };
 use jobtree_runtime::{
-    BoxError, Cancelled, Dispatcher, Job, JobError, block_on, checkpoint, shield, supervisor,
+    BoxError, Cancelled, Dispatcher, Job, JobError, Panic, block_on, checkpoint, shield, supervisor,
 };
 
 use crate::batch::Batch;
 use crate::handler::{GiveBack, Handler, Permanent, Run};
-use crate::held::Held;
+use crate::held::{Held, YIELDED};
 use crate::outbox::EndedRun;
 use crate::reply::Reply;
 use crate::worker::Shared;
@@ -96,6 +96,9 @@ pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, reports: bool, asked
     if shared.is_stopping() && held.has_waiting() {
         back = back.or_else(|| Some("the worker is stopping".to_owned()));
     }
+    if held.advice() == Advice::Yield && held.has_waiting() {
+        back = back.or_else(|| Some(YIELDED.to_owned()));
+    }
     shared.pace.ran(ran, begun.elapsed());
     // The next may begin while this one's answers are on their way.
     drop(turn);
@@ -111,9 +114,9 @@ pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, reports: bool, asked
     shared.board.remove(held.lease);
 }
 
-/// Takes the next job in hand, unless the worker is stopping or the lease is lost.
+/// Takes the next job in hand, unless the worker is stopping, is asked to yield, or has lost the lease.
 fn next_job(shared: &Shared, held: &Held) -> Option<JobView> {
-    if held.lost().is_some() || shared.is_stopping() {
+    if held.lost().is_some() || shared.is_stopping() || held.advice() == Advice::Yield {
         return None;
     }
     held.take(shared.grantor().mono(), shared.pace.is_short())
@@ -265,15 +268,12 @@ fn failed(shared: &Shared, held: &Held, id: JobId, error: &JobError) -> Ended {
     if held.is_wanted_stopped(id) {
         return stopped_by_wish();
     }
+    if held.has_yielded() {
+        return stopped_to_yield(error);
+    }
     match error {
         JobError::Failed(failure) => of_handler(failure.error()),
-        JobError::Panicked(panic) => {
-            let place = panic.location().map(|place| format!(" ({place})"));
-            Ended::Failed {
-                error: format!("panicked: {}{}", panic.message(), place.unwrap_or_default()),
-                retry: true,
-            }
-        }
+        JobError::Panicked(panic) => panicked(panic),
         JobError::Cancelled(_) if shared.is_stopping() => {
             Ended::Back("the worker was stopped".to_owned())
         }
@@ -285,6 +285,28 @@ fn failed(shared: &Shared, held: &Held, id: JobId, error: &JobError) -> Ended {
             error: other.to_string(),
             retry: true,
         },
+    }
+}
+
+/// What the end of a run means that was stopped since it was asked to yield: it goes back, unless it ended in a way that
+/// being stopped does not explain.
+fn stopped_to_yield(error: &JobError) -> Ended {
+    let ended = match error {
+        JobError::Failed(failure) => of_handler(failure.error()),
+        JobError::Panicked(panic) => return panicked(panic),
+        _ => return Ended::Back(YIELDED.to_owned()),
+    };
+    match ended {
+        Ended::Failed { retry: true, .. } => Ended::Back(YIELDED.to_owned()),
+        other => other,
+    }
+}
+
+fn panicked(panic: &Panic) -> Ended {
+    let place = panic.location().map(|place| format!(" ({place})"));
+    Ended::Failed {
+        error: format!("panicked: {}{}", panic.message(), place.unwrap_or_default()),
+        retry: true,
     }
 }
 

@@ -19,6 +19,8 @@ pub struct State {
     pub wanted_stopped: Vec<JobId>,
     /// Heartbeats are not answered.
     pub hangs: bool,
+    /// What heartbeats are answered with, if not to go on.
+    pub advice: Option<&'static str>,
     /// So many calls are broken off.
     pub breaks: usize,
     pub reports: Vec<Value>,
@@ -149,7 +151,7 @@ fn answer(shared: &(Mutex<State>, Condvar), asked: &Asked) -> Answer {
                 return Answer::Silence;
             }
             let advice = if state.wanted_stopped.is_empty() {
-                "continue"
+                state.advice.unwrap_or("continue")
             } else {
                 "cancel"
             };

@@ -3,6 +3,7 @@
 mod beginning;
 mod desk;
 mod telling;
+mod yielding;
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
