@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use clap::{Arg, ArgAction, ArgMatches};
 use jiff::Zoned;
+use jobtree_process::{AdviceSignal, UnknownSignal};
 use jobtree_protocol::{JobId, Json, OnDependencyFailure, Priority, SubmitRequest, TraceParent};
 
 use crate::error::CliError;
@@ -105,6 +106,43 @@ pub fn duration(
 ) -> Result<Option<std::time::Duration>, CliError> {
     let read = get(arguments, name).map(when::duration).transpose();
     read.map_err(|wrong| CliError::usage(format!("--{name}: {wrong}")))
+}
+
+/// How a program takes advice: what `jobtree work` and `jobtree run` share.
+pub fn of_advice() -> [Arg; 2] {
+    [
+        value(
+            "advice-signal",
+            "SIGNAL",
+            "Signal it when the advice changes: HUP, USR1, USR2 or WINCH [none]",
+        ),
+        value(
+            "yield-grace",
+            "DURATION",
+            "Between the advice to yield and TERM; or `never` [30s]",
+        ),
+    ]
+}
+
+/// The signal that a program wants.
+pub fn advice_signal(arguments: &ArgMatches) -> Result<Option<AdviceSignal>, CliError> {
+    let read = get(arguments, "advice-signal").map(str::parse).transpose();
+    read.map_err(|wrong: UnknownSignal| CliError::usage(format!("--advice-signal: {wrong}")))
+}
+
+/// How long a program may go on after it was told to yield.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum YieldGrace {
+    After(std::time::Duration),
+    Never,
+}
+
+/// The time between the advice to yield and TERM, if it was given.
+pub fn yield_grace(arguments: &ArgMatches) -> Result<Option<YieldGrace>, CliError> {
+    match get(arguments, "yield-grace") {
+        Some("never") => Ok(Some(YieldGrace::Never)),
+        _ => Ok(duration(arguments, "yield-grace")?.map(YieldGrace::After)),
+    }
 }
 
 /// What can be said of any job that is submitted, beside its type and payload.

@@ -1,5 +1,5 @@
 //! One run of a durable job as a program: what it prints becomes the job's log and progress, and a wish that the job stop
-//! becomes TERM, and KILL when its grace is over.
+//! becomes TERM, and KILL when its grace is over. The scheduler's advice is passed on to it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,22 +21,41 @@ const LAST_GRACE: Duration = Duration::from_millis(500);
 /// What is passed on of a line that does not end.
 const LONGEST_LINE: usize = 16 << 10;
 
+/// How long a program may go on after it was told to yield, if nothing else is said.
+pub const YIELD_GRACE: Duration = Duration::from_secs(30);
+
+/// What is done with a program, beside telling it, when the scheduler advises.
+#[derive(Clone, Copy, Debug)]
+pub struct OnAdvice {
+    /// The program is paused while the advice is to save or to yield.
+    pub pauses: bool,
+    /// The time after which the program is stopped if it was told to yield; never if `None`.
+    pub yield_grace: Option<Duration>,
+}
+
+/// How a program ended that was not stopped.
+#[derive(Debug)]
+pub struct Ran {
+    pub ending: Ending,
+    /// The program was told to yield, at any time.
+    pub was_told_to_yield: bool,
+}
+
 /// Runs programs for a worker.
 #[derive(Clone, Debug)]
 pub struct Runner {
     pub supervisor: Supervisor,
     /// Who is told which processes work under a lease, so that their load is known as our own.
     pub client: Client,
-    /// It stands still while the machine is short of something, if its worker wants that.
-    pub pauses: bool,
 }
 
 impl Runner {
     /// Runs it to its end. When this returns, nothing of it is left, however it ended.
     ///
     /// # Errors
-    /// If it could not be started, or the job was asked to stop.
-    pub fn run(&self, run: &Run, program: &Program) -> Result<Ending, BoxError> {
+    /// If it could not be started, the job was asked to stop, or the program did not end within its grace after it was told
+    /// to yield.
+    pub fn run(&self, run: &Run, program: &Program, on_advice: OnAdvice) -> Result<Ran, BoxError> {
         let log = Arc::new(Mutex::new(Lines::default()));
         let (said, talks) = (Arc::clone(&log), run.clone());
         let listen = move |what| match what {
@@ -54,26 +73,22 @@ impl Runner {
         if let Some(lease) = run.job().lease_id {
             self.register(lease, child.pid());
         }
-        let mut still = false;
-        loop {
-            match end.recv_timeout(Some(LOOK)) {
-                Err(error) if error.is_timed_out() => {
-                    let shall = self.pauses && is_short(run.advice());
-                    if shall != still {
-                        still = shall;
-                        match still {
-                            true => child.pause(),
-                            false => child.resume(),
-                        }
-                    }
-                }
-                Err(error) if error.is_cancelled() => {
-                    stop(&child, run);
-                    return Err(error.into());
-                }
-                _ => break,
-            }
+        if let Some(grace) = on_advice.yield_grace {
+            run.can_yield(grace);
         }
+        let mut advised = Advised::default();
+        let stopped = loop {
+            advised.pass_on(&child, run.advice(), on_advice.pauses);
+            match end.recv_timeout(Some(LOOK)) {
+                Err(error) if error.is_timed_out() => {}
+                // A program that has ended by itself meanwhile was not stopped.
+                Err(error) if error.is_cancelled() && child.wait_for(Duration::ZERO).is_none() => {
+                    stop(&child, run);
+                    break Some(error);
+                }
+                _ => break None,
+            }
+        };
         let ending = child.wait();
         let mut lines = log.lock().unwrap_or_else(PoisonError::into_inner);
         lines.finish(|line| run.log(line));
@@ -83,7 +98,13 @@ impl Runner {
                 ending.left_out
             ));
         }
-        Ok(ending)
+        match stopped {
+            Some(error) => Err(error.into()),
+            None => Ok(Ran {
+                ending,
+                was_told_to_yield: advised.to_yield,
+            }),
+        }
     }
 
     /// If this does not arrive, the program's load counts as somebody else's: worse for it, and nothing more.
@@ -105,8 +126,32 @@ fn stop(child: &Child, run: &Run) {
     }
 }
 
-fn is_short(advice: Advice) -> bool {
-    matches!(advice, Advice::Checkpoint | Advice::Yield)
+/// The advice that was passed on to a program.
+#[derive(Default)]
+struct Advised {
+    advice: Advice,
+    /// The advice was to yield, at any time.
+    to_yield: bool,
+    is_paused: bool,
+}
+
+impl Advised {
+    /// Passes advice on, if it is new. That jobs of the lease shall stop is for the worker: the program gets TERM.
+    fn pass_on(&mut self, child: &Child, advice: Advice, pauses: bool) {
+        if advice == self.advice || advice == Advice::Cancel {
+            return;
+        }
+        self.advice = advice;
+        self.to_yield |= advice == Advice::Yield;
+        child.advise(advice.as_str());
+        let paused = pauses && matches!(advice, Advice::Checkpoint | Advice::Yield);
+        match (self.is_paused, paused) {
+            (false, true) => child.pause(),
+            (true, false) => child.resume(),
+            _ => {}
+        }
+        self.is_paused = paused;
+    }
 }
 
 /// Text as it comes, cut into lines: a log is written line by line.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jobtree_process::output::Said;
-use jobtree_process::{Child, Ending, Program, Supervisor};
+use jobtree_process::{AdviceSignal, Child, Ending, Program, Supervisor};
 use support::{Folder, lives, pid_in, until, watch};
 
 fn supervisor() -> Supervisor {
@@ -229,6 +229,136 @@ fn a_pause_stands_still_and_a_stop_wakes_it() {
     until(stands);
     child.stop();
     assert_eq!(child.wait().exit_code, Some(6));
+}
+
+/// Starts a shell script in a folder of its own; with a way to take what it says.
+fn start(script: &str, signal: Option<AdviceSignal>) -> (Folder, Child, mpsc::Receiver<Said>) {
+    let folder = Folder::new();
+    let program = Program {
+        cwd: Some(folder.0.clone()),
+        advice_signal: signal,
+        ..shell(script)
+    };
+    let (said, heard) = mpsc::channel();
+    // A test that is over listens no more.
+    let listen = move |what| drop(said.send(what));
+    let child = Child::start(&supervisor(), &program, listen, |_| {}).expect("it starts");
+    (folder, child, heard)
+}
+
+/// Returns when the supervisor has taken all orders before: it takes them in turn, and this one can be seen.
+fn settle(child: &Child) {
+    let stands = || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", child.pid())).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('T')
+    };
+    child.pause();
+    until(stands);
+    child.resume();
+    until(|| !stands());
+}
+
+#[test]
+fn advice_is_read_line_by_line_from_the_descriptor_that_is_named() {
+    let _watchdog = watch();
+    let script = "while read word <&$JOBTREE_ADVICE_FD; do echo \"heard $word\"; \
+        [ $word != yield ] || exit 75; done";
+    let (_folder, child, heard) = start(script, None);
+    for word in ["slow", "checkpoint", "continue", "yield"] {
+        child.advise(word);
+        child.advise(word);
+        let said = heard.recv().expect("it says what it heard");
+        assert_eq!(said, Said::Text(format!("heard {word}\n")));
+    }
+    assert_eq!(child.wait().exit_code, Some(75));
+    assert_eq!(heard.try_iter().count(), 0, "each change is told once");
+}
+
+#[test]
+fn a_program_that_does_not_read_advice_is_not_disturbed_and_reads_the_newest_later() {
+    let _watchdog = watch();
+    // It starts no child before it reads, so that it can be seen to stand still.
+    let script = "until [ -e go ]; do :; done; read old <&$JOBTREE_ADVICE_FD; read new <&$JOBTREE_ADVICE_FD; \
+        echo \"$old $new\"; exec sleep 1000";
+    let (folder, child, heard) = start(script, None);
+    child.advise("slow");
+    // More than a pipe holds.
+    for _ in 0..5000 {
+        child.advise("checkpoint");
+        child.advise("yield");
+    }
+    child.advise("drain");
+    settle(&child);
+    folder.write("go", "");
+    assert_eq!(heard.recv().unwrap(), Said::Text("slow drain\n".into()));
+    child.stop();
+    assert_eq!(child.wait().signal, Some(15));
+}
+
+#[test]
+fn a_program_that_closes_its_descriptor_is_advised_in_vain() {
+    let _watchdog = watch();
+    let script = "exec 3<&-; until [ -e go ]; do :; done; exit 7";
+    let (folder, child, _heard) = start(script, None);
+    child.advise("slow");
+    child.advise("yield");
+    settle(&child);
+    folder.write("go", "");
+    assert_eq!(child.wait().exit_code, Some(7));
+}
+
+/// The program's end of its own pipe, and no descriptor of the supervisor, the launcher, or another program.
+#[test]
+fn of_all_descriptors_a_program_has_the_end_of_its_own_pipe_alone() {
+    let _watchdog = watch();
+    let here = Command::new("sh")
+        .args(["-c", "echo /proc/$$/fd/*"])
+        .output()
+        .expect("a shell");
+    let count = |text: &str| text.split_whitespace().count();
+    let here = count(std::str::from_utf8(&here.stdout).unwrap());
+    let script = "set -- /proc/$$/fd/*; echo $#; readlink /proc/$$/fd/$JOBTREE_ADVICE_FD; \
+        cat /proc/$$/fdinfo/$JOBTREE_ADVICE_FD; exec sleep 1000";
+    let children = [(); 3].map(|()| start(script, None));
+    let mut pipes = Vec::new();
+    for (_folder, _child, heard) in &children {
+        let mut told = String::new();
+        while !told.contains("mnt_id") {
+            if let Said::Text(text) = heard.recv().expect("it tells") {
+                told.push_str(&text);
+            }
+        }
+        let mut lines = told.lines();
+        let open: usize = lines.next().unwrap().parse().unwrap();
+        assert_eq!(
+            open,
+            here + 1,
+            "a single descriptor beside those of any shell: {told}"
+        );
+        pipes.push(lines.next().unwrap().to_owned());
+        let flags = told.lines().find(|line| line.starts_with("flags:"));
+        assert!(flags.unwrap().ends_with('0'), "it is for reading: {told}");
+    }
+    pipes.sort();
+    pipes.dedup();
+    assert_eq!(pipes.len(), 3, "each has its own");
+}
+
+/// Sent before the program has its handler, the signal would end it.
+#[test]
+fn a_signal_with_advice_waits_until_the_program_handles_it() {
+    let _watchdog = watch();
+    let script = "until [ -e go ]; do :; done; \
+        trap 'read word <&$JOBTREE_ADVICE_FD; echo \"heard $word\"' USR1; while :; do :; done";
+    let (folder, child, heard) = start(script, Some(AdviceSignal::Usr1));
+    child.advise("slow");
+    settle(&child);
+    folder.write("go", "");
+    assert_eq!(heard.recv().unwrap(), Said::Text("heard slow\n".into()));
+    child.advise("yield");
+    assert_eq!(heard.recv().unwrap(), Said::Text("heard yield\n".into()));
+    child.kill();
+    assert_eq!(child.wait().signal, Some(9));
 }
 
 #[test]

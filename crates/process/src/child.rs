@@ -207,6 +207,13 @@ impl Child {
         self.order(&Order::Resume);
     }
 
+    /// Tells it a word of advice, if that is another one than before. The program may read it on the descriptor that
+    /// [`ADVICE_FD`](crate::ADVICE_FD) names. A program that does not read is not
+    /// disturbed; when it reads again, it gets the newest.
+    pub fn advise(&self, word: &str) {
+        self.order(&Order::Advise(word.to_owned()));
+    }
+
     /// If this cannot be said, the supervisor is gone, and so is what it watched over.
     fn order(&self, order: &Order) {
         let _ = say(&mut *lock(&self.orders), order);

@@ -15,11 +15,15 @@
 //!   and limits on itself, asks to be killed with the supervisor, and becomes the program. No code runs between fork and
 //!   exec, so nothing here is unsafe.
 //!
+//! A program is advised while it runs ([`Child::advise`]): by a line on a descriptor that it inherits, whose number stands in
+//! [`ADVICE_FD`], and by a signal if it wants one ([`AdviceSignal`]).
+//!
 //! What the program says on its standard output is read by [`output`]: text is kept, lines that begin with `::progress`
 //! and `::result` are for the worker.
 
 #![forbid(unsafe_code)]
 
+mod advice;
 pub mod cgroup;
 mod child;
 mod ending;
@@ -31,6 +35,7 @@ mod program;
 mod supervise;
 mod talk;
 
+pub use advice::{ADVICE_FD, AdviceSignal, UnknownSignal};
 pub use child::{Child, StartError, Supervisor};
 pub use ending::{DATA_ERROR, Ending, TEMPORARY, Verdict};
 pub use launch::{LAUNCH, launch};

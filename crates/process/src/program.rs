@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::advice::AdviceSignal;
+
 /// A program, before it is started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -28,6 +30,8 @@ pub struct Program {
     pub cgroup: Option<PathBuf>,
     /// How long it may take to end after it was told to, before it is killed.
     pub grace: Duration,
+    /// The signal it wants when the advice changes. An unhandled signal ends a program, so there is none by default.
+    pub advice_signal: Option<AdviceSignal>,
 }
 
 /// The kernel's limits of a process.

@@ -3,6 +3,7 @@
 //! The socket to the worker is its standard input, and carries both directions. Standard output and error are the
 //! program's own: nothing is printed here. The main thread starts the program and lives until the end, since the
 //! program dies with the thread that started it. It takes news from two others: one hears the worker, one reaps.
+//! The program's end of the pipe for advice is the only descriptor that the launcher inherits beside the standard ones.
 
 use std::io::{self, BufReader, Write};
 use std::os::fd::AsFd;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group, wait};
 
+use crate::advice::{ADVICE_FD, AdvicePipe, Advisor};
 use crate::cgroup::Cgroup;
 use crate::family::{descendants, signal_all};
 use crate::launch::{Conditions, LAUNCH};
@@ -45,6 +47,8 @@ pub fn supervise() -> ExitCode {
 }
 
 fn run() -> io::Result<()> {
+    // First, for its number.
+    let advice = AdvicePipe::open()?;
     outlive_signals()?;
     let mut worker = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut heard = BufReader::new(worker.try_clone()?);
@@ -53,7 +57,7 @@ fn run() -> io::Result<()> {
     };
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    let leader = match start(&program) {
+    let leader = match start(&program, &advice) {
         Ok(leader) => leader,
         Err(error) => return say(&mut worker, &News::Refused(error.to_string())),
     };
@@ -70,7 +74,8 @@ fn run() -> io::Result<()> {
         leader,
         cgroup: program.cgroup.clone().map(Cgroup::at),
     };
-    let status = group.follow(&happenings, program.grace);
+    let mut advisor = advice.advise(leader, program.advice_signal);
+    let status = group.follow(&happenings, program.grace, &mut advisor);
     group.bury();
     let ended = News::Ended {
         exit_code: status.and_then(WaitStatus::exit_status),
@@ -92,7 +97,7 @@ fn outlive_signals() -> io::Result<()> {
     Ok(())
 }
 
-fn start(program: &Program) -> io::Result<Pid> {
+fn start(program: &Program, advice: &AdvicePipe) -> io::Result<Pid> {
     let conditions = serde_json::to_string(&Conditions::of(program))?;
     let mut command = Command::new(std::env::current_exe()?);
     command
@@ -101,6 +106,7 @@ fn start(program: &Program) -> io::Result<Pid> {
         .args(&program.argv)
         .env_clear()
         .envs(&program.env)
+        .env(ADVICE_FD, advice.number().to_string())
         .process_group(0)
         .stdin(Stdio::piped());
     if let Some(cwd) = &program.cwd {
@@ -109,6 +115,7 @@ fn start(program: &Program) -> io::Result<Pid> {
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", cwd.display())))?;
         command.current_dir(cwd);
     }
+    advice.inherit()?;
     let mut child = command.spawn()?;
     let leader = Pid::from_child(&child);
     if let Some(cgroup) = program.cgroup.clone().map(Cgroup::at) {
@@ -153,24 +160,33 @@ struct Group {
 
 impl Group {
     /// Until the program has ended. None if it did not, not even killed.
-    fn follow(&self, happenings: &Receiver<Happening>, grace: Duration) -> Option<WaitStatus> {
+    fn follow(
+        &self,
+        happenings: &Receiver<Happening>,
+        grace: Duration,
+        advisor: &mut Advisor,
+    ) -> Option<WaitStatus> {
         let mut until: Option<Instant> = None;
         let mut killed = false;
         loop {
-            let patience = match until {
-                Some(until) => until.saturating_duration_since(Instant::now()),
-                None => Duration::MAX,
-            };
-            match happenings.recv_timeout(patience) {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let patience = [left, advisor.retry_in()].into_iter().flatten().min();
+            match happenings.recv_timeout(patience.unwrap_or(Duration::MAX)) {
                 Ok(Happening::Exited(status)) => return Some(status),
                 Ok(Happening::Said(Order::Pause)) => self.pause(),
                 Ok(Happening::Said(Order::Resume)) => self.resume(),
+                Ok(Happening::Said(Order::Advise(word))) => advisor.advise(word),
                 Ok(Happening::Said(Order::Start(_))) => {}
                 Ok(Happening::Said(Order::Stop)) => {
                     if until.is_none() {
                         self.terminate();
                         until = Some(Instant::now() + grace);
                     }
+                }
+                Err(RecvTimeoutError::Timeout)
+                    if until.is_none_or(|until| Instant::now() < until) =>
+                {
+                    advisor.pass_on();
                 }
                 Err(RecvTimeoutError::Timeout) if killed => return None,
                 // Whoever is alone has nobody who renews the lease: no grace.

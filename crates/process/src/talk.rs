@@ -24,6 +24,8 @@ pub(crate) enum Order {
     Pause,
     /// Go on.
     Resume,
+    /// Tell the program this word.
+    Advise(String),
 }
 
 /// From the supervisor.

@@ -257,6 +257,20 @@ pub enum Advice {
     Cancel,
 }
 
+impl Advice {
+    /// As it is written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Advice::Continue => "continue",
+            Advice::Slow => "slow",
+            Advice::Checkpoint => "checkpoint",
+            Advice::Yield => "yield",
+            Advice::Drain => "drain",
+            Advice::Cancel => "cancel",
+        }
+    }
+}
+
 /// The answer to a heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

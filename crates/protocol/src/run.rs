@@ -36,6 +36,18 @@ pub struct CommandSpec {
     /// Seconds of CPU at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_sec: Option<u64>,
+    /// It obeys advice by itself, so the runner does not pause it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub obeys_advice: bool,
+    /// The signal it wants when the advice changes: HUP, USR1, USR2 or WINCH. It then obeys advice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice_signal: Option<String>,
+    /// How long it may go on after it was told to yield, before it is stopped and waits again; 30 seconds if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub yield_grace_sec: Option<u64>,
+    /// It is not stopped when it was told to yield.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub never_yields: bool,
 }
 
 /// The result of a job that is a command.

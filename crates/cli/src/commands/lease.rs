@@ -93,10 +93,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         "show" => show(&client.lease(id()?)?, context)?,
         "heartbeat" => {
             let answer = client.heartbeat(Heartbeat::of(id()?))?;
-            let advice = serde_json::to_value(answer.advice).unwrap_or_default();
             match context.out.json {
                 true => context.out.document(&answer)?,
-                false => context.out.print(advice.as_str().unwrap_or_default())?,
+                false => context.out.print(answer.advice.as_str())?,
             }
         }
         "report" => {

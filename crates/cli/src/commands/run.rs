@@ -11,7 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use jobtree_client::Client;
 use jobtree_protocol::{CommandSpec, JobId, Json, RUNNER_ADDON, RUNNER_TYPE};
 
-use crate::args::{self, described, flag, of_a_job, value};
+use crate::args::{self, YieldGrace, described, flag, of_a_job, value};
 use crate::commands::logs::Follower;
 use crate::commands::wait;
 use crate::context::Context;
@@ -29,6 +29,11 @@ pub fn define(command: Command) -> Command {
             "The daemon must have been started with --runner. The command runs there, in this folder, and no shell reads\n\
              its arguments. Of the environment it gets PATH, HOME, LANG and the like, and what --env names; and\n\
              JOBTREE_JOB_ID, and in TRACEPARENT the trace that the job is a part of.\n\n\
+             While the machine is overloaded the command is paused. If that lasts, it is told to yield: after --yield-grace it\n\
+             gets TERM, and the job waits again, with nothing counted; the command begins anew when the machine is quiet.\n\
+             With --obeys-advice or --advice-signal it is not paused, but reads slow, checkpoint, yield, drain and continue as\n\
+             lines from the descriptor whose number is in JOBTREE_ADVICE_FD. Once told to yield it may exit with 75, and the\n\
+             job waits again. `jobtree work --help` says what each line asks for.\n\n\
              For example: jobtree run -- make world",
         )
         .arg(
@@ -47,6 +52,8 @@ pub fn define(command: Command) -> Command {
         .arg(value("memory", "BYTES", "Address space at most; K, M and G are understood"))
         .arg(value("open-files", "N", "Open files at most"))
         .arg(value("cpu", "DURATION", "CPU time at most"))
+        .arg(flag("obeys-advice", "It reads advice by itself: do not pause it"))
+        .args(args::of_advice())
         .args(of_a_job())
 }
 
@@ -133,6 +140,8 @@ fn spec(arguments: &ArgMatches) -> Result<CommandSpec, CliError> {
         .map(crate::when::seconds)
         .transpose();
     let cpu = cpu.map_err(|wrong| CliError::usage(format!("--cpu: {wrong}")))?;
+    let signal = args::advice_signal(arguments)?;
+    let grace = args::yield_grace(arguments)?;
     Ok(CommandSpec {
         argv: args::all(arguments, "command"),
         cwd: Some(cwd.to_string_lossy().into_owned()),
@@ -142,7 +151,19 @@ fn spec(arguments: &ArgMatches) -> Result<CommandSpec, CliError> {
         memory_bytes: args::get(arguments, "memory").map(bytes).transpose()?,
         open_files: args::read(arguments, "open-files")?,
         cpu_sec: cpu.and_then(|seconds| u64::try_from(seconds).ok()),
+        obeys_advice: arguments.get_flag("obeys-advice"),
+        advice_signal: signal.map(|signal| signal.name().to_owned()),
+        yield_grace_sec: match grace {
+            Some(YieldGrace::After(grace)) => Some(whole_seconds(grace)),
+            Some(YieldGrace::Never) | None => None,
+        },
+        never_yields: grace == Some(YieldGrace::Never),
     })
+}
+
+/// A duration in seconds, rounded up.
+fn whole_seconds(duration: Duration) -> u64 {
+    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }
 
 /// `NAME=VALUE`, or `NAME` for what it is here.

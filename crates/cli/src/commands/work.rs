@@ -5,15 +5,15 @@ use std::time::Duration;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use jobtree_client::{Client, Worker};
 use jobtree_process::{Program, Supervisor, Verdict};
-use jobtree_protocol::{JobView, Json};
+use jobtree_protocol::{Advice, JobView, Json};
 use jobtree_runtime::BoxError;
 use jobtree_scheduler::workers::{GiveBack, Permanent, Run};
 
-use crate::args::{self, value};
+use crate::args::{self, YieldGrace, value};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::programs::Runner;
+use crate::programs::{OnAdvice, Runner, YIELD_GRACE};
 use crate::signals::Asked;
 
 /// The largest payload that is also put into the environment; the kernel takes no more than 128 KiB a variable.
@@ -36,6 +36,15 @@ pub fn define(command: Command) -> Command {
              75   not now: the job waits again, and nothing is counted\n  \
              65   FAILED for good: its input is wrong\n  \
              else a failed attempt, with the end of its standard error as the reason\n\
+             While it runs it is advised: when the advice changes, a line comes on the descriptor whose number is in\n\
+             JOBTREE_ADVICE_FD, and with it --advice-signal once the program handles that signal. The program need not\n\
+             read. The lines are\n  \
+             slow        use less: the machine is busy\n  \
+             checkpoint  save what you have\n  \
+             yield       save, and exit with 75 within --yield-grace; else it is stopped as if the job was cancelled,\n  \
+             \x20           and the job waits again, with nothing counted\n  \
+             drain       finish: the daemon starts nothing new\n  \
+             continue    as before\n\
              When the job is cancelled the program gets TERM, and after --grace KILL, with everything that it started. When\n\
              it takes too long or its lease is lost, half a second has to do: somebody else may have the job soon.\n\
              Nothing of it outlives this worker, whatever happens to it.\n\n\
@@ -55,6 +64,7 @@ pub fn define(command: Command) -> Command {
             "Claim up to N short jobs at a time, for one slot to run one after the other [1]",
         ))
         .arg(value("grace", "DURATION", "Between TERM and KILL [10s]"))
+        .args(args::of_advice())
         .arg(value("drain", "DURATION", "How long jobs may go on when this worker ends [30s]"))
         .arg(value("log-bytes", "N", "Bytes of output that are kept of each run [1048576]"))
         .arg(
@@ -84,20 +94,32 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     if let Some(grace) = args::duration(arguments, "grace")? {
         program.grace = grace;
     }
+    program.advice_signal = args::advice_signal(arguments)?;
     program
         .env
         .insert("JOBTREE_URL".into(), client.url().into());
-    let runner = Runner {
-        supervisor,
-        client: client.clone(),
-        pauses: false,
+    let yield_grace = match args::yield_grace(arguments)? {
+        Some(YieldGrace::Never) => None,
+        Some(YieldGrace::After(grace)) => Some(grace),
+        None => Some(YIELD_GRACE),
+    };
+    let handler = Handler {
+        runner: Runner {
+            supervisor,
+            client: client.clone(),
+        },
+        program,
+        on_advice: OnAdvice {
+            pauses: false,
+            yield_grace,
+        },
     };
     let drain = args::duration(arguments, "drain")?.unwrap_or(Duration::from_secs(30));
     let slots = args::read(arguments, "slots")?.unwrap_or(1);
     // A process costs more to start than a claim: jobs that wait here could run elsewhere.
     let batch = args::read(arguments, "batch")?.unwrap_or(1);
     let types = args::all(arguments, "type");
-    let worker = worker(client, addon, &types, (slots, batch), &runner, &program);
+    let worker = worker(client, addon, &types, (slots, batch), &handler);
     let worker = worker
         .start()
         .map_err(|error| CliError::failed(error.to_string()))?;
@@ -121,8 +143,7 @@ fn worker(
     addon: &str,
     types: &[String],
     (slots, batch): (usize, u32),
-    runner: &Runner,
-    program: &Program,
+    handler: &Handler,
 ) -> Worker {
     let worker = Worker::new(client)
         .addon(addon)
@@ -130,31 +151,40 @@ fn worker(
         .batch(batch)
         .program(concat!("jobtree work ", env!("CARGO_PKG_VERSION")));
     types.iter().fold(worker, |worker, job_type| {
-        let (runner, program) = (runner.clone(), program.clone());
+        let handler = handler.clone();
         worker.handle_blocking(job_type, move |payload: Json, run: &Run| {
-            one(&runner, &program, &payload, run)
+            handler.run(&payload, run)
         })
     })
 }
 
-/// One run of one job.
-fn one(
-    runner: &Runner,
-    program: &Program,
-    payload: &Json,
-    run: &Run,
-) -> Result<Option<Json>, BoxError> {
-    let mut program = program.clone();
-    describe(&mut program, payload, run.job(), run.attempt());
-    match runner.run(run, &program)?.verdict() {
-        Verdict::Done(None) => Ok(None),
-        Verdict::Done(Some(result)) => Ok(Some(Json::from_text(result)?)),
-        Verdict::GiveBack(reason) => {
-            jobtree_runtime::sleep(NOT_NOW)?;
-            Err(GiveBack::because(reason).into())
+/// The program as the handler of jobs.
+#[derive(Clone)]
+struct Handler {
+    runner: Runner,
+    program: Program,
+    on_advice: OnAdvice,
+}
+
+impl Handler {
+    /// Runs the program for a job.
+    fn run(&self, payload: &Json, run: &Run) -> Result<Option<Json>, BoxError> {
+        let mut program = self.program.clone();
+        describe(&mut program, payload, run.job(), run.attempt());
+        let ran = self.runner.run(run, &program, self.on_advice)?;
+        match ran.ending.verdict() {
+            Verdict::Done(None) => Ok(None),
+            Verdict::Done(Some(result)) => Ok(Some(Json::from_text(result)?)),
+            Verdict::GiveBack(reason) => {
+                // While the node is overloaded, the daemon starts nothing again; its capacity is wanted now.
+                if run.advice() != Advice::Yield {
+                    jobtree_runtime::sleep(NOT_NOW)?;
+                }
+                Err(GiveBack::because(reason).into())
+            }
+            Verdict::Failed(reason) => Err(reason.into()),
+            Verdict::Permanent(reason) => Err(Permanent::new(reason).into()),
         }
-        Verdict::Failed(reason) => Err(reason.into()),
-        Verdict::Permanent(reason) => Err(Permanent::new(reason).into()),
     }
 }
 

@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use jobtree_client::Client;
+use jobtree_protocol::SignalsRequest;
 use serde_json::Value;
 pub use watchdog::Watchdog;
 
@@ -25,6 +27,43 @@ pub fn watch() -> Watchdog {
 
 /// Starts everything at once, however busy this machine is.
 pub const ALWAYS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/always.toml");
+
+/// The text of [`ALWAYS`], with another time that PANIC lasts before running jobs are told to yield.
+pub fn always(panic_cooldown: &str) -> String {
+    let policy = fs::read_to_string(ALWAYS).expect("a policy");
+    let other = format!("panic_cooldown = {panic_cooldown:?}");
+    policy.replace("panic_cooldown = \"0\"", &other)
+}
+
+/// What the host pushes of itself, and what the daemon makes of it by [`ALWAYS`] with its next sample. Nothing else counts as
+/// load there, so a test decides over it.
+#[derive(Clone, Copy, Debug)]
+pub enum Load {
+    Quiet,
+    Busy,
+    Panic,
+}
+
+impl Load {
+    fn signals(self) -> SignalsRequest {
+        let all = |latency: f64, others: f64| SignalsRequest {
+            node_id: None,
+            p95_latency_ms: Some(latency),
+            in_flight: Some(others),
+            requests_per_sec: Some(others),
+            error_rate: Some(others.min(1.0)),
+        };
+        match self {
+            // Of 0 to 10 it is 9, and the mean with those of this machine, one or two, between 5 and 7.
+            Load::Busy => SignalsRequest {
+                p95_latency_ms: Some(725.0),
+                ..SignalsRequest::default()
+            },
+            Load::Quiet => all(0.0, 0.0),
+            Load::Panic => all(10_000.0, 1000.0),
+        }
+    }
+}
 
 /// A folder of one test's own, gone with it.
 pub struct Folder(pub PathBuf);
@@ -199,6 +238,13 @@ impl Daemon {
         self.run(&["show", id, "--events", "--json"])
             .exits(0)
             .json()
+    }
+
+    /// Pushes load.
+    pub fn push(&self, load: Load) {
+        let client = Client::builder(&self.url).token(self.token());
+        let client = client.build().expect("a client");
+        client.signals(&load.signals()).expect("it is taken");
     }
 
     pub fn token(&self) -> String {

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use jobtree_client::{Client, Worker};
 use jobtree_process::cgroup::Cgroup;
-use jobtree_process::{Program, Rlimits, Supervisor, safe_environment};
+use jobtree_process::{Program, Rlimits, Supervisor, TEMPORARY, safe_environment};
 use jobtree_protocol::{CommandResult, CommandSpec, RUNNER_ADDON, RUNNER_TYPE};
 use jobtree_runtime::BoxError;
-use jobtree_scheduler::workers::{self, Permanent, Run};
+use jobtree_scheduler::workers::{self, GiveBack, Permanent, Run};
 
 use crate::context::Context;
 use crate::error::CliError;
-use crate::programs::Runner;
+use crate::programs::{OnAdvice, Ran, Runner, YIELD_GRACE};
 
 /// How nice a command is that does not say.
 const NICE: u8 = 10;
@@ -43,7 +43,6 @@ pub fn start(client: Client, slots: usize, context: &Context) -> Result<workers:
     let runner = Runner {
         supervisor,
         client: client.clone(),
-        pauses: true,
     };
     Worker::new(client)
         .addon(RUNNER_ADDON)
@@ -71,7 +70,8 @@ fn command(
     if spec.argv.is_empty() {
         return Err(Permanent::new("argv is empty: name a program").into());
     }
-    let mut program = program(spec);
+    let on_advice = on_advice(&spec);
+    let mut program = program(spec)?;
     if groups {
         let name = group_name(COUNT.fetch_add(1, Ordering::Relaxed));
         match Cgroup::create(&name, WEIGHT) {
@@ -80,13 +80,30 @@ fn command(
         }
     }
     describe(&mut program, run);
-    let ending = runner.run(run, &program)?;
+    let Ran {
+        ending,
+        was_told_to_yield,
+    } = runner.run(run, &program, on_advice)?;
     match ending.exit_code {
         Some(0) => Ok(CommandResult {
             exit_code: Some(0),
             signal: None,
         }),
+        // A command that was not told to yield may mean anything by this code.
+        Some(TEMPORARY) if was_told_to_yield => Err(GiveBack::because(ending.to_string()).into()),
         _ => Err(ending.to_string().into()),
+    }
+}
+
+/// What is done with a command on advice. A command that does not obey advice is paused while the machine is short of
+/// something.
+fn on_advice(spec: &CommandSpec) -> OnAdvice {
+    let grace = spec
+        .yield_grace_sec
+        .map_or(YIELD_GRACE, Duration::from_secs);
+    OnAdvice {
+        pauses: !spec.obeys_advice && spec.advice_signal.is_none(),
+        yield_grace: (!spec.never_yields).then_some(grace),
     }
 }
 
@@ -98,10 +115,14 @@ fn describe(program: &mut Program, run: &Run) {
         .or_insert_with(|| run.job().trace().to_string());
 }
 
-fn program(spec: CommandSpec) -> Program {
+fn program(spec: CommandSpec) -> Result<Program, Permanent> {
+    let signal = spec.advice_signal.map(|name| {
+        let read = name.parse();
+        read.map_err(|error| Permanent::new(format!("advice_signal {name:?} is unknown: {error}")))
+    });
     let mut env = safe_environment();
     env.extend(spec.env);
-    Program {
+    Ok(Program {
         argv: spec.argv,
         cwd: spec.cwd.map(PathBuf::from),
         env,
@@ -115,5 +136,44 @@ fn program(spec: CommandSpec) -> Program {
         },
         cgroup: None,
         grace: GRACE,
+        advice_signal: signal.transpose()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_paused_unless_it_obeys_advice() {
+        let spec = CommandSpec::default();
+        let plain = on_advice(&spec);
+        assert_eq!((plain.pauses, plain.yield_grace), (true, Some(YIELD_GRACE)));
+        let obeys = on_advice(&CommandSpec {
+            obeys_advice: true,
+            yield_grace_sec: Some(7),
+            ..spec.clone()
+        });
+        let seven = Some(Duration::from_secs(7));
+        assert_eq!((obeys.pauses, obeys.yield_grace), (false, seven));
+        let signalled = on_advice(&CommandSpec {
+            advice_signal: Some("USR1".into()),
+            never_yields: true,
+            ..spec
+        });
+        assert_eq!((signalled.pauses, signalled.yield_grace), (false, None));
+    }
+
+    #[test]
+    fn a_signal_that_would_end_a_command_is_refused_for_good() {
+        let with = |name: &str| {
+            program(CommandSpec {
+                advice_signal: Some(name.into()),
+                ..CommandSpec::default()
+            })
+        };
+        assert!(with("USR2").is_ok_and(|program| program.advice_signal.is_some()));
+        let refused = with("KILL").expect_err("it cannot be handled");
+        assert!(refused.to_string().contains("USR1"), "{refused}");
     }
 }
