@@ -9,6 +9,9 @@ thread. What a worker must do, whatever its language:
   renewed in time: somebody else may have the job then.
 - Complete with the id of the lease. A refusal (409) means that the lease was lost: drop what was done.
 
+What a worker should do: obey the advice that comes with each heartbeat. `slow`: use less. `checkpoint`: save. `yield`: save,
+and release the lease, so that the job waits again. `drain`: finish; nothing new is granted.
+
     JOBTREE_URL=http://127.0.0.1:7717 JOBTREE_TOKEN=... ./worker.py photos thumbnail
 """
 
@@ -25,11 +28,16 @@ import uuid
 BASE = os.environ.get("JOBTREE_URL", "http://127.0.0.1:7717") + "/api/system/scheduler"
 TOKEN = os.environ.get("JOBTREE_TOKEN", "")
 INSTANCE = str(uuid.uuid4())
+CHECKPOINTS = os.environ.get("JOBTREE_CHECKPOINTS", ".")
 stopping = threading.Event()
 
 
 class Stopped(Exception):
     """The job shall not go on."""
+
+
+class Yielded(Exception):
+    """The job shall not go on here and now."""
 
 
 def call(path, body, timeout=30):
@@ -52,6 +60,7 @@ class Run:
         self.ttl = lease["ttl_sec"]
         self.job = job
         self.told = None
+        self.advice = "continue"
         self.stop = threading.Event()
         self.over = threading.Event()
         self.sent = 0
@@ -61,6 +70,35 @@ class Run:
         if self.stop.is_set():
             raise Stopped()
         self.told = {"fraction": fraction, "message": message}
+
+    def checkpoint(self):
+        """The file in which a run saves for the runs after it. Named after the job, which they share."""
+        return os.path.join(CHECKPOINTS, f"jobtree-{self.job['job_id']}.json")
+
+    def load(self, default):
+        """What an earlier run saved."""
+        try:
+            with open(self.checkpoint()) as file:
+                return json.load(file)
+        except FileNotFoundError:
+            return default
+
+    def forget(self):
+        """Removes what was saved: the job is done."""
+        if os.path.exists(self.checkpoint()):
+            os.remove(self.checkpoint())
+
+    def obey(self, state):
+        """Does what the daemon advises. To be called between two steps, with what the next run needs to go on."""
+        if self.advice == "slow":
+            time.sleep(0.1)
+        if self.advice in ("checkpoint", "yield"):
+            # Renamed into place, so that a crash leaves the old one or the new one.
+            with open(self.checkpoint() + ".new", "w") as file:
+                json.dump(state, file)
+            os.replace(self.checkpoint() + ".new", self.checkpoint())
+        if self.advice == "yield":
+            raise Yielded()
 
     def log(self, line):
         """Adds a line to the job's log."""
@@ -78,6 +116,7 @@ class Run:
             try:
                 answer = call(f"/lease/{self.lease}/heartbeat", body, timeout=self.ttl / 3)
                 renewed = time.monotonic()
+                self.advice = answer["advice"]
                 if self.job["job_id"] in answer.get("cancel", []):
                     self.stop.set()
             except urllib.error.HTTPError:
@@ -92,21 +131,34 @@ class Run:
 def handle(payload, run):
     """The job itself: replace this."""
     words = (payload or {}).get("words", [])
-    for number, word in enumerate(words):
+    state = run.load({"next": 0, "letters": 0})
+    for number, word in enumerate(words[state["next"]:], start=state["next"]):
         run.progress(number / len(words), word)
+        run.obey(state)
         run.log(f"counting {word}")
         time.sleep((payload or {}).get("seconds_each", 0))
+        state = {"next": number + 1, "letters": state["letters"] + len(word)}
     if (payload or {}).get("fail"):
         raise ValueError("asked to fail")
-    return {"letters": sum(map(len, words))}
+    return {"letters": state["letters"]}
 
 
 def complete(run, body):
-    """Answers for the run. Repeating is safe, so a daemon that is away for a moment is asked again."""
+    """Answers for the run."""
     body["lease_id"] = run.lease
+    answer(f"/queue/jobs/{run.job['job_id']}/complete", body)
+
+
+def give_back(run):
+    """Releases the lease: the job waits again, and nothing is counted."""
+    answer(f"/lease/{run.lease}/release", {"return_jobs": True, "reason": "asked to yield"})
+
+
+def answer(path, body):
+    """Tells how a run ended. Repeating is safe, so a daemon that is away for a moment is asked again."""
     for _ in range(10):
         try:
-            call(f"/queue/jobs/{run.job['job_id']}/complete", body)
+            call(path, body)
             return
         except urllib.error.HTTPError as error:
             print(f"not taken: {error.read().decode()}", file=sys.stderr)
@@ -122,6 +174,9 @@ def work(lease, job):
     try:
         result = handle(job.get("payload"), run)
         complete(run, {"status": "DONE", "result": result})
+        run.forget()
+    except Yielded:
+        give_back(run)
     except Stopped:
         complete(run, {"status": "FAILED", "error": "stopped"})
     except Exception as error:

@@ -26,11 +26,15 @@ field() {
 }
 
 # Renews the lease as long as the job's process is there, and ends that process when the daemon says so or is lost.
+# Obeys advice: `slow` makes the process nicer, `yield` ends it and leaves a note in the file $4, for the lease to be
+# released. This job saves nothing, so there is nothing to do at `checkpoint`: it begins anew.
 renew() {
     while sleep "$3" && kill -0 "$2" 2>/dev/null; do
         answer=$(post "/lease/$1/heartbeat" '{}') || answer='"advice":"cancel"'
         case $answer in
         *'"advice":"cancel"'*) kill "$2" 2>/dev/null ;;
+        *'"advice":"slow"'*) renice -n 19 -p "$2" >/dev/null 2>&1 ;;
+        *'"advice":"yield"'*) echo yield >"$4" && kill "$2" 2>/dev/null ;;
         esac
     done
 }
@@ -53,15 +57,23 @@ while :; do
     out=$(mktemp)
     job "$payload" >"$out" &
     pid=$!
-    renew "$lease" "$pid" "$((ttl / 3 > 0 ? ttl / 3 : 1))" &
+    renew "$lease" "$pid" "$((ttl / 3 > 0 ? ttl / 3 : 1))" "$out.yield" &
     heart=$!
-    if wait "$pid"; then
+    wait "$pid"
+    code=$?
+    if [ "$code" = 0 ]; then
         body="{\"lease_id\":\"$lease\",\"status\":\"DONE\",\"result\":$(cat "$out")}"
+    elif [ -s "$out.yield" ]; then
+        body=''
     else
-        body="{\"lease_id\":\"$lease\",\"status\":\"FAILED\",\"error\":\"exit code $?\"}"
+        body="{\"lease_id\":\"$lease\",\"status\":\"FAILED\",\"error\":\"exit code $code\"}"
     fi
     kill "$heart" 2>/dev/null
-    rm -f "$out"
+    rm -f "$out" "$out.yield"
     # Refused means that the lease was lost: what was done does not count.
-    post "/queue/jobs/$job/complete" "$body" >/dev/null || echo "not taken: $job" >&2
+    if [ -n "$body" ]; then
+        post "/queue/jobs/$job/complete" "$body" >/dev/null || echo "not taken: $job" >&2
+    else
+        post "/lease/$lease/release" '{"return_jobs":true,"reason":"asked to yield"}' >/dev/null || echo "not taken: $job" >&2
+    fi
 done

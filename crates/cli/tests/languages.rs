@@ -5,13 +5,15 @@ mod support;
 use std::path::PathBuf;
 use std::process::Command;
 
-use support::{Beside, Daemon, until, watch};
+use support::{Beside, Daemon, Load, until, watch};
+
+fn example_file(name: &str) -> PathBuf {
+    let examples = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/workers");
+    examples.join(name)
+}
 
 fn example(daemon: &Daemon, name: &str, job_type: &str) -> Command {
-    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../examples/workers")
-        .join(name);
-    let mut command = Command::new(file);
+    let mut command = Command::new(example_file(name));
     command
         .args(["examples", job_type])
         .env("JOBTREE_URL", &daemon.url)
@@ -54,6 +56,71 @@ fn a_worker_in_python() {
     assert_eq!(
         (&job["state"], &job["rescues"]),
         (&"CANCELED".into(), &0.into()),
+        "{job}"
+    );
+}
+
+/// By the policy of the tests, PANIC tells running jobs to yield at once, and only what a test pushes makes it.
+#[test]
+fn a_worker_in_python_saves_and_yields_and_goes_on_later() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let mut command = example(&daemon, "worker.py", "count");
+    command.env("JOBTREE_CHECKPOINTS", &daemon.folder.0);
+    let _worker = Beside::start(&mut command);
+    let words: Vec<String> = (0..40).map(|number| format!("word{number:02}")).collect();
+    let payload = serde_json::json!({"words": words, "seconds_each": 0.2});
+    let id = submit(&daemon, "count", &payload.to_string());
+    until(|| daemon.job(&id)["state"] == "RUNNING");
+    daemon.push(Load::Panic);
+    until(|| daemon.job(&id)["state"] == "QUEUED");
+    let saved = daemon.folder.join(&format!("jobtree-{id}.json"));
+    assert!(saved.exists());
+    daemon.push(Load::Quiet);
+    daemon.run(&["wait", &id]).exits(0);
+    let job = daemon.job(&id);
+    assert_eq!(job["result"]["letters"], 6 * 40, "{job}");
+    assert_eq!(
+        (&job["attempts"], &job["rescues"]),
+        (&1.into(), &0.into()),
+        "{job}"
+    );
+    let counted = words.iter().map(|word| format!("counting {word}"));
+    let log = daemon.run(&["logs", &id]).text();
+    assert!(log.lines().eq(counted), "each word once: {log}");
+    until(|| !saved.exists());
+}
+
+#[test]
+fn a_worker_in_shell_yields_and_begins_anew_later() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let source = std::fs::read_to_string(example_file("worker.sh")).unwrap();
+    // The job of the example takes no time: this one waits.
+    let slow = source.replace(
+        "\njob() {\n",
+        "\njob() {\n    until [ -e go ]; do sleep 0.05; done\n",
+    );
+    assert_ne!(slow, source);
+    let file = daemon.folder.write("slow.sh", &slow);
+    let mut command = Command::new("sh");
+    command
+        .args([&file, "examples", "checksum"])
+        .env("JOBTREE_URL", &daemon.url)
+        .env("JOBTREE_TOKEN", daemon.token())
+        .current_dir(&daemon.folder.0);
+    let _worker = Beside::start(&mut command);
+    let id = submit(&daemon, "checksum", "1");
+    until(|| daemon.job(&id)["state"] == "RUNNING");
+    daemon.push(Load::Panic);
+    until(|| daemon.job(&id)["state"] == "QUEUED");
+    daemon.folder.write("go", "");
+    daemon.push(Load::Quiet);
+    daemon.run(&["wait", &id]).exits(0);
+    let job = daemon.job(&id);
+    assert_eq!(
+        (&job["attempts"], &job["rescues"]),
+        (&1.into(), &0.into()),
         "{job}"
     );
 }
