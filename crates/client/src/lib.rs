@@ -35,7 +35,7 @@ pub use builder::ClientBuilder;
 pub use client::Client;
 pub use error::ClientError;
 pub use jobtree_protocol as protocol;
-pub use jobtree_worker::{GiveBack, Permanent, Run, Stragglers, WorkerHandle};
+pub use jobtree_worker::{GiveBack, Permanent, Run, Stragglers, WorkerHandle, process_origin};
 #[cfg(feature = "lanes")]
 pub use on_lane::on_lane;
 pub use pages::Jobs;

@@ -225,6 +225,7 @@ fn leases_go_over_the_wire() {
         instance_id: InstanceId::generate(),
         node_id: None,
         pids: vec![77],
+        process_origin: None,
         begins_now: None,
         returns_unbegun: false,
     };
@@ -319,6 +320,7 @@ fn leases_go_over_the_wire() {
         progress: None,
         metrics: BTreeMap::from([("frames".to_owned(), 7.0)]),
         pids: None,
+        process_origin: None,
     };
     let ((), call) = asked(json!({}), |client| client.report(report));
     assert_eq!(call.line(), line("POST", paths::REPORT, LEASE));
@@ -330,9 +332,15 @@ fn leases_go_over_the_wire() {
     let ((), call) = asked(json!({}), |client| client.revoke(lease_id(), Some("mine")));
     assert_eq!(call.line(), line("POST", paths::REVOKE, LEASE));
     assert_eq!(call.json(), json!({"reason": "mine"}));
-    let ((), call) = asked(json!({}), |client| client.pid(lease_id(), vec![1, 2]));
+    let gone = vec![1, u32::MAX - 7];
+    let ((), call) = asked(json!({}), |client| client.pid(lease_id(), gone.clone()));
     assert_eq!(call.line(), line("POST", paths::PID, LEASE));
-    assert_eq!(call.json(), json!({"pids": [1, 2]}));
+    assert_eq!(call.json(), json!({"pids": gone}));
+    let own = vec![std::process::id()];
+    let ((), call) = asked(json!({}), |client| client.pid(lease_id(), own.clone()));
+    let origin = serde_json::to_value(jobtree_client::process_origin(&own)).unwrap();
+    assert_eq!(call.json()["pids"], json!(own));
+    assert_eq!(call.json()["process_origin"], origin);
 }
 
 #[test]
@@ -661,6 +669,7 @@ fn what_cannot_be_repeated_safely_is_asked_once() {
         instance_id: InstanceId::generate(),
         node_id: None,
         pids: Vec::new(),
+        process_origin: None,
         begins_now: None,
         returns_unbegun: false,
     };

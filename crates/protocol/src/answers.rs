@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AddonId, ClaimAnswer, Decision, Event, Heartbeat, HistoryStats, JobId, JobQuery, JobState,
-    JobType, JobView, LeaseId, LeaseView, LoadSample, Progress, ReportRequest, ScheduleView,
-    TokenView, WebhookView, WorkerView,
+    JobType, JobView, LeaseId, LeaseView, LoadSample, ProcessOrigin, Progress, ReportRequest,
+    ScheduleView, TokenView, WebhookView, WorkerView,
 };
 
 /// What became of a job by a command: the answer to `cancel` and `retry`.
@@ -58,6 +58,9 @@ pub struct HeartbeatBody {
     /// Its processes, if they changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pids: Option<Vec<u32>>,
+    /// How to recognise these processes on this machine. Without it none of them counts as the worker's own load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process_origin: Option<ProcessOrigin>,
     /// The milliseconds between the begin of the named job and the sending of this call; 0 if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub began_ms_ago: Option<u64>,
@@ -74,6 +77,7 @@ impl HeartbeatBody {
             job_id: self.job_id,
             progress: self.progress,
             pids: self.pids,
+            process_origin: self.process_origin,
             began_ms_ago: self.began_ms_ago,
             given_back: self.given_back,
         }
@@ -97,6 +101,9 @@ pub struct ReportBody {
     /// Its processes, if they changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pids: Option<Vec<u32>>,
+    /// How to recognise these processes on this machine. Without it none of them counts as the worker's own load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process_origin: Option<ProcessOrigin>,
 }
 
 impl ReportBody {
@@ -108,6 +115,7 @@ impl ReportBody {
             progress: self.progress,
             metrics: self.metrics,
             pids: self.pids,
+            process_origin: self.process_origin,
         }
     }
 }
@@ -119,6 +127,9 @@ impl ReportBody {
 pub struct PidsRequest {
     /// They, in place of those named before.
     pub pids: Vec<u32>,
+    /// How to recognise these processes on this machine. Without it none of them counts as the worker's own load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_origin: Option<ProcessOrigin>,
 }
 
 /// `POST …/drain`, and its answer.

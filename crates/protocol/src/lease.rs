@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AddonId, Constraints, InstanceId, JobId, JobState, JobType, JobView, Json, LeaseId, NodeId,
-    Priority, Progress,
+    Priority, ProcessOrigin, Progress,
 };
 
 /// How long after its limit a run may still be completed by a worker that tells the times of its runs: a run that ended
@@ -53,6 +53,9 @@ pub struct LeaseRequest {
     pub node_id: Option<NodeId>,
     /// Processes whose load is not to be counted as foreign.
     pub pids: Vec<u32>,
+    /// How to recognise these processes on this machine. Without it none of them counts as the worker's own load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process_origin: Option<ProcessOrigin>,
 }
 
 /// What a lease answer was decided by.
@@ -138,6 +141,9 @@ pub struct ClaimRequest {
     /// Processes whose load is not to be counted as foreign.
     #[serde(default)]
     pub pids: Vec<u32>,
+    /// How to recognise these processes on this machine. Without it none of them counts as the worker's own load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_origin: Option<ProcessOrigin>,
     /// The number of granted leases whose first job the worker begins at once. A worker that sends this, 0 included,
     /// reports every other begin itself: in a heartbeat (`job_id`, `began_ms_ago`), or with the completion. Without it
     /// the first job of each lease begins with the grant, and each later one when the one before it is completed.
@@ -162,6 +168,7 @@ impl ClaimRequest {
             instance_id,
             node_id: None,
             pids: Vec::new(),
+            process_origin: None,
             begins_now: None,
             returns_unbegun: false,
         }
@@ -195,6 +202,9 @@ pub struct AckRequest {
     pub instance_id: Option<InstanceId>,
     /// Processes whose load is not to be counted as foreign.
     pub pids: Vec<u32>,
+    /// How to recognise these processes on this machine. Without it none of them counts as the worker's own load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process_origin: Option<ProcessOrigin>,
 }
 
 /// `POST …/lease/{id}/heartbeat`: still here.
@@ -213,6 +223,9 @@ pub struct Heartbeat {
     /// Its processes, if they changed.
     #[serde(default)]
     pub pids: Option<Vec<u32>>,
+    /// How to recognise these processes on this machine. Without it none of them counts as the worker's own load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_origin: Option<ProcessOrigin>,
     /// The milliseconds between the begin of the named job and the sending of this call; 0 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began_ms_ago: Option<u64>,
@@ -229,6 +242,7 @@ impl Heartbeat {
             job_id: None,
             progress: None,
             pids: None,
+            process_origin: None,
             began_ms_ago: None,
             given_back: Vec::new(),
         }
@@ -419,6 +433,9 @@ pub struct ReportRequest {
     /// Its processes, if they changed.
     #[serde(default)]
     pub pids: Option<Vec<u32>>,
+    /// How to recognise these processes on this machine. Without it none of them counts as the worker's own load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_origin: Option<ProcessOrigin>,
 }
 
 /// `POST …/lease/{id}/release`.

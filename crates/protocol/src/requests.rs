@@ -4,8 +4,8 @@ use crate::check::Check;
 use crate::submit::check_cost;
 use crate::{
     AckRequest, AddonId, ClaimRequest, CompleteRequest, CompleteStatus, Constraints, FieldError,
-    Heartbeat, JobId, JobType, LeaseRequest, Limits, Priority, Progress, ReportRequest,
-    ScheduleSpec,
+    Heartbeat, JobId, JobType, LeaseRequest, Limits, Priority, ProcessOrigin, Progress,
+    ReportRequest, ScheduleSpec,
 };
 
 /// A lease request that was checked.
@@ -37,7 +37,7 @@ impl LeaseRequest {
     /// One message for each field that is wrong.
     pub fn validate(&self, limits: &Limits) -> Result<LeaseAsk, Vec<FieldError>> {
         let mut check = Check::default();
-        check_pids(&mut check, &self.pids, limits);
+        check_pids(&mut check, &self.pids, self.process_origin.as_ref(), limits);
         if let Some(job_id) = self.job_id {
             return check.finish(LeaseAsk::TakeUp(job_id));
         }
@@ -76,7 +76,7 @@ impl ClaimRequest {
                 "names one lease, and max_leases is above 1: leave one of them out",
             );
         }
-        check_pids(&mut check, &self.pids, limits);
+        check_pids(&mut check, &self.pids, self.process_origin.as_ref(), limits);
         check.finish(())
     }
 }
@@ -88,7 +88,7 @@ impl AckRequest {
     /// One message for each field that is wrong.
     pub fn validate(&self, limits: &Limits) -> Result<(), Vec<FieldError>> {
         let mut check = Check::default();
-        check_pids(&mut check, &self.pids, limits);
+        check_pids(&mut check, &self.pids, self.process_origin.as_ref(), limits);
         check.finish(())
     }
 }
@@ -101,7 +101,12 @@ impl Heartbeat {
     pub fn validate(&self, limits: &Limits) -> Result<(), Vec<FieldError>> {
         let mut check = Check::default();
         check_progress(&mut check, self.progress.as_ref(), limits);
-        check_pids(&mut check, self.pids.as_deref().unwrap_or_default(), limits);
+        check_pids(
+            &mut check,
+            self.pids.as_deref().unwrap_or_default(),
+            self.process_origin.as_ref(),
+            limits,
+        );
         let (count, most) = (self.given_back.len(), limits.batch);
         if count > most as usize {
             check.refuse(
@@ -121,7 +126,12 @@ impl ReportRequest {
     pub fn validate(&self, limits: &Limits) -> Result<(), Vec<FieldError>> {
         let mut check = Check::default();
         check_progress(&mut check, self.progress.as_ref(), limits);
-        check_pids(&mut check, self.pids.as_deref().unwrap_or_default(), limits);
+        check_pids(
+            &mut check,
+            self.pids.as_deref().unwrap_or_default(),
+            self.process_origin.as_ref(),
+            limits,
+        );
         let (count, most) = (self.metrics.len(), limits.metrics);
         if count > most {
             check.refuse(
@@ -203,7 +213,7 @@ fn check_progress(check: &mut Check, progress: Option<&Progress>, limits: &Limit
     }
 }
 
-fn check_pids(check: &mut Check, pids: &[u32], limits: &Limits) {
+fn check_pids(check: &mut Check, pids: &[u32], origin: Option<&ProcessOrigin>, limits: &Limits) {
     let (count, most) = (pids.len(), limits.pids);
     if count > most {
         let advice = "register the parents alone, their children are found";
@@ -213,5 +223,8 @@ fn check_pids(check: &mut Check, pids: &[u32], limits: &Limits) {
         );
     } else if pids.contains(&0) {
         check.refuse("pids", "holds 0, which is no process: leave it out");
+    }
+    if let Some(origin) = origin {
+        origin.check(check, pids.len());
     }
 }

@@ -5,8 +5,8 @@ mod watchdog;
 
 use jobtree_protocol::{
     Backoff, ClaimRequest, CompleteRequest, FieldError, Heartbeat, InstanceId, Intent, JobId, Json,
-    Late, LeaseAsk, LeaseId, LeaseRequest, Limits, Progress, ReportRequest, ScheduleSpec,
-    SubmitRequest,
+    Late, LeaseAsk, LeaseId, LeaseRequest, Limits, ProcessOrigin, Progress, ReportRequest,
+    ScheduleSpec, SubmitRequest,
 };
 use watchdog::Watchdog;
 
@@ -413,6 +413,7 @@ fn lease_requests() {
     ));
     let pids = LeaseRequest {
         pids: vec![1; 65],
+        process_origin: None,
         ..ask
     };
     assert!(
@@ -448,9 +449,24 @@ fn what_workers_send() {
     let beat = Heartbeat {
         progress: progress(1.0, "done soon"),
         pids: Some(vec![0]),
+        process_origin: None,
         ..beat
     };
     assert_eq!(first(beat.validate(&limits)), "pids");
+    let with_origin = |boot_id: &str, started| Heartbeat {
+        pids: Some(vec![5, 6]),
+        process_origin: Some(ProcessOrigin {
+            boot_id: boot_id.to_owned(),
+            pid_namespace: 1,
+            started,
+        }),
+        ..Heartbeat::of(lease_id)
+    };
+    let beat = with_origin("boot", vec![1]);
+    assert_eq!(first(beat.validate(&limits)), "process_origin.started");
+    let beat = with_origin(&"b".repeat(65), vec![1, 2]);
+    assert_eq!(first(beat.validate(&limits)), "process_origin.boot_id");
+    assert!(with_origin("boot", vec![1, 2]).validate(&limits).is_ok());
 
     let metrics = (0..33).map(|number| (format!("m{number}"), 1.0)).collect();
     let report = ReportRequest {
@@ -459,6 +475,7 @@ fn what_workers_send() {
         progress: None,
         metrics,
         pids: None,
+        process_origin: None,
     };
     assert_eq!(first(report.validate(&limits)), "metrics");
 
@@ -486,6 +503,7 @@ fn what_workers_send() {
         instance_id: InstanceId::generate(),
         node_id: None,
         pids: Vec::new(),
+        process_origin: None,
         begins_now: None,
         returns_unbegun: false,
     };

@@ -20,7 +20,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jobtree_protocol::{
     AddonId, CompleteStatus, Constraints, Fingerprint, InstanceId, Intent, JobId, JobState,
-    JobType, JobView, Json, LeaseId, LeaseState, LeaseView, NodeId, Priority, Progress,
+    JobType, JobView, Json, LeaseId, LeaseState, LeaseView, NodeId, Priority, ProcessOrigin,
+    Progress,
 };
 use serde::{Deserialize, Serialize};
 
@@ -416,6 +417,9 @@ pub struct LeaseRecord {
     pub asked_back: Vec<JobId>,
     /// Its processes.
     pub pids: Vec<u32>,
+    /// How to recognise them; none if the worker did not say, and then none of them is the worker's own load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_origin: Option<ProcessOrigin>,
     /// How it ended.
     pub end: Option<LeaseEnd>,
     /// When.

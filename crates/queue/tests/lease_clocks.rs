@@ -352,6 +352,7 @@ fn a_reservation_that_was_taken_up_is_forgotten() {
                 lease_id,
                 instance_id: None,
                 pids: Vec::new(),
+                process_origin: None,
             },
         )
     });

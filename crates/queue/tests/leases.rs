@@ -372,6 +372,7 @@ fn progress_is_told_and_not_kept() {
         }),
         metrics: [("files".to_owned(), 12.0)].into(),
         pids: Some(vec![42]),
+        process_origin: None,
     };
     let renewed = world.lease(lease).renewed_at;
     world.pass(5);

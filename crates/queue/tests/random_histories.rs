@@ -342,6 +342,7 @@ impl Run {
             node_id: node("here"),
             instance_id: None,
             pids: Vec::new(),
+            process_origin: None,
             reason: "admitted".into(),
             worker: Abilities {
                 reports_begin: self.dice.one_in(2),
@@ -381,6 +382,7 @@ impl Run {
             lease_id,
             instance_id,
             pids: Vec::new(),
+            process_origin: None,
         };
         let done = self
             .world
@@ -471,6 +473,7 @@ impl Run {
                 progress,
                 metrics: BTreeMap::new(),
                 pids: None,
+                process_origin: None,
             };
             let done = self
                 .world
@@ -553,6 +556,7 @@ impl Run {
             node_id: node("here"),
             instance_id: None,
             pids: Vec::new(),
+            process_origin: None,
             reason: "admitted".into(),
         };
         let granted = t::admit(&self.world.cx(), admit);

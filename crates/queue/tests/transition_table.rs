@@ -188,6 +188,7 @@ fn run(
         lease_id: id,
         instance_id: None,
         pids: Vec::new(),
+        process_origin: None,
     };
     let completion = |status, retry| CompleteRequest {
         status,
@@ -287,6 +288,7 @@ fn run(
                 progress: None,
                 metrics: [("pages".into(), 3.0)].into(),
                 pids: None,
+                process_origin: None,
             };
             flag(world.apply(|w| t::report(&w.cx(), w.lease(lease), Some(w.job(job)), report)))
         }
@@ -389,6 +391,7 @@ fn admission(lease_id: LeaseId) -> Admit {
         node_id: node("here"),
         instance_id: None,
         pids: Vec::new(),
+        process_origin: None,
         reason: "admitted".into(),
     }
 }

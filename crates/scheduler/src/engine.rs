@@ -24,7 +24,8 @@ use jobtree_store::{Hint, Listening, Stamp, Store};
 
 use crate::clock::Clock;
 use crate::core::{
-    Call, CallId, Core, Input, OpId, Output, Performing, Responder, perform, rules_of,
+    Call, CallId, Core, Input, LeaseProcesses, OpId, Output, Performing, Responder, perform,
+    rules_of,
 };
 use crate::options::Options;
 use jobtree_worker::reply::{Promised, Result, promise};
@@ -35,7 +36,7 @@ pub(crate) struct Published {
     pub(crate) policy: Arc<Policy>,
     pub(crate) rules: Arc<Rules>,
     pub(crate) limits: LeaseLimits,
-    pub(crate) pids: Vec<u32>,
+    pub(crate) processes: Vec<Arc<LeaseProcesses>>,
 }
 
 #[derive(Default)]
@@ -132,7 +133,7 @@ impl Engine {
             shared: Arc::clone(&shared),
             mailbox: Arc::clone(&mailbox),
             ops: HashMap::new(),
-            pids: 0,
+            processes: 0,
         };
         let thread = std::thread::Builder::new()
             .name("jobtree-engine".to_owned())
@@ -179,8 +180,8 @@ impl Engine {
     }
 
     pub(crate) fn set_policy(&self, policy: Arc<Policy>) {
-        let pids = self.published().pids.clone();
-        let new = Arc::new(published(&policy, &self.shared.options, pids));
+        let processes = self.published().processes.clone();
+        let new = Arc::new(published(&policy, &self.shared.options, processes));
         *self
             .shared
             .published
@@ -272,8 +273,8 @@ struct Running {
     shared: Arc<Shared>,
     mailbox: Arc<Mailbox>,
     ops: HashMap<OpId, Performing>,
-    /// The version of the pids that was published.
-    pids: u64,
+    /// The version of the registered processes that was published.
+    processes: u64,
 }
 
 /// Has the engine's thread poll an operation.
@@ -379,16 +380,16 @@ impl Running {
             let known = self.shared.advices.write();
             *known.unwrap_or_else(PoisonError::into_inner) = advices;
         }
-        if self.core.pids_version() != self.pids {
-            self.pids = self.core.pids_version();
-            let pids = self.core.pids();
+        if self.core.processes_version() != self.processes {
+            self.processes = self.core.processes_version();
+            let processes = self.core.processes();
             let mut published = self
                 .shared
                 .published
                 .write()
                 .unwrap_or_else(PoisonError::into_inner);
             let new = Published {
-                pids,
+                processes,
                 ..Published::clone(&published)
             };
             *published = Arc::new(new);
@@ -396,7 +397,11 @@ impl Running {
     }
 }
 
-fn published(policy: &Arc<Policy>, options: &Options, pids: Vec<u32>) -> Published {
+fn published(
+    policy: &Arc<Policy>,
+    options: &Options,
+    processes: Vec<Arc<LeaseProcesses>>,
+) -> Published {
     let rules = rules_of(policy, options);
     Published {
         policy: Arc::clone(policy),
@@ -407,7 +412,7 @@ fn published(policy: &Arc<Policy>, options: &Options, pids: Vec<u32>) -> Publish
             max_runtime_sec: None,
         },
         rules: Arc::new(rules),
-        pids,
+        processes,
     }
 }
 

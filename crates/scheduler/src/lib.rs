@@ -16,6 +16,7 @@ mod scheduler;
 pub mod sim;
 
 pub use clock::Clock;
+pub use core::LeaseProcesses;
 pub use jobtree_worker::reply::{Reply, Result};
 pub use options::{Keep, Options};
 pub use scheduler::Scheduler;
@@ -28,5 +29,6 @@ pub mod sampler;
 pub mod workers {
     pub use jobtree_worker::{
         GiveBack, Permanent, Run, Stragglers, Worker, WorkerBuilder, WorkerError, WorkerHandle,
+        process_origin,
     };
 }

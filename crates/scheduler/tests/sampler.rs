@@ -8,6 +8,7 @@
 mod watchdog;
 
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,9 @@ use jobtree_queue::busy::Reading;
 use jobtree_queue::capacity::capacity;
 use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::{HostSignals, Sample};
+use jobtree_scheduler::LeaseProcesses;
 use jobtree_scheduler::sampler::{SampleError, Sampler};
+use jobtree_worker::process_origin;
 use watchdog::Watchdog;
 
 /// A process that loads one core until it is dropped.
@@ -62,12 +65,22 @@ struct Pair {
 
 impl Pair {
     fn knowing(pids: &[u32]) -> Pair {
+        Pair::with_share(pids, CAPACITY)
+    }
+
+    /// The lease of these processes has so many units.
+    fn with_share(pids: &[u32], units: u32) -> Pair {
         let mut pair = Pair {
             began: Instant::now(),
             blind: Sampler::new("."),
             knowing: Sampler::new("."),
         };
-        pair.knowing.register(pids);
+        let lease = LeaseProcesses {
+            units,
+            pids: pids.to_vec(),
+            origin: process_origin(pids),
+        };
+        pair.knowing.register(&[Arc::new(lease)], CAPACITY);
         pair
     }
 
@@ -109,6 +122,9 @@ fn until_seen(pair: &mut Pair, shows: impl Fn(Sample, Sample) -> bool) -> (Sampl
         }
     }
 }
+
+/// The units of the whole machine.
+const CAPACITY: u32 = 100;
 
 /// What a core is of this machine, and half of it: what a load gets in spite of others.
 fn half_a_core() -> f64 {
@@ -167,13 +183,38 @@ fn a_process_that_is_registered_no_longer_is_foreign() {
     until_seen(&mut pair, |_, knowing| {
         knowing.own_cpu > half_a_core() * 0.5
     });
-    pair.knowing.register(&[]);
+    pair.knowing.register(&[], CAPACITY);
     let (_, first) = pair.next();
     assert_eq!(first.own_cpu, 0.0, "{first:?}");
 }
 
 #[test]
-fn a_process_that_does_not_exist_is_nobody() {
+fn a_lease_takes_out_at_most_its_share() {
+    let burner = Burner::start();
+    // Less than the burner uses, however many cores there are.
+    let units = ((half_a_core() * f64::from(CAPACITY)) as u32).max(1);
+    let share = f64::from(units) / f64::from(CAPACITY);
+    let mut pair = Pair::with_share(&[burner.pid()], units);
+    until_seen(&mut pair, |_, knowing| {
+        assert!(knowing.own_cpu <= share + 1e-9, "{knowing:?}");
+        // Whole ticks are shared out: a little less than the share is all of it.
+        knowing.own_cpu > share * 0.5
+    });
+}
+
+#[test]
+fn this_process_and_those_above_it_are_foreign() {
+    let parent = std::os::unix::process::parent_id();
+    let mut pair = Pair::knowing(&[std::process::id(), parent, 1]);
+    let _burner = Burner::start();
+    until_seen(&mut pair, |blind, knowing| {
+        assert_eq!(knowing.own_cpu, 0.0, "the burner is below this process");
+        blind.foreign_cpu() > half_a_core() * 0.5
+    });
+}
+
+#[test]
+fn a_process_that_does_not_exist_is_foreign() {
     let mut pair = Pair::knowing(&[u32::MAX - 7]);
     assert_eq!(pair.next().1.own_cpu, 0.0);
 }

@@ -293,6 +293,7 @@ planted! {
     unique_keys_are_forgotten: one, Mistake::ForgottenUnique, "are unique as";
     holders_of_keys_are_forgotten: three, Mistake::ForgottenHolders, "are allowed";
     dependents_are_forgotten: one, Mistake::ForgottenDependents, "never end";
+    forged_pids_are_believed: one, Mistake::ForgedPids, "counts as our own load";
 }
 
 #[test]

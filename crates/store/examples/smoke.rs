@@ -94,6 +94,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             node_id: NodeId::new("here")?,
             instance_id: None,
             pids: Vec::new(),
+            process_origin: None,
             reason: "room".into(),
             worker: Abilities::default(),
         };

@@ -96,6 +96,7 @@ impl World {
             node_id: node(),
             instance_id: Some(InstanceId::from_random([5; 16])),
             pids: vec![4711, 4712],
+            process_origin: None,
             reason: "capacity 100, used 0".into(),
             worker: Abilities::default(),
         };
@@ -297,6 +298,7 @@ fn held(world: &World) {
         lease_id: world.lease_id(),
         instance_id: None,
         pids: Vec::new(),
+        process_origin: None,
     };
     let lease = world.store.take_up(world.stamp(), taken_up, command);
     lease.wait().expect("it was reserved");
@@ -323,6 +325,7 @@ fn held(world: &World) {
             message: Some("a quarter".into()),
         }),
         pids: Some(vec![99]),
+        process_origin: None,
         ..Heartbeat::of(lease)
     };
     let renewed = world
@@ -335,6 +338,7 @@ fn held(world: &World) {
         progress: None,
         metrics: [("frames".to_owned(), 12.5)].into(),
         pids: None,
+        process_origin: None,
     };
     let noted = world.store.report(world.stamp(), report).wait();
     noted.expect("it holds");
@@ -350,6 +354,7 @@ fn held(world: &World) {
         node_id: node(),
         instance_id: None,
         pids: vec![12],
+        process_origin: None,
         reason: "capacity 100, used 40".into(),
     };
     let admitted = world.store.admit(world.stamp(), admit).wait();

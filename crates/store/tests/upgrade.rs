@@ -174,6 +174,7 @@ fn work_goes_on_where_it_was() {
                 lease_id: LeaseId::generate(),
                 instance_id: None,
                 pids: Vec::new(),
+                process_origin: None,
             };
             let taken = store.take_up(old.stamp(), job, take_up).wait();
             let lease = taken.expect("it was reserved").id;

@@ -7,6 +7,7 @@ use jobtree_protocol::{ApiError, ClaimAnswer, ClaimRequest, ErrorCode, LeaseId};
 use jobtree_runtime::channel::{self, Receiver, Sender};
 use jobtree_runtime::{BoxError, select};
 
+use crate::process_origin::process_origin;
 use crate::worker::Shared;
 
 /// How long a claim waits for something to do before it is made anew.
@@ -37,6 +38,9 @@ pub(crate) fn claim(
     let mut spare = places;
     let mut lost = None;
     let mut pause = Duration::from_millis(50);
+    let pids = [std::process::id()];
+    let other = shared.grantor().is_another_process();
+    let origin = other.then(|| process_origin(&pids)).flatten();
     loop {
         while free.try_recv().is_ok() {
             spare += 1;
@@ -77,7 +81,8 @@ pub(crate) fn claim(
             wait_sec: CLAIM_WAIT_SEC,
             instance_id: shared.instance,
             node_id: None,
-            pids: vec![std::process::id()],
+            pids: pids.to_vec(),
+            process_origin: origin.clone().filter(|_| reports),
             begins_now: u32::try_from(idle).ok().filter(|_| reports),
             returns_unbegun: reports,
         });
@@ -109,11 +114,12 @@ pub(crate) fn claim(
     }
 }
 
-/// Whether a scheduler refused a claim because it is of a release that does not know begins: it refuses fields that it does
-/// not know, and names the first.
+/// Returns `true` if a scheduler refused a claim because it is of a release that does not know begins: it refuses fields
+/// that it does not know, and names the first. That release does not know the origin of processes either.
 fn does_not_know_begins(error: &ApiError) -> bool {
     let about_content = matches!(error.code, ErrorCode::Malformed | ErrorCode::Invalid);
-    let names = |text: &str| text.contains("begins_now") || text.contains("returns_unbegun");
+    const UNKNOWN: [&str; 3] = ["begins_now", "returns_unbegun", "process_origin"];
+    let names = |text: &str| UNKNOWN.iter().any(|field| text.contains(field));
     about_content
         && (names(&error.message)
             || error

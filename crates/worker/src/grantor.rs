@@ -48,6 +48,12 @@ pub trait Grantor: Send + Sync + 'static {
         false
     }
 
+    /// Whether the scheduler is another process, which must recognise this one to tell its load from that of others. A
+    /// scheduler in the same process knows its own process.
+    fn is_another_process(&self) -> bool {
+        false
+    }
+
     /// How often it wants to hear how the worker does, with the heartbeats; never if nothing is said.
     fn report_every(&self) -> Option<Duration> {
         None

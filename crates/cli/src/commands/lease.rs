@@ -1,6 +1,7 @@
 //! `jobtree lease`: capacity for what runs outside the queue, by hand or from a script.
 
 use clap::{ArgAction, ArgMatches, Command, value_parser};
+use jobtree_client::process_origin;
 use jobtree_protocol::{
     Heartbeat, LeaseId, LeaseRequest, LeaseView, Priority, Progress, ReleaseRequest, ReportRequest,
 };
@@ -108,6 +109,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
                 }),
                 metrics: Default::default(),
                 pids: None,
+                process_origin: None,
             })?;
             context.out.note("it is told");
         }
@@ -145,6 +147,7 @@ fn request(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     let expect = args::get(arguments, "expect")
         .map(when::seconds)
         .transpose();
+    let pids = pids(arguments);
     let answer = context.client()?.lease_request(&LeaseRequest {
         addon_id: args::get(arguments, "addon").unwrap_or_default().into(),
         job_type: args::get(arguments, "type").unwrap_or_default().into(),
@@ -153,7 +156,10 @@ fn request(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         expected_duration_sec: expect
             .map_err(|wrong| CliError::usage(format!("--expect: {wrong}")))?,
         job_id: args::get(arguments, "job").map(args::job_id).transpose()?,
-        pids: pids(arguments),
+        process_origin: Some(&pids[..])
+            .filter(|pids| !pids.is_empty())
+            .and_then(process_origin),
+        pids,
         ..LeaseRequest::default()
     })?;
     if context.out.json {

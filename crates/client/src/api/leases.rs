@@ -12,6 +12,8 @@ use jobtree_protocol::{
     ReportBody, ReportRequest, RevokeRequest,
 };
 
+use jobtree_worker::process_origin;
+
 use crate::call::Result;
 use crate::client::Client;
 
@@ -83,6 +85,7 @@ impl Client {
             job_id: beat.job_id,
             progress: beat.progress,
             pids: beat.pids,
+            process_origin: beat.process_origin,
             began_ms_ago: beat.began_ms_ago,
             given_back: beat.given_back,
         };
@@ -99,6 +102,7 @@ impl Client {
             progress: report.progress,
             metrics: report.metrics,
             pids: report.pids,
+            process_origin: report.process_origin,
         };
         self.call::<ReportJob>(report.lease_id, &(), &body)
     }
@@ -114,11 +118,17 @@ impl Client {
         self.call::<RevokeLease>(id, &(), &request)
     }
 
-    /// Names the processes that work under a lease, in place of those named before.
+    /// Names the processes of this machine that work under a lease, in place of those named before. How a daemon on this
+    /// machine recognises them is sent along.
     ///
     /// # Errors
     /// If the lease is lost, or the daemon does not answer.
     pub fn pid(&self, id: LeaseId, pids: Vec<u32>) -> Result<()> {
-        self.call::<RegisterPids>(id, &(), &PidsRequest { pids })
+        let process_origin = process_origin(&pids);
+        let request = PidsRequest {
+            pids,
+            process_origin,
+        };
+        self.call::<RegisterPids>(id, &(), &request)
     }
 }

@@ -166,6 +166,10 @@ impl Grantor for OverHttp {
         let _ = thread.spawn(move || listen(&client, &addon, &over, &stopper, &poke));
     }
 
+    fn is_another_process(&self) -> bool {
+        true
+    }
+
     fn loses_answers(&self) -> bool {
         true
     }

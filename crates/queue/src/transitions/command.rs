@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use jobtree_protocol::{
     AddonId, Advice, ClaimRequest, Constraints, InstanceId, Intent, JobId, JobState, JobType,
-    LeaseId, NodeId, Priority,
+    LeaseId, NodeId, Priority, ProcessOrigin,
 };
 
 use crate::record::{JobRecord, KeyRecord};
@@ -48,6 +48,8 @@ pub struct TakeUp {
     pub instance_id: Option<InstanceId>,
     /// Its processes.
     pub pids: Vec<u32>,
+    /// How to recognise them.
+    pub process_origin: Option<ProcessOrigin>,
 }
 
 /// Jobs that one worker runs one after the other under a new lease.
@@ -61,6 +63,8 @@ pub struct Claim {
     pub instance_id: Option<InstanceId>,
     /// Its processes.
     pub pids: Vec<u32>,
+    /// How to recognise them.
+    pub process_origin: Option<ProcessOrigin>,
     /// Why it was admitted, with the numbers.
     pub reason: String,
     /// What the worker declared with its claim.
@@ -130,6 +134,8 @@ pub struct Admit {
     pub instance_id: Option<InstanceId>,
     /// Its processes.
     pub pids: Vec<u32>,
+    /// How to recognise them.
+    pub process_origin: Option<ProcessOrigin>,
     /// Why it was admitted, with the numbers.
     pub reason: String,
 }

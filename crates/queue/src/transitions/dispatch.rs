@@ -132,6 +132,7 @@ pub fn take_up(
         node_id: reservation.node_id.clone(),
         instance_id: command.instance_id,
         pids: command.pids,
+        process_origin: command.process_origin,
         worker: Abilities::default(),
     };
     let lease = lease.of(cx, std::slice::from_ref(&job));
@@ -166,6 +167,7 @@ pub fn ack(
         lease_id,
         instance_id,
         pids,
+        process_origin,
     } = request;
     let Some(lease_id) = lease_id else {
         return take_up(
@@ -176,6 +178,7 @@ pub fn ack(
                 lease_id: new_lease_id,
                 instance_id,
                 pids,
+                process_origin,
             },
         );
     };
@@ -226,6 +229,7 @@ pub fn ack(
     joined.priority = joined.priority.max(job.intent.priority);
     if !pids.is_empty() {
         joined.pids = pids;
+        joined.process_origin = process_origin;
     }
     let mut changes = Changes {
         events: vec![leased_event(cx, &next)],
@@ -303,6 +307,7 @@ pub fn claim(
         node_id,
         instance_id,
         pids,
+        process_origin,
         reason,
         worker,
     } = command;
@@ -311,6 +316,7 @@ pub fn claim(
         node_id,
         instance_id,
         pids,
+        process_origin,
         worker,
     }
     .of(cx, &taken);

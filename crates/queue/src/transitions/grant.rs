@@ -2,6 +2,7 @@
 
 use jobtree_protocol::{
     AddonId, Constraints, Event, EventKind, InstanceId, JobType, LeaseId, NodeId, Priority,
+    ProcessOrigin,
 };
 
 use super::state::{Step, after, job_event, lease_event};
@@ -15,6 +16,7 @@ pub fn admit(cx: &Context<'_>, command: Admit) -> Done<LeaseRecord> {
         node_id: command.node_id,
         instance_id: command.instance_id,
         pids: command.pids,
+        process_origin: command.process_origin,
         worker: Abilities::default(),
     };
     let lease = LeaseRecord {
@@ -86,6 +88,7 @@ pub(super) struct Granted {
     pub(super) node_id: NodeId,
     pub(super) instance_id: Option<InstanceId>,
     pub(super) pids: Vec<u32>,
+    pub(super) process_origin: Option<ProcessOrigin>,
     pub(super) worker: Abilities,
 }
 
@@ -145,6 +148,7 @@ impl Granted {
             begun: false,
             asked_back: Vec::new(),
             pids: self.pids,
+            process_origin: self.process_origin,
             end: None,
             ended_at: None,
             end_reason: None,

@@ -61,6 +61,7 @@ pub fn heartbeat(
     next.expires_at = crate::lease::expiry(cx.wall(), next.ttl_sec);
     if let Some(pids) = request.pids {
         next.pids = pids;
+        next.process_origin = request.process_origin;
     }
     let mut changes = Changes::default();
     let record = |id: JobId| {
@@ -194,7 +195,9 @@ pub fn report(
             .push(lease_event(cx, lease, EventKind::Progress, words));
     }
     if let Some(pids) = request.pids {
-        next.get_or_insert_with(|| touched_lease(lease)).pids = pids;
+        let lease = next.get_or_insert_with(|| touched_lease(lease));
+        lease.pids = pids;
+        lease.process_origin = request.process_origin;
     }
     changes.leases.extend(next);
     Ok(Done::new((), changes))

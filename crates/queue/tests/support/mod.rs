@@ -282,6 +282,7 @@ impl World {
             node_id: node("here"),
             instance_id: None,
             pids: Vec::new(),
+            process_origin: None,
             reason: "admitted".into(),
             worker,
         };

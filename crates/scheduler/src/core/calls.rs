@@ -8,7 +8,7 @@ use std::time::Duration;
 use jobtree_protocol::{
     AddonId, ApiError, ClaimAnswer, ClaimRequest, Constraints, Decision, Explain, HistoryStats,
     InstanceId, JobId, JobType, JobView, LeaseAnswer, LeaseId, LoadSample, LogPage, Priority,
-    StatusView,
+    ProcessOrigin, StatusView,
 };
 use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::{HostSignals, Sample};
@@ -138,6 +138,8 @@ pub struct CapacityRequest {
     pub instance_id: Option<InstanceId>,
     /// Its processes.
     pub pids: Vec<u32>,
+    /// How to recognise them.
+    pub process_origin: Option<ProcessOrigin>,
 }
 
 type Deliver<T> = Box<dyn FnOnce(Result<T, ApiError>) -> Result<(), Result<T, ApiError>> + Send>;

@@ -126,6 +126,7 @@ fn command_of(
         node_id: turn.config.node.clone(),
         instance_id: request.instance_id,
         pids: request.pids,
+        process_origin: request.process_origin,
         reason: reason.to_owned(),
     }
 }

@@ -183,6 +183,7 @@ impl Claims {
             node_id: turn.config.node.clone(),
             instance_id: Some(claim.request.instance_id),
             pids: claim.request.pids.clone(),
+            process_origin: claim.request.process_origin.clone(),
             reason,
             worker: Abilities::of(&claim.request, before),
         })

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobtree_protocol::{Advice, Constraints, InstanceId, JobId, LeaseId, Priority};
+use jobtree_protocol::{Advice, Constraints, InstanceId, JobId, LeaseId, Priority, ProcessOrigin};
 use jobtree_queue::advice::advice;
 use jobtree_queue::candidate::ConcurrencyKey;
 use jobtree_queue::lease::{Deadlines, Due};
@@ -30,13 +30,38 @@ struct Known {
     key: Option<ConcurrencyKey>,
     /// When it will probably end, by the monotonic clock.
     ends: Option<Duration>,
-    pids: Vec<u32>,
+    processes: Arc<LeaseProcesses>,
     instance: Option<InstanceId>,
     expires_at: Timestamp,
     priority: Priority,
     constraints: Constraints,
     /// The number of commits that had been seen when it was last heard of.
     commits_seen: u64,
+}
+
+/// The processes that a lease has registered: what a sampler needs to tell their load from that of others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseProcesses {
+    /// What the lease is charged now, in cost units: the most that may be its own load.
+    pub units: u32,
+    /// The registered processes.
+    pub pids: Vec<u32>,
+    /// How to recognise them.
+    pub origin: Option<ProcessOrigin>,
+}
+
+impl LeaseProcesses {
+    fn is_of(&self, lease: &LeaseRecord) -> bool {
+        self.units == lease.cost() && self.pids == lease.pids && self.origin == lease.process_origin
+    }
+
+    fn of(lease: &LeaseRecord) -> Self {
+        Self {
+            units: lease.cost(),
+            pids: lease.pids.clone(),
+            origin: lease.process_origin.clone(),
+        }
+    }
 }
 
 /// An end that is under way.
@@ -59,7 +84,7 @@ pub(super) struct Leases {
     deadlines: Deadlines,
     longest_gap: Duration,
     ending: HashSet<Ending>,
-    pids_version: u64,
+    processes_version: u64,
     /// The advice for leases may have changed.
     advice_changed: bool,
     /// The last advice for some lease was not to go on.
@@ -77,7 +102,7 @@ impl Leases {
             deadlines: Deadlines::new(turn.now, longest_gap),
             longest_gap,
             ending: HashSet::new(),
-            pids_version: 0,
+            processes_version: 0,
             advice_changed: false,
             advised: false,
         }
@@ -129,9 +154,14 @@ impl Leases {
             .expected_duration_sec
             .map(|seconds| now + Duration::from_secs(seconds.into()));
         let ends = known.map_or(takes, |known| known.ends);
-        if known.is_none_or(|known| known.pids != lease.pids) {
-            self.pids_version += 1;
-        }
+        let processes = known.map(|known| &known.processes);
+        let processes = match processes.filter(|processes| processes.is_of(lease)) {
+            Some(same) => Arc::clone(same),
+            None => {
+                self.processes_version += 1;
+                Arc::new(LeaseProcesses::of(lease))
+            }
+        };
         if known.is_none() {
             self.advice_changed |= self.advised || places.is_draining();
             if let Some(key) = key.as_ref().filter(|_| turn.has(Bug::LeakedKeys)) {
@@ -141,7 +171,7 @@ impl Leases {
         let known = Known {
             key,
             ends,
-            pids: lease.pids.clone(),
+            processes,
             instance: lease.instance_id,
             expires_at: lease.expires_at,
             priority: lease.priority,
@@ -158,9 +188,9 @@ impl Leases {
     /// A lease is over.
     fn ended(&mut self, id: LeaseId, places: &mut Places, turn: &Turn) {
         if let Some(known) = self.live.remove(&id)
-            && !known.pids.is_empty()
+            && !known.processes.pids.is_empty()
         {
-            self.pids_version += 1;
+            self.processes_version += 1;
         }
         // Only while an older answer or reading could bring it back: a lease that ended is not remembered for ever.
         if let Some(ended) = self.granting.get_mut(&id) {
@@ -446,18 +476,16 @@ impl Leases {
         Some(advices)
     }
 
-    /// Returns a number that grows when [`Leases::pids`] changes.
-    pub(super) fn pids_version(&self) -> u64 {
-        self.pids_version
+    /// Returns a number that grows when [`Leases::processes`] changes.
+    pub(super) fn processes_version(&self) -> u64 {
+        self.processes_version
     }
 
-    /// Returns the processes of leases that hold here.
-    pub(super) fn pids(&self) -> Vec<u32> {
-        let pids = self.live.values().flat_map(|lease| &lease.pids);
-        let mut pids: Vec<u32> = pids.copied().collect();
-        pids.sort_unstable();
-        pids.dedup();
-        pids
+    /// Returns the processes of each lease that holds here and has registered any.
+    pub(super) fn processes(&self) -> Vec<Arc<LeaseProcesses>> {
+        let processes = self.live.values().map(|lease| &lease.processes);
+        let processes = processes.filter(|processes| !processes.pids.is_empty());
+        processes.cloned().collect()
     }
 }
 
@@ -496,6 +524,7 @@ mod tests {
             begun: false,
             asked_back: Vec::new(),
             pids: Vec::new(),
+            process_origin: None,
             end: None,
             ended_at: None,
             end_reason: None,

@@ -72,6 +72,7 @@ use jobtree_store::{StoreError, Written};
 
 pub use calls::{Call, CallId, CapacityRequest, Input, Responder, Response};
 pub use claims::ClaimId;
+pub use leases::LeaseProcesses;
 pub use operations::{
     Admit, Answer, Claim, CountJobs, Deny, Expire, FindClaimed, FindLease, FoundLease, GiveBack,
     GrantFor, Live, MarkAtRisk, MissDeadline, Op, OpId, PAGE, Performing, PollRead, Prune, PutNote,
@@ -676,14 +677,14 @@ impl Core {
         self.leases.advices(&self.places, now)
     }
 
-    /// Returns a number that grows when [`Core::pids`] changes.
-    pub fn pids_version(&self) -> u64 {
-        self.leases.pids_version()
+    /// Returns a number that grows when [`Core::processes`] changes.
+    pub fn processes_version(&self) -> u64 {
+        self.leases.processes_version()
     }
 
-    /// Returns the processes of leases that hold here.
-    pub fn pids(&self) -> Vec<u32> {
-        self.leases.pids()
+    /// Returns the processes of each lease that holds here and has registered any.
+    pub fn processes(&self) -> Vec<Arc<LeaseProcesses>> {
+        self.leases.processes()
     }
 
     /// Returns the planner, for tests that check it.

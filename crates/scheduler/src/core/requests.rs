@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 
-use jobtree_protocol::{ApiError, ErrorCode, InstanceId, JobId, LeaseAnswer, LeaseId};
+use jobtree_protocol::{
+    ApiError, ErrorCode, InstanceId, JobId, LeaseAnswer, LeaseId, ProcessOrigin,
+};
 use jobtree_queue::LeaseRecord;
 use jobtree_queue::admission::Verdict;
 use jobtree_queue::planner::Requested;
@@ -29,6 +31,8 @@ pub struct JobRequest {
     pub instance_id: Option<InstanceId>,
     /// Its processes.
     pub pids: Vec<u32>,
+    /// How to recognise them.
+    pub process_origin: Option<ProcessOrigin>,
 }
 
 /// The answer to a request for one job.
@@ -89,6 +93,7 @@ impl Requests {
                 node_id: turn.config.node.clone(),
                 instance_id: request.instance_id,
                 pids: request.pids,
+                process_origin: request.process_origin,
                 reason: answer.reason.clone(),
                 worker: Abilities::default(),
             };

@@ -304,7 +304,7 @@ impl QueueBuilder {
     fn start(self, addon: AddonId, store: Store, path: &Path) -> Result<Queue, QueueError> {
         let measured = !self.told && !self.options.policy.busy.ignore;
         let scheduler = Scheduler::start(store, self.options);
-        let sampling = measured.then(|| Sampling::start(&scheduler, path, self.every));
+        let sampling = measured.then(|| Sampling::start_in_process(&scheduler, path, self.every));
         let sampling = sampling.transpose().map_err(QueueError::Thread)?;
         let inner = Inner {
             scheduler,

@@ -1,7 +1,8 @@
 //! Where there is no `/proc`: what `sysinfo` can tell.
 //!
 //! That is less. There is no pressure, so the load average stands in for it where there is one; no disk tells how long it
-//! was at work; and the time of children that have ended is lost with them, so that short ones count as foreign.
+//! was at work; the time of children that have ended is lost with them, so that short ones count as foreign; and processes of
+//! workers cannot be recognised, so that only jobs of this very process are our own load.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use sysinfo::{Disks, Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 use super::counters::Counters;
 use super::family::Process;
 use super::machine::{Census, Gauges, Machine, Missing};
+use super::ownership::Place;
 
 pub(crate) struct Elsewhere {
     /// Absent on a system that is not supported.
@@ -95,13 +97,7 @@ impl Machine for Elsewhere {
         let processes = system.processes().iter();
         // Linux lists threads, too; their time is in their process's.
         let processes = processes.filter(|(_, process)| process.thread_kind().is_none());
-        let processes = processes.map(|(pid, process)| Process {
-            pid: pid.as_u32(),
-            parent: process.parent().map_or(0, Pid::as_u32),
-            started: process.start_time(),
-            own: process.accumulated_cpu_time(),
-            reaped: 0,
-        });
+        let processes = processes.map(|(pid, process)| process_of(*pid, process));
         let since_1970 = std::time::SystemTime::UNIX_EPOCH.elapsed();
         Census {
             processes: processes.collect(),
@@ -109,18 +105,37 @@ impl Machine for Elsewhere {
         }
     }
 
-    fn started(&self, pid: u32) -> Option<u64> {
+    fn process(&self, pid: u32) -> Option<Process> {
         let pid = Pid::from_u32(pid);
         let mut system = System::new().ok()?;
         let kind = ProcessRefreshKind::nothing();
         system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), true, kind);
-        system.process(pid).map(sysinfo::Process::start_time)
+        system.process(pid).map(|process| process_of(pid, process))
+    }
+
+    fn own_pid(&self) -> u32 {
+        std::process::id()
+    }
+
+    /// There is no boot id and no namespace here.
+    fn place(&self) -> Option<Place> {
+        None
     }
 
     fn processors(&self) -> usize {
         self.system
             .as_ref()
             .map_or(1, |system| system.cpus().len().max(1))
+    }
+}
+
+fn process_of(pid: Pid, process: &sysinfo::Process) -> Process {
+    Process {
+        pid: pid.as_u32(),
+        parent: process.parent().map_or(0, Pid::as_u32),
+        started: process.start_time(),
+        own: process.accumulated_cpu_time(),
+        reaped: 0,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Linux: everything is text under `/proc`.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,12 +14,14 @@ use procfs::{
 use super::counters::Counters;
 use super::family::Process;
 use super::machine::{Census, Gauges, Machine, Missing};
+use super::ownership::Place;
 
 pub(crate) struct Linux {
     proc: PathBuf,
     /// Where free space is asked for.
     disk: PathBuf,
     processors: usize,
+    place: Option<Place>,
 }
 
 impl Linux {
@@ -28,8 +31,10 @@ impl Linux {
 
     /// With the files somewhere else.
     pub(crate) fn at(proc: impl Into<PathBuf>, disk: &Path) -> Self {
+        let proc = proc.into();
         Linux {
-            proc: proc.into(),
+            place: place_in(&proc),
+            proc,
             disk: disk.to_owned(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
         }
@@ -124,8 +129,17 @@ impl Machine for Linux {
         }
     }
 
-    fn started(&self, pid: u32) -> Option<u64> {
-        self.process(pid).map(|process| process.started)
+    fn process(&self, pid: u32) -> Option<Process> {
+        let text = fs::read(self.proc.join(pid.to_string()).join("stat")).ok()?;
+        process_of(&text)
+    }
+
+    fn own_pid(&self) -> u32 {
+        std::process::id()
+    }
+
+    fn place(&self) -> Option<Place> {
+        self.place.clone()
     }
 
     fn processors(&self) -> usize {
@@ -133,12 +147,13 @@ impl Machine for Linux {
     }
 }
 
-impl Linux {
-    /// A process; none if it has ended meanwhile.
-    fn process(&self, pid: u32) -> Option<Process> {
-        let text = fs::read(self.proc.join(pid.to_string()).join("stat")).ok()?;
-        process_of(&text)
-    }
+fn place_in(proc: &Path) -> Option<Place> {
+    let boot_id = fs::read_to_string(proc.join("sys/kernel/random/boot_id")).ok()?;
+    let namespace = fs::metadata(proc.join("self/ns/pid")).ok()?;
+    Some(Place {
+        boot_id: boot_id.trim().to_owned(),
+        pid_namespace: namespace.ino(),
+    })
 }
 
 /// Processors, time of all of them, idle time. Waiting for a disk is idle; time that a hypervisor gave to others is not.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::counters::Counters;
 use super::family::Process;
+use super::ownership::Place;
 
 /// What is read as it is, and needs no second reading. What could not be read is absent, with a line in `missing`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,8 +47,14 @@ pub(crate) trait Machine: Send {
     /// The processes, with CPU times in the unit of [`Counters::total`].
     fn census(&mut self) -> Census;
 
-    /// When the process began that has this pid now.
-    fn started(&self, pid: u32) -> Option<u64>;
+    /// The process that has this pid now.
+    fn process(&self, pid: u32) -> Option<Process>;
+
+    /// The pid of this process.
+    fn own_pid(&self) -> u32;
+
+    /// Returns what a worker's processes are compared with; none where that cannot be told, and then none of them counts.
+    fn place(&self) -> Option<Place>;
 
     fn processors(&self) -> usize;
 }

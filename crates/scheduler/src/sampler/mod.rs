@@ -15,24 +15,38 @@ mod family;
 #[cfg(target_os = "linux")]
 mod linux;
 mod machine;
+mod ownership;
 mod sampling;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jobtree_queue::signals::Sample;
 
-use counters::{Counters, MinuteAverage, NoPair};
+use crate::core::LeaseProcesses;
+
+use counters::{MinuteAverage, NoPair};
 use family::Family;
 pub use machine::Missing;
-use machine::{Gauges, Machine};
+use ownership::Ownership;
 pub use sampling::Sampling;
 
 #[cfg(not(target_os = "linux"))]
 use elsewhere::Elsewhere as Here;
 #[cfg(target_os = "linux")]
 use linux::Linux as Here;
+
+pub(crate) use counters::Counters;
+#[cfg(feature = "sim")]
+pub(crate) use family::Process;
+#[cfg(feature = "sim")]
+pub(crate) use machine::Census;
+pub(crate) use machine::{Gauges, Machine};
+#[cfg(feature = "sim")]
+pub(crate) use ownership::Place;
 
 /// Measures this machine; see the [module](self).
 ///
@@ -42,8 +56,6 @@ use linux::Linux as Here;
 ///
 /// let began = Instant::now();
 /// let mut sampler = Sampler::new("jobs.db");
-/// // What this process does is our doing, not the machine's.
-/// sampler.register(&[std::process::id()]);
 /// let sample = loop {
 ///     std::thread::sleep(Duration::from_millis(20));
 ///     match sampler.sample(began.elapsed()) {
@@ -57,11 +69,12 @@ use linux::Linux as Here;
 pub struct Sampler {
     machine: Box<dyn Machine>,
     before: Option<Counters>,
+    ownership: Ownership,
     family: Family,
     /// When the family was last looked at, in the unit of start times.
     looked: Option<u64>,
-    /// Time of the family since `before`: kept when a pair comes too soon.
-    used: u64,
+    /// Time of each registered process and those that belong to it since `before`: kept when a pair comes too soon.
+    used: BTreeMap<u32, u64>,
     own_load: MinuteAverage,
     missing: Vec<Missing>,
 }
@@ -108,24 +121,39 @@ impl Sampler {
         Self::of(Here::new(store.as_ref()))
     }
 
-    fn of(machine: impl Machine + 'static) -> Self {
+    pub(crate) fn of(machine: impl Machine + 'static) -> Self {
         Sampler {
             machine: Box::new(machine),
             before: None,
+            ownership: Ownership::default(),
             family: Family::default(),
             looked: None,
-            used: 0,
+            used: BTreeMap::new(),
             own_load: MinuteAverage::default(),
             missing: Vec::new(),
         }
     }
 
-    /// Registers these processes, and no others: what they and all below them use is ours from now on. A pid means the
-    /// process that has it when it is first named; should another get it later, that one is foreign until the pid was
-    /// left out once.
-    pub fn register(&mut self, pids: &[u32]) {
-        let machine = &self.machine;
-        self.family.register(pids, |pid| machine.started(pid));
+    /// Makes this a sampler for jobs that run in this very process: its own load counts as theirs, without a bound, while
+    /// a lease names it. Without this, this process never counts.
+    #[must_use]
+    pub fn in_process(mut self) -> Self {
+        self.ownership.in_process = true;
+        self
+    }
+
+    /// Registers the processes of these leases, and no others: what they and all below them use is ours from now on, for
+    /// each lease up to its part of `capacity`. A process counts only if the worker's boot id, pid namespace and start
+    /// time agree with what this process reads; process 1, this process and its ancestors never count.
+    pub fn register(&mut self, leases: &[Arc<LeaseProcesses>], capacity: u32) {
+        self.ownership.register(leases, capacity, &*self.machine);
+        self.family.register(self.ownership.accepted());
+    }
+
+    /// Plants a mistake: every pid counts for the process that has it.
+    #[cfg(feature = "sim")]
+    pub(crate) fn trust_pids(&mut self) {
+        self.ownership.trusts_pids = true;
     }
 
     /// What happened since the last call; `at` is the time now by a clock that nobody sets.
@@ -140,7 +168,9 @@ impl Sampler {
             self.begin(now);
             return Err(SampleError::TooSoon);
         };
-        self.used += looked;
+        for (root, used) in looked {
+            *self.used.entry(root).or_default() += used;
+        }
         let interval = match now.since(before) {
             Ok(interval) => interval,
             Err(NoPair::TooSoon) => return Err(SampleError::TooSoon),
@@ -149,7 +179,8 @@ impl Sampler {
                 return Err(SampleError::Jumped);
             }
         };
-        let own_cpu = (self.used as f64 / interval.total as f64).min(1.0 - interval.idle);
+        let own = self.ownership.own_time(&self.used, interval.total);
+        let own_cpu = (own as f64 / interval.total as f64).min(1.0 - interval.idle);
         self.begin(now);
         let gauges = self.machine.gauges();
         let processors = self.machine.processors() as f64;
@@ -176,10 +207,10 @@ impl Sampler {
 
     fn begin(&mut self, counters: Counters) {
         self.before = Some(counters);
-        self.used = 0;
+        self.used.clear();
     }
 
-    fn look(&mut self) -> u64 {
+    fn look(&mut self) -> BTreeMap<u32, u64> {
         if self.family.is_empty() {
             self.looked = None;
             return self.family.look(&[], None);

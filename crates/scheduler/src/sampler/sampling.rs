@@ -1,7 +1,7 @@
 //! A thread that measures, and tells a scheduler.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -29,20 +29,35 @@ struct Shared {
 }
 
 impl Sampling {
-    /// Begins. `store` lies on the disk whose free space counts.
+    /// Begins for a daemon, whose own process is no job's. `store` lies on the disk whose free space counts.
     ///
     /// # Errors
     /// If there is no thread to be had.
     pub fn start(
         scheduler: &Scheduler,
-        store: impl Into<PathBuf>,
+        store: impl AsRef<Path>,
         every: Duration,
     ) -> io::Result<Sampling> {
+        Self::begin(scheduler, Sampler::new(store), every)
+    }
+
+    /// Begins for jobs that run in this very process.
+    ///
+    /// # Errors
+    /// If there is no thread to be had.
+    pub fn start_in_process(
+        scheduler: &Scheduler,
+        store: impl AsRef<Path>,
+        every: Duration,
+    ) -> io::Result<Sampling> {
+        Self::begin(scheduler, Sampler::new(store).in_process(), every)
+    }
+
+    fn begin(scheduler: &Scheduler, sampler: Sampler, every: Duration) -> io::Result<Sampling> {
         let shared = Arc::<Shared>::default();
-        let (inside, scheduler, store) = (Arc::clone(&shared), scheduler.clone(), store.into());
+        let (inside, scheduler) = (Arc::clone(&shared), scheduler.clone());
         let thread = std::thread::Builder::new().name("jobtree-sampler".to_owned());
-        let thread =
-            thread.spawn(move || inside.measure(&scheduler, Sampler::new(store), every))?;
+        let thread = thread.spawn(move || inside.measure(&scheduler, sampler, every))?;
         Ok(Sampling {
             shared,
             thread: Some(thread),
@@ -87,7 +102,8 @@ impl Shared {
         let clock = Clock::system();
         let mut pause = FIRST.min(every);
         loop {
-            sampler.register(&scheduler.pids());
+            let capacity = scheduler.policy().capacity.units;
+            sampler.register(&scheduler.processes(), capacity);
             let sampled = sampler.sample(clock.mono());
             if let Ok(sample) = sampled {
                 scheduler.sample(sample);

@@ -14,7 +14,7 @@ use jobtree_store::{Pause, ScheduleRecord};
 use super::{Scheduler, checked};
 use crate::Reply;
 use crate::core::schedules::{next_nominal, view_of};
-use crate::core::{Call, Input};
+use crate::core::{Call, Input, LeaseProcesses};
 use crate::error::told;
 
 impl Scheduler {
@@ -112,9 +112,10 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Processes that workers registered, of all leases that hold here: their load is not foreign.
-    pub fn pids(&self) -> Vec<u32> {
-        self.engine.published().pids.clone()
+    /// Returns the processes that workers registered with each lease that holds here. Which of them are believed is the
+    /// sampler's to decide.
+    pub fn processes(&self) -> Vec<Arc<LeaseProcesses>> {
+        self.engine.published().processes.clone()
     }
 
     /// The policy in force.

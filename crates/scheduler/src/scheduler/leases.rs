@@ -3,9 +3,8 @@
 use jobtree_protocol::{
     AckRequest, ApiError, ClaimAnswer, ClaimRequest, CompleteAnswer, CompleteManyAnswer,
     CompleteManyRequest, CompleteRequest, Each, ErrorCode, FieldError, Heartbeat, HeartbeatAnswer,
-    InstanceId, JobId, JobState, LeaseAnswer, LeaseAsk, LeaseId, LeaseLimits, LeaseNumbers,
-    LeaseRequest, LeaseView, Limits, LogAppend, LogAppendAnswer, ReleaseRequest, ReportRequest,
-    RevokeRequest,
+    JobId, JobState, LeaseAnswer, LeaseAsk, LeaseId, LeaseLimits, LeaseNumbers, LeaseRequest,
+    LeaseView, Limits, LogAppend, LogAppendAnswer, ReleaseRequest, ReportRequest, RevokeRequest,
 };
 use jobtree_queue::LeaseRecord;
 use jobtree_queue::transitions::{LoadAdvice, TakeUp, TransitionError};
@@ -67,6 +66,7 @@ impl Scheduler {
                     expected_duration_sec,
                     instance_id: request.instance_id,
                     pids: request.pids,
+                    process_origin: request.process_origin,
                 });
                 let leases = |answer: &LeaseAnswer| answer.lease_id.into_iter().collect();
                 return self.call_for_leases(leases, |caller| Call::Capacity(request, caller));
@@ -76,6 +76,7 @@ impl Scheduler {
             lease_id: LeaseId::generate(),
             instance_id: request.instance_id,
             pids: request.pids.clone(),
+            process_origin: request.process_origin.clone(),
         };
         let this = self.clone();
         let answer = self.store().take_up(self.stamp(), job, command);
@@ -83,7 +84,13 @@ impl Scheduler {
             match answer.await {
                 Ok(lease) => this.accepted(&lease).await,
                 Err(error) if is_queued(&error) => {
-                    match this.request(job, request.instance_id, request.pids).await? {
+                    let request = JobRequest {
+                        job,
+                        instance_id: request.instance_id,
+                        pids: request.pids,
+                        process_origin: request.process_origin,
+                    };
+                    match this.request(request).await? {
                         JobAnswer::Granted(_, answer) | JobAnswer::Denied(answer) => Ok(answer),
                     }
                 }
@@ -115,20 +122,10 @@ impl Scheduler {
     }
 
     /// Asks for one job that waits: it is admitted in the same call, or the answer says why not.
-    fn request(
-        &self,
-        job: JobId,
-        instance_id: Option<InstanceId>,
-        pids: Vec<u32>,
-    ) -> Reply<JobAnswer> {
+    fn request(&self, request: JobRequest) -> Reply<JobAnswer> {
         let leases = |answer: &JobAnswer| match answer {
             JobAnswer::Granted(lease, _) => vec![lease.id],
             JobAnswer::Denied(_) => Vec::new(),
-        };
-        let request = JobRequest {
-            job,
-            instance_id,
-            pids,
         };
         self.call_for_leases(leases, |caller| Call::Request(request, caller))
     }
@@ -148,10 +145,13 @@ impl Scheduler {
                 Ok(lease) => Ok(lease.view()),
                 // With a lease of capacity the job would hold units twice: it has to be reserved first.
                 Err(error) if is_queued(&error) && request.lease_id.is_none() => {
-                    let AckRequest {
-                        instance_id, pids, ..
-                    } = request;
-                    match this.request(job, instance_id, pids).await? {
+                    let request = JobRequest {
+                        job,
+                        instance_id: request.instance_id,
+                        pids: request.pids,
+                        process_origin: request.process_origin,
+                    };
+                    match this.request(request).await? {
                         JobAnswer::Granted(lease, _) => Ok(lease.view()),
                         JobAnswer::Denied(answer) => Err(denied(job, &answer)),
                     }

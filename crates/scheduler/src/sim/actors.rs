@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use jobtree_protocol::{
-    AckRequest, AddonId, ApiError, ClaimRequest, CompleteRequest, ErrorCode, Heartbeat, InstanceId,
-    JobId, JobState, LeaseId, Priority, ReleaseRequest,
+    AckRequest, ApiError, ClaimRequest, CompleteRequest, ErrorCode, Heartbeat, InstanceId, JobId,
+    JobState, LeaseId, Priority, ReleaseRequest,
 };
 use jobtree_queue::transitions::{LoadAdvice, TakeUp};
 use jobtree_store::StoreError;
 
 use super::Bug;
 use super::check::Broken;
+use super::machine::registered;
 use super::sim_event::{Calling, From, Out, Reply, SimEvent};
 use super::worker::{Doing, Holding, Task, Way};
 use super::world::{World, core_bug};
@@ -99,6 +100,7 @@ impl World {
             self.workers[worker].addon.clone(),
             self.workers[worker].instance,
         );
+        let (pids, process_origin) = registered(worker, self.workers[worker].turn);
         let mut drawn = lease;
         let (call, id) = match way {
             Way::Claim => {
@@ -114,7 +116,8 @@ impl World {
                     wait_sec: wait as u32,
                     instance_id: instance,
                     node_id: None,
-                    pids: Vec::new(),
+                    pids,
+                    process_origin,
                     begins_now: self.rng.chance(500).then_some(1),
                     returns_unbegun: false,
                 };
@@ -123,14 +126,14 @@ impl World {
             }
             // Some ask for a lease first, and take up a dispatch under that.
             Way::TakeUp if self.workers[worker].spare.is_none() && self.rng.chance(300) => {
-                self.capacity(node, addon, instance)
+                self.capacity(worker)
             }
             Way::TakeUp => {
                 let (id, caller) = self.nodes[node].caller(Reply::Dispatchable);
                 let poll = Dispatchable(Some(addon));
                 (Call::Dispatchable(poll, wait_for, caller), id)
             }
-            Way::Capacity => self.capacity(node, addon, instance),
+            Way::Capacity => self.capacity(worker),
         };
         self.leave(worker);
         let again = self.time + wait_for + REPEAT;
@@ -151,7 +154,10 @@ impl World {
         self.later(delay, event);
     }
 
-    fn capacity(&mut self, node: usize, addon_id: AddonId, instance: InstanceId) -> (Call, CallId) {
+    fn capacity(&mut self, worker: usize) -> (Call, CallId) {
+        let this = &self.workers[worker];
+        let (node, addon_id, instance) = (this.node, this.addon.clone(), this.instance);
+        let (pids, process_origin) = registered(worker, this.turn);
         let request = CapacityRequest {
             lease_id: None,
             addon_id,
@@ -161,7 +167,8 @@ impl World {
             constraints: Default::default(),
             expected_duration_sec: None,
             instance_id: Some(instance),
-            pids: Vec::new(),
+            pids,
+            process_origin,
         };
         let (id, caller) = self.nodes[node].caller(Reply::Capacity);
         (Call::Capacity(Box::new(request), caller), id)
@@ -234,19 +241,22 @@ impl World {
         let stamp = self.stamp(node);
         let (new, instance) = (self.rng.lease_id(), self.workers[worker].instance);
         let spare = self.workers[worker].spare.take();
+        let (pids, process_origin) = registered(worker, turn);
         let store = &self.nodes[node].store;
         let answer = if spare.is_some() {
             let request = AckRequest {
                 lease_id: spare,
                 instance_id: Some(instance),
-                pids: Vec::new(),
+                pids,
+                process_origin,
             };
             store.ack(stamp, job, request, new)
         } else {
             let command = TakeUp {
                 lease_id: new,
                 instance_id: Some(instance),
-                pids: Vec::new(),
+                pids,
+                process_origin,
             };
             store.take_up(stamp, job, command)
         };

@@ -170,6 +170,7 @@ impl Machine {
                 lease_id: self.rng.lease_id(),
                 instance_id: None,
                 pids: Vec::new(),
+                process_origin: None,
             };
             if let Ok(lease) = self.store.take_up(stamp, job.id, command).wait() {
                 self.ends.insert((self.time + self.run, job.id), lease.id);

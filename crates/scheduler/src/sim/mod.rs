@@ -40,6 +40,8 @@
 //! - a schedule fires once for each time of its calendar, whoever fires it; with "all" it leaves none out, without overlap
 //!   only when the job before has ended, and not at all while it is paused; and it goes on;
 //! - a scheduler that was told of a pause starts nothing of it;
+//! - what others use counts as foreign, whichever pids workers register: a worker on the same machine that names the process
+//!   of another program takes out the share of its lease and no more;
 //! - each denial has a reason;
 //! - each waiting job has a next moment at which each scheduler looks at it, or looks at the store;
 //! - schedulers do not read the store all at the same moments; nothing spins;
@@ -51,7 +53,7 @@
 //! # What escapes it
 //!
 //! Whatever is not in the core: threads and their wakers (the engine around it, the handles), files and SQL (the store
-//! here is memory, which neither tears nor reorders a commit), pruned history, the measuring of real machines, HTTP, and the
+//! here is memory, which neither tears nor reorders a commit), pruned history, the files of real machines, HTTP, and the
 //! code of handlers. A simulated worker renews, runs and answers as ours does, but it is not ours. And a run is one of
 //! many: what takes a rare order of events is found by many seeds, if at all.
 
@@ -61,6 +63,7 @@ mod check;
 mod disk;
 mod flood;
 mod invariants;
+mod machine;
 mod network;
 mod node;
 mod operators;
@@ -102,6 +105,8 @@ pub enum Mistake {
     ForgottenHolders,
     /// The store does not look up who waits for a job that ends.
     ForgottenDependents,
+    /// The sampler counts the process that has a registered pid, whatever the worker says of it.
+    ForgedPids,
 }
 
 /// What goes wrong how often, in 1000.

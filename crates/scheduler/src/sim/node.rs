@@ -12,10 +12,12 @@ use jobtree_queue::policy::{AddonPolicy, Policy};
 use jobtree_store::{Listening, Store, Written};
 
 use super::disk::{Disk, Plug, Port};
+use super::machine::SimMachine;
 use super::sim_event::Reply;
 use super::{Mistake, Scenario};
 use crate::core::{Answer, CallId, Core, Op, OpId, Performing, Responder};
 use crate::options::Options;
+use crate::sampler::Sampler;
 
 /// With its so manieth rescue a job is quarantined.
 pub(super) const QUARANTINE: u32 = 4;
@@ -58,6 +60,8 @@ pub(super) struct Node {
     pub(super) asleep_until: Duration,
     /// By how much its wall clock is wrong.
     pub(super) wall_off: SignedDuration,
+    pub(super) machine: SimMachine,
+    pub(super) sampler: Sampler,
     /// How idle its CPUs are, 0..=1.
     pub(super) idle: f64,
     /// It is not measured until then.
@@ -113,7 +117,10 @@ impl Node {
             ..Options::default()
         };
         let port = Port::new(disk);
+        let machine = SimMachine::new(scenario.schedulers * scenario.workers);
         Self {
+            sampler: Sampler::of(machine.clone()),
+            machine,
             options,
             policy: Arc::new(policy),
             core: None,
@@ -168,6 +175,13 @@ impl Node {
             }
         }
         self.core = Some(core);
+        self.sampler = Sampler::of(self.machine.clone());
+        if scenario.has(Mistake::ForgedPids) {
+            self.sampler.trust_pids();
+        }
+        // The first reading is nothing to compare with.
+        let first = self.sampler.sample(time);
+        debug_assert!(first.is_err());
         let inbox = Arc::clone(&self.inbox);
         let listening = self.store.listen(Arc::new(move |written| {
             let mut inbox = inbox.lock().unwrap_or_else(PoisonError::into_inner);

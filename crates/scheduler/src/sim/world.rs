@@ -12,13 +12,14 @@ use jobtree_store::{Pause, Store};
 use super::calendar::Calendar;
 use super::check::{Broken, Shadow};
 use super::disk::{Disk, Peek};
+use super::machine::SimMachine;
 use super::node::{Node, base};
 use super::operators::{OPERATOR, Operators};
 use super::sim_event::{Calling, From, Reply, SimEvent};
 use super::tables::Forgets;
 use super::worker::{Doing, Way, Worker};
 use super::{Bug, Failure, Mistake, Report, Scenario};
-use crate::core::{Input, Op, Output, Rng, perform, rng};
+use crate::core::{Core, Input, Op, Output, Rng, perform, rng};
 
 /// The addon that is paused.
 pub(super) const PAUSED: &str = "a4";
@@ -375,11 +376,9 @@ impl World {
                 self.later(every, SimEvent::Sample(node));
                 let blind = self.nodes[node].blind_until > self.time;
                 if self.nodes[node].core.is_some() && !blind {
-                    let sample = Sample {
-                        cpu_idle: self.nodes[node].idle,
-                        ..Sample::idle()
-                    };
-                    self.step(node, Input::Sample(sample))?;
+                    if let Some(sample) = self.measure(node)? {
+                        self.step(node, Input::Sample(sample))?;
+                    }
                 }
             }
             SimEvent::Machine(node) => self.trouble(node)?,
@@ -398,6 +397,30 @@ impl World {
             SimEvent::Calm => self.calm_down()?,
         }
         Ok(())
+    }
+
+    /// Returns what the sampler of a node measures; none if it was started at this very moment.
+    fn measure(&mut self, index: usize) -> Result<Option<Sample>, Broken> {
+        let node = &mut self.nodes[index];
+        let capacity = node.policy.capacity.units;
+        let leases = node.core.as_ref().map(Core::processes).unwrap_or_default();
+        node.machine.pass(node.idle);
+        node.sampler.register(&leases, capacity);
+        let Ok(measured) = node.sampler.sample(self.time) else {
+            return Ok(None);
+        };
+        let most = SimMachine::most_own(&leases, capacity);
+        if measured.own_cpu > most + 1e-9 {
+            return Err(format!(
+                "{} of n{index} counts as our own load, and {most} may: a process is foreign",
+                measured.own_cpu
+            ));
+        }
+        Ok(Some(Sample {
+            cpu_idle: measured.cpu_idle,
+            own_cpu: measured.own_cpu,
+            ..Sample::idle()
+        }))
     }
 
     fn start(&mut self, node: usize) -> Result<(), Broken> {

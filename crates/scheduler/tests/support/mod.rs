@@ -80,6 +80,7 @@ pub fn claim(addon: &str, jobs: u32) -> ClaimRequest {
         instance_id: InstanceId::generate(),
         node_id: None,
         pids: Vec::new(),
+        process_origin: None,
         begins_now: None,
         returns_unbegun: false,
     }

@@ -114,6 +114,7 @@ async fn report(daemon: Arc<Daemon>, call: Call<ReportJob>) -> Answered<()> {
 async fn register_pids(daemon: Arc<Daemon>, call: Call<RegisterPids>) -> Answered<()> {
     let body = ReportBody {
         pids: Some(call.body.pids),
+        process_origin: call.body.process_origin,
         ..ReportBody::default()
     };
     Ok(daemon.scheduler.report(body.of(call.id)).await?)

@@ -2,7 +2,7 @@
 
 use jobtree_protocol::{
     AckRequest, Advice, CancelRequest, CompleteRequest, Heartbeat, InstanceId, JobState, Json,
-    Priority, Progress, ReleaseRequest, ReportRequest, RevokeRequest, SubmitRequest,
+    Priority, ProcessOrigin, Progress, ReleaseRequest, ReportRequest, RevokeRequest, SubmitRequest,
 };
 use jobtree_queue::transitions::{
     Admit, LoadAdvice, Proof, RuntimeProof, TakeUp, TimeOut, TransitionError, Unclaimed,
@@ -154,6 +154,7 @@ fn a_dispatch_is_taken_up_once(world: &World) {
             lease_id: world.lease_id(),
             instance_id: Some(instance),
             pids: vec![5],
+            process_origin: None,
         };
         world.store.take_up(world.stamp(), job, command).wait()
     };
@@ -235,6 +236,11 @@ fn heartbeats_renew_and_tell(world: &World) {
     let jobs = [world.plain(), world.plain()];
     let lease = world.claim(&jobs);
     world.advance(20);
+    let origin = ProcessOrigin {
+        boot_id: "00000000-0000-4000-8000-000000000001".to_owned(),
+        pid_namespace: 4_026_531_836,
+        started: vec![123_456],
+    };
     let beat = Heartbeat {
         job_id: Some(jobs[1]),
         progress: Some(Progress {
@@ -242,6 +248,7 @@ fn heartbeats_renew_and_tell(world: &World) {
             message: Some("half".into()),
         }),
         pids: Some(vec![77]),
+        process_origin: Some(origin.clone()),
         ..Heartbeat::of(lease.id)
     };
     let answer = world
@@ -253,6 +260,7 @@ fn heartbeats_renew_and_tell(world: &World) {
     let renewed = world.store.lease(lease.id).wait().expect("it holds");
     assert!(renewed.expires_at > lease.expires_at);
     assert_eq!(renewed.pids, [77]);
+    assert_eq!(renewed.process_origin, Some(origin));
     assert_eq!(renewed.in_hand().map(|job| job.id), Some(jobs[1]));
     let report = ReportRequest {
         lease_id: lease.id,
@@ -260,6 +268,7 @@ fn heartbeats_renew_and_tell(world: &World) {
         progress: None,
         metrics: [("frames".to_owned(), 3.5)].into(),
         pids: None,
+        process_origin: None,
     };
     world
         .store
@@ -501,6 +510,7 @@ fn without_a_job(world: &World) -> Admit {
         node_id: node(),
         instance_id: None,
         pids: Vec::new(),
+        process_origin: None,
         reason: "there is room".into(),
     }
 }

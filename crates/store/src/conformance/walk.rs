@@ -149,6 +149,7 @@ impl Walk {
                     node_id: node(),
                     instance_id: None,
                     pids: Vec::new(),
+                    process_origin: None,
                     reason: "walk".into(),
                 };
                 self.try_both(step, "claim", |store, stamp| {
@@ -192,6 +193,7 @@ impl Walk {
                         lease_id,
                         instance_id: None,
                         pids: vec![1],
+                        process_origin: None,
                     };
                     self.try_both(step, "take up", |store, stamp| {
                         store.take_up(stamp, job, take_up())

@@ -146,6 +146,7 @@ impl World {
             node_id: node(),
             instance_id: Some(InstanceId::from_random([7; 16])),
             pids: vec![1, 2],
+            process_origin: None,
             reason: "there is room".into(),
         };
         self.store

@@ -2,9 +2,10 @@
 //! written once, and each job that runs names its lease and its place in it, so the end of one job of a batch does not
 //! rewrite the list.
 
-use jobtree_protocol::{InstanceId, JobId, LeaseId, NodeId, from_micros, to_micros};
+use jobtree_protocol::{InstanceId, JobId, LeaseId, NodeId, ProcessOrigin, from_micros, to_micros};
 use jobtree_queue::{LeaseRecord, LeasedJob};
 use rusqlite::{Connection, Row, params};
+use serde::{Deserialize, Serialize};
 
 use super::codec::{
     Id, Maybe, constraints_bits, constraints_of, damaged, json_text, meaning, micros, number,
@@ -31,6 +32,37 @@ fn flags(lease: &LeaseRecord) -> i64 {
         | bit(!lease.begun, NOT_BEGUN)
 }
 
+/// The column `pids` of processes that can be recognised. The first release wrote the list of pids alone; so are those of a
+/// worker that does not say more.
+#[derive(Default, Serialize, Deserialize)]
+struct Processes {
+    pids: Vec<u32>,
+    origin: Option<ProcessOrigin>,
+}
+
+fn processes_text(lease: &LeaseRecord) -> Option<String> {
+    match &lease.process_origin {
+        _ if lease.pids.is_empty() => None,
+        None => Some(json_text(&lease.pids)),
+        Some(_) => Some(json_text(&Processes {
+            pids: lease.pids.clone(),
+            origin: lease.process_origin.clone(),
+        })),
+    }
+}
+
+fn processes_of(text: Option<&str>) -> Result<Processes> {
+    let Some(text) = text else {
+        return Ok(Processes::default());
+    };
+    let read = if text.starts_with('[') {
+        serde_json::from_str(text).map(|pids| Processes { pids, origin: None })
+    } else {
+        serde_json::from_str(text)
+    };
+    read.map_err(|_| damaged("a list of processes"))
+}
+
 pub(crate) fn write_lease(db: &Connection, lease: &LeaseRecord) -> Result<()> {
     let mut statement = db.prepare_cached(
         "INSERT OR REPLACE INTO scheduler_leases VALUES \
@@ -54,7 +86,7 @@ pub(crate) fn write_lease(db: &Connection, lease: &LeaseRecord) -> Result<()> {
         to_micros(lease.expires_at),
         Maybe(lease.named_current.as_ref().map(|id| Id(&id.0))),
         to_micros(lease.current_since),
-        Maybe((!lease.pids.is_empty()).then(|| json_text(&lease.pids))),
+        Maybe(processes_text(lease)),
         lease.end.map(disk_numbers::lease_end_number),
         micros(lease.ended_at),
         lease.end_reason,
@@ -72,6 +104,7 @@ pub(crate) fn lease_of(row: &Row<'_>, jobs: Vec<LeasedJob>) -> Result<LeaseRecor
         .map(|number| meaning(number, disk_numbers::lease_end_of, "a lease's end"))
         .transpose()?;
     let flags: i64 = row.get(7)?;
+    let processes = processes_of(optional_text_at(row, 16)?)?;
     Ok(LeaseRecord {
         id: LeaseId(uuid_at(row, 0)?),
         revision: number(row.get(1)?)?,
@@ -97,10 +130,8 @@ pub(crate) fn lease_of(row: &Row<'_>, jobs: Vec<LeasedJob>) -> Result<LeaseRecor
             None => Vec::new(),
             Some(text) => serde_json::from_str(text).map_err(|_| damaged("a list of jobs"))?,
         },
-        pids: match optional_text_at(row, 16)? {
-            None => Vec::new(),
-            Some(text) => serde_json::from_str(text).map_err(|_| damaged("a list of processes"))?,
-        },
+        pids: processes.pids,
+        process_origin: processes.origin,
         end,
         ended_at: time(row.get(18)?),
         end_reason: row.get(19)?,

@@ -70,6 +70,7 @@ pub fn claim(lease_id: LeaseId) -> Claim {
         node_id: NodeId::new("here").expect("a name"),
         instance_id: None,
         pids: Vec::new(),
+        process_origin: None,
         reason: "there is room".into(),
         worker: Abilities::default(),
     }

@@ -153,6 +153,7 @@ pub fn claim(max_jobs: usize, wait_sec: u32) -> ClaimRequest {
         instance_id: InstanceId::generate(),
         node_id: None,
         pids: Vec::new(),
+        process_origin: None,
         begins_now: None,
         returns_unbegun: false,
     }

@@ -171,6 +171,7 @@ fn claim(lease_id: LeaseId) -> Claim {
         node_id: NodeId::new("here").expect("a name"),
         instance_id: None,
         pids: Vec::new(),
+        process_origin: None,
         reason: "room".into(),
     }
 }
