@@ -9,7 +9,8 @@
 //! - [`Deadlines::due`] tells what is over. Each entry names the revision (or turn) that its timer was set for, and the
 //!   transition that ends it compares that: a renewal that was committed in between wins, whatever the order of calls.
 //! - After a restart nothing is known of the time in between: [`Deadlines::recover`] gives every lease and reservation
-//!   one whole term again. Its worker may have been renewing in vain all that time.
+//!   one whole term again. Its worker may have been renewing in vain all that time. A worker inside the process that
+//!   owned the store has surely ended with it: its lease ends at once ([`Proof::OwnerGone`](crate::transitions::Proof)).
 //! - A process that did not look for a while (suspended, stopped, starved) heard no heartbeat either and cannot hold that
 //!   against the workers: what fell due in such a gap gets one term again, and runs are not charged for the gap.
 //! - A run's time goes from its begin, as its worker told it, and only the job in a worker's hand has one. A worker that tells

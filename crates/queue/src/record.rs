@@ -412,6 +412,10 @@ pub struct LeaseRecord {
     /// has none.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub begun: bool,
+    /// The worker runs inside the process that alone has the store open, and no other process works under the lease: when
+    /// that process has ended, so has the run. A lease of the first release does not say so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_process: bool,
     /// Jobs that the worker is asked to give back, until it does, begins them or answers for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked_back: Vec<JobId>,
@@ -487,6 +491,14 @@ impl LeaseRecord {
             .binary_search_by_key(&job.lease_position, |held| held.position)
             .ok()
             .filter(|place| self.jobs[*place].id == job.id)
+    }
+
+    /// Sets the processes that work under the lease. If others work under it than it was granted to, they may outlive the
+    /// process of its worker.
+    pub(crate) fn set_processes(&mut self, pids: Vec<u32>, origin: Option<ProcessOrigin>) {
+        self.in_process &= pids == self.pids;
+        self.pids = pids;
+        self.process_origin = origin;
     }
 
     /// One of its jobs that have not ended.

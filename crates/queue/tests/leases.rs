@@ -10,9 +10,9 @@ use jobtree_protocol::{
 };
 use jobtree_queue::record::LeaseEnd;
 use jobtree_queue::transitions::{
-    self as t, Changes, LoadAdvice, Proof, RuntimeProof, TimeOut, TransitionError,
+    self as t, Abilities, Changes, LoadAdvice, Proof, RuntimeProof, TimeOut, TransitionError,
 };
-use support::{World, simple, watch};
+use support::{UNBEGUN, World, simple, watch};
 
 fn batch(world: &mut World, costs: &[u32]) -> (Vec<JobId>, LeaseId) {
     let submit = |cost: &u32| world.submit(SubmitRequest::new("visuals", "indexing", *cost));
@@ -239,6 +239,77 @@ fn a_renewal_that_comes_first_wins_over_expiry() {
         assert!(matches!(refused, Err(TransitionError::NotDue { .. })));
     }
     assert!(world.lease(lease).is_live());
+}
+
+/// A worker inside the process that has the store open.
+const INSIDE: Abilities = Abilities {
+    in_process: true,
+    ..UNBEGUN
+};
+
+fn owner_gone(world: &mut World, lease: LeaseId) -> Result<(), TransitionError> {
+    let proof = Proof::OwnerGone;
+    let ended = world.apply(|w| t::expire(&w.cx(), w.lease(lease), &w.jobs_of(lease), proof));
+    ended.map(|_| ())
+}
+
+#[test]
+fn the_end_of_a_process_ends_leases_of_workers_inside_it_only() {
+    let _watch = watch();
+    let mut world = World::new();
+    let jobs = [(); 3].map(|()| world.submit(simple()));
+    let inside = world.claim_by(INSIDE, &jobs[..2]);
+    let elsewhere = world.claim(&jobs[2..]);
+    let mut beat = Heartbeat::of(inside);
+    beat.job_id = Some(jobs[0]);
+    world.beat_under(beat, LoadAdvice::default()).unwrap();
+    assert_eq!(owner_gone(&mut world, inside), Ok(()));
+    assert!(matches!(
+        owner_gone(&mut world, elsewhere),
+        Err(TransitionError::NotDue { .. })
+    ));
+    let rescues = jobs.map(|id| (world.job(id).state, world.job(id).rescues));
+    assert_eq!(
+        rescues,
+        [
+            (JobState::Queued, 1),
+            (JobState::Queued, 0),
+            (JobState::Running, 0)
+        ]
+    );
+    assert_eq!(world.lease(inside).end, Some(LeaseEnd::Expired));
+}
+
+#[test]
+fn a_lease_that_another_process_works_under_outlives_the_process_of_its_worker() {
+    let _watch = watch();
+    for by_report in [false, true] {
+        let mut world = World::new();
+        let job = world.submit(simple());
+        let lease = world.claim_by(INSIDE, &[job]);
+        if by_report {
+            let report = ReportRequest {
+                lease_id: lease,
+                job_id: Some(job),
+                progress: None,
+                metrics: Default::default(),
+                pids: Some(vec![42]),
+                process_origin: None,
+            };
+            world
+                .apply(|w| t::report(&w.cx(), w.lease(lease), Some(w.job(job)), report))
+                .unwrap();
+        } else {
+            let mut beat = Heartbeat::of(lease);
+            beat.pids = Some(vec![42]);
+            world.beat_under(beat, LoadAdvice::default()).unwrap();
+        }
+        assert!(matches!(
+            owner_gone(&mut world, lease),
+            Err(TransitionError::NotDue { .. })
+        ));
+        assert!(world.lease(lease).is_live());
+    }
 }
 
 #[test]

@@ -348,6 +348,7 @@ impl Run {
                 reports_begin: self.dice.one_in(2),
                 begins_now: self.dice.one_in(2),
                 returns_unbegun: self.dice.one_in(2),
+                in_process: self.dice.one_in(2),
             },
         };
         let (claimed, _) = self.world.apply(|w| {

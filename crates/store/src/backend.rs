@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use jobtree_protocol::JobId;
+use jobtree_protocol::{JobId, LeaseId};
 use jobtree_queue::Now;
 use jobtree_queue::transitions::Changes;
 
@@ -36,6 +36,16 @@ pub trait Backend: Send + Sync {
 
     /// Why the store has stopped, if it has.
     fn stopped(&self) -> Option<StoreError>;
+
+    /// Returns `true` if no other process can have the store open while this one has.
+    fn is_owned(&self) -> bool {
+        false
+    }
+
+    /// Returns the leases that held when the store was opened, of workers inside the process that owned it before.
+    fn orphaned_leases(&self) -> &[LeaseId] {
+        &[]
+    }
 
     /// What the writer has done since the store was opened.
     fn numbers(&self) -> StoreNumbers {

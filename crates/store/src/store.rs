@@ -112,6 +112,19 @@ impl Store {
         self.backend.stopped()
     }
 
+    /// Returns `true` if no other process can have this store open while this one has: then a worker inside this process
+    /// has surely ended when another process opens the store.
+    pub fn is_owned(&self) -> bool {
+        self.backend.is_owned()
+    }
+
+    /// Returns the leases that held when this store was opened, of workers
+    /// [inside the process](jobtree_queue::LeaseRecord::in_process) that owned the store before. That process has ended, or
+    /// has closed the store, which it does not do while one of its workers runs.
+    pub fn orphaned_leases(&self) -> &[LeaseId] {
+        self.backend.orphaned_leases()
+    }
+
     /// What its writer has done since it was opened: how many calls shared a commit, and how long commits took.
     pub fn numbers(&self) -> StoreNumbers {
         self.backend.numbers()

@@ -71,7 +71,7 @@ pub struct Claim {
     pub worker: Abilities,
 }
 
-/// What a worker does by itself, as it declared with its claim. The default is a worker of the first release.
+/// What is known of a worker from its claim. The default is a worker of the first release, in another process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
     /// The worker reports when it begins a job.
@@ -81,6 +81,8 @@ pub struct Abilities {
     /// The worker returns jobs that it has not begun, if it is asked to. Of a worker that reports no begins this is not
     /// believed: which jobs it has not begun is only guessed.
     pub returns_unbegun: bool,
+    /// The worker runs inside the process that alone has the store open. The scheduler says so, not the worker.
+    pub in_process: bool,
 }
 
 impl Abilities {
@@ -92,6 +94,7 @@ impl Abilities {
                 .begins_now
                 .is_some_and(|leases| granted < leases as usize),
             returns_unbegun: request.returns_unbegun,
+            in_process: false,
         }
     }
 
@@ -140,8 +143,8 @@ pub struct Admit {
     pub reason: String,
 }
 
-/// Whose judgement it is that a time has passed. Either way the record is looked at again in the transaction that ends
-/// it, so a renewal that came in between wins.
+/// Why something is over. In each case the record is read again in the transaction that ends it, so a renewal that was
+/// committed before wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
     /// This process's own monotonic clock, which ran while the record had this revision (for a lease) or this id and
@@ -152,6 +155,9 @@ pub enum Proof {
     },
     /// The calendar that all schedulers share: the database's. Compared with the record's own end.
     Wall,
+    /// The process in which the worker ran has ended: it alone had the store open, and this process has it open now. It ends
+    /// leases of workers that ran [inside that process](crate::LeaseRecord::in_process), and nothing else.
+    OwnerGone,
 }
 
 /// What the load of a lease's node asks of its worker.

@@ -75,6 +75,8 @@ pub fn return_unclaimed(
             let due = match proof {
                 Proof::Seen { revision } => *revision == job.revision,
                 Proof::Wall => reservation.until <= cx.wall(),
+                // Which worker will accept a dispatch is not known, so no process's end is a reason.
+                Proof::OwnerGone => false,
             };
             if !due {
                 return Err(not_due);
@@ -228,8 +230,7 @@ pub fn ack(
     joined.constraints = either(joined.constraints, job.intent.constraints);
     joined.priority = joined.priority.max(job.intent.priority);
     if !pids.is_empty() {
-        joined.pids = pids;
-        joined.process_origin = process_origin;
+        joined.set_processes(pids, process_origin);
     }
     let mut changes = Changes {
         events: vec![leased_event(cx, &next)],

@@ -146,6 +146,7 @@ impl Granted {
             reports_begin: self.worker.reports_begin,
             returns_unbegun: self.worker.returns_unbegun && self.worker.reports_begin,
             begun: false,
+            in_process: self.worker.in_process,
             asked_back: Vec::new(),
             pids: self.pids,
             process_origin: self.process_origin,

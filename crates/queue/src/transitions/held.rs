@@ -60,8 +60,7 @@ pub fn heartbeat(
     next.renewals += 1;
     next.expires_at = crate::lease::expiry(cx.wall(), next.ttl_sec);
     if let Some(pids) = request.pids {
-        next.pids = pids;
-        next.process_origin = request.process_origin;
+        next.set_processes(pids, request.process_origin);
     }
     let mut changes = Changes::default();
     let record = |id: JobId| {
@@ -195,9 +194,8 @@ pub fn report(
             .push(lease_event(cx, lease, EventKind::Progress, words));
     }
     if let Some(pids) = request.pids {
-        let lease = next.get_or_insert_with(|| touched_lease(lease));
-        lease.pids = pids;
-        lease.process_origin = request.process_origin;
+        next.get_or_insert_with(|| touched_lease(lease))
+            .set_processes(pids, request.process_origin);
     }
     changes.leases.extend(next);
     Ok(Done::new((), changes))
@@ -287,14 +285,15 @@ pub fn revoke(
     Ok(Done::new((), changes))
 }
 
-/// Ends a lease that was not renewed. The job in its worker's hand is rescued: that is counted, and a job that took too many
+/// Ends a lease that was not renewed, or whose worker has ended with its process. The job in its worker's hand is rescued: that is counted, and a job that took too many
 /// workers with it is quarantined. Jobs of the batch whose turn had not come wait again, and nothing is counted; in a lease
 /// that no job of has begun, that is all of them.
 ///
 /// `jobs` are the records of all jobs of the lease.
 ///
 /// # Errors
-/// [`TransitionError::NotDue`] if it was renewed or has ended.
+/// [`TransitionError::NotDue`] if it was renewed or has ended, or if its worker ran in another process than the one that
+/// ended.
 pub fn expire(
     cx: &Context<'_>,
     lease: &LeaseRecord,
@@ -304,6 +303,7 @@ pub fn expire(
     let due = match proof {
         Proof::Seen { revision } => revision == lease.revision,
         Proof::Wall => lease.expires_at <= cx.wall(),
+        Proof::OwnerGone => lease.in_process,
     };
     if !due || !lease.is_live() {
         return Err(TransitionError::NotDue {
@@ -311,12 +311,21 @@ pub fn expire(
         });
     }
     let mut changes = Changes::default();
-    let reason = format!("not renewed for {} s", lease.ttl_sec);
+    let (reason, fate) = match proof {
+        Proof::Seen { .. } | Proof::Wall => (
+            format!("not renewed for {} s", lease.ttl_sec),
+            "its worker fell silent",
+        ),
+        Proof::OwnerGone => (
+            "the process of its worker has ended".to_owned(),
+            "the process of its worker ended",
+        ),
+    };
     end(cx, lease, LeaseEnd::Expired, &reason, &mut changes);
     let in_hand = lease.in_hand().map(|job| job.id);
     for job in held_jobs(lease, jobs)? {
         if Some(job.id) == in_hand {
-            rescue(cx, job, lease.id, &mut changes);
+            rescue(cx, job, lease.id, fate, &mut changes);
         } else {
             give_back(
                 cx,
@@ -330,7 +339,8 @@ pub fn expire(
     Ok(Done::new((), changes))
 }
 
-fn rescue(cx: &Context<'_>, job: &JobRecord, lease_id: LeaseId, changes: &mut Changes) {
+/// Counts the loss of the worker for the job that it had in hand. `fate` says what became of the worker.
+fn rescue(cx: &Context<'_>, job: &JobRecord, lease_id: LeaseId, fate: &str, changes: &mut Changes) {
     let rescues = job.rescues + 1;
     let most = cx.rules.quarantine_after;
     let (step, more) = if job.cancel_requested_at.is_some() {
@@ -343,7 +353,7 @@ fn rescue(cx: &Context<'_>, job: &JobRecord, lease_id: LeaseId, changes: &mut Ch
     let mut next = after(cx, job, step);
     next.rescues = rescues;
     next.quarantined = step == Step::Fail;
-    let told = format!("its worker fell silent: rescue {rescues} of {most}");
+    let told = format!("{fate}: rescue {rescues} of {most}");
     next.last_error = Some(told.clone());
     for kind in std::iter::once(EventKind::LeaseExpired).chain(more) {
         let mut event = job_event(cx, &next, kind);

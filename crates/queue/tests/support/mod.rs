@@ -47,6 +47,7 @@ pub const UNBEGUN: Abilities = Abilities {
     reports_begin: true,
     begins_now: false,
     returns_unbegun: true,
+    in_process: false,
 };
 
 /// Everything that a store would hold.

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jobtree_protocol::{
-    AddonId, ApiError, ClaimAnswer, ClaimRequest, Constraints, Decision, Explain, HistoryStats,
-    InstanceId, JobId, JobType, JobView, LeaseAnswer, LeaseId, LoadSample, LogPage, Priority,
-    ProcessOrigin, StatusView,
+    AddonId, ApiError, ClaimAnswer, Constraints, Decision, Explain, HistoryStats, InstanceId,
+    JobId, JobType, JobView, LeaseAnswer, LeaseId, LoadSample, LogPage, Priority, ProcessOrigin,
+    StatusView,
 };
 use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::{HostSignals, Sample};
 use jobtree_store::{Recorded, Written};
 
+use super::claims::WorkerClaim;
 use super::operations::{Answer, OpId};
 use super::polls::{Dispatchable, Ended, Events, Log};
 use super::requests::{JobAnswer, JobRequest};
@@ -66,7 +67,7 @@ pub enum Input {
 #[derive(Debug)]
 pub enum Call {
     /// Asks for jobs for a worker; the answer is empty if there were none.
-    Claim(ClaimRequest, Responder<Vec<ClaimAnswer>>),
+    Claim(WorkerClaim, Responder<Vec<ClaimAnswer>>),
     /// Asks for one job by its id.
     Request(JobRequest, Responder<JobAnswer>),
     /// Asks for capacity without a job.

@@ -32,11 +32,21 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 type Caller = Responder<Vec<ClaimAnswer>>;
 
+/// A worker's claim.
+#[derive(Clone, Debug)]
+pub struct WorkerClaim {
+    /// The worker's words.
+    pub request: ClaimRequest,
+    /// The worker runs inside the process that alone has the store open.
+    pub in_process: bool,
+}
+
 #[derive(Debug)]
 struct Waiting {
     /// The worker; none if it has gone.
     caller: Option<Caller>,
     request: ClaimRequest,
+    in_process: bool,
     until: Duration,
     granted: Vec<ClaimAnswer>,
     /// Grants that are under way.
@@ -65,7 +75,7 @@ pub(super) struct Claims {
     next: ClaimId,
     waiting: BTreeMap<ClaimId, Waiting>,
     /// Claims whose lease is looked for first.
-    finding: HashMap<CallId, (ClaimRequest, Caller)>,
+    finding: HashMap<CallId, (WorkerClaim, Caller)>,
     /// Processes that have asked, for the mistake that trusts them.
     seen: HashSet<InstanceId>,
 }
@@ -74,16 +84,17 @@ impl Claims {
     /// A worker asks for jobs.
     pub(super) fn claim(
         &mut self,
-        request: ClaimRequest,
+        claim: WorkerClaim,
         caller: Caller,
         places: &mut Places,
         turn: &mut Turn,
     ) {
+        let request = &claim.request;
         if turn.has(Bug::TrustWorkerNames) {
             self.seen.insert(request.instance_id);
         }
         let Some(lease) = request.lease_id else {
-            return self.wait(request, caller, places, turn);
+            return self.wait(claim, caller, places, turn);
         };
         let same = |claim: &&mut Waiting| claim.request.lease_id == Some(lease);
         if let Some(claim) = self.waiting.values_mut().find(same) {
@@ -95,17 +106,22 @@ impl Claims {
             return;
         }
         let call = caller.call();
-        self.finding.insert(call, (request, caller));
+        self.finding.insert(call, (claim, caller));
         turn.ask(FindClaimed { lease, call });
     }
 
-    fn wait(&mut self, request: ClaimRequest, caller: Caller, places: &mut Places, turn: &Turn) {
+    fn wait(&mut self, claim: WorkerClaim, caller: Caller, places: &mut Places, turn: &Turn) {
+        let WorkerClaim {
+            request,
+            in_process,
+        } = claim;
         let id = self.next;
         self.next += 1;
         let claim = Waiting {
             caller: Some(caller),
             until: turn.now.mono + Duration::from_secs(request.wait_sec.into()),
             request,
+            in_process,
             granted: Vec::new(),
             outstanding: 0,
             refused: None,
@@ -123,11 +139,11 @@ impl Claims {
         places: &mut Places,
         turn: &mut Turn,
     ) {
-        let Some((request, caller)) = self.finding.remove(&call) else {
+        let Some((claim, caller)) = self.finding.remove(&call) else {
             return;
         };
         match found {
-            Ok(None) => self.wait(request, caller, places, turn),
+            Ok(None) => self.wait(claim, caller, places, turn),
             Ok(Some((lease, jobs))) => {
                 let lease_id = lease.id;
                 let answer = match lease.end {
@@ -185,7 +201,10 @@ impl Claims {
             pids: claim.request.pids.clone(),
             process_origin: claim.request.process_origin.clone(),
             reason,
-            worker: Abilities::of(&claim.request, before),
+            worker: Abilities {
+                in_process: claim.in_process,
+                ..Abilities::of(&claim.request, before)
+            },
         })
     }
 

@@ -18,7 +18,7 @@ use jobtree_queue::transitions::{self, Changes, Proof, RuntimeProof, Unclaimed};
 use jobtree_queue::{JobRecord, LeaseRecord, Now};
 
 use super::claims::Claims;
-use super::operations::{Expire, FindLease, FoundLease, Op, ReadJobs, Return, TimeOut};
+use super::operations::{Expire, FindLease, FoundLease, Live, Op, ReadJobs, Return, TimeOut};
 use super::places::{Places, key_of};
 use super::planted::Bug;
 use super::turn::Turn;
@@ -258,13 +258,10 @@ impl Leases {
         self.ended_since = Some(HashSet::new());
     }
 
-    /// After a restart every lease and every dispatch gets one whole term: its worker may have been renewing in vain.
-    pub(super) fn recover(
-        &mut self,
-        leases: &[LeaseRecord],
-        dispatching: &[Arc<JobRecord>],
-        turn: &mut Turn,
-    ) {
+    /// After a restart every lease and every dispatch gets one whole term: its worker may have been renewing in vain. Only
+    /// leases whose worker has surely ended, with the process that owned the store before, end now.
+    pub(super) fn recover(&mut self, live: &Live, turn: &mut Turn) {
+        let leases = &live.leases;
         if turn.has(Bug::NoGrace) {
             let over = |lease: &&LeaseRecord| lease.expires_at <= turn.now.wall;
             let over: Vec<LeaseId> = leases.iter().filter(over).map(|lease| lease.id).collect();
@@ -273,7 +270,14 @@ impl Leases {
                 turn.ask(Expire { lease, proof });
             }
         }
-        let dispatched = dispatching.iter().map(|job| &**job);
+        let orphaned: HashSet<&LeaseId> = live.orphaned.iter().collect();
+        for lease in leases.iter().filter(|lease| orphaned.contains(&lease.id)) {
+            let (lease, proof) = (lease.id, Proof::OwnerGone);
+            if self.ending.insert(Ending::Lease(lease)) {
+                turn.ask(Expire { lease, proof });
+            }
+        }
+        let dispatched = live.dispatching.iter().map(|job| &**job);
         self.deadlines
             .recover(leases, dispatched, turn.now, &turn.config.rules);
     }
@@ -522,6 +526,7 @@ mod tests {
             reports_begin: false,
             returns_unbegun: false,
             begun: false,
+            in_process: false,
             asked_back: Vec::new(),
             pids: Vec::new(),
             process_origin: None,

@@ -71,7 +71,7 @@ use jobtree_queue::transitions;
 use jobtree_store::{StoreError, Written};
 
 pub use calls::{Call, CallId, CapacityRequest, Input, Responder, Response};
-pub use claims::ClaimId;
+pub use claims::{ClaimId, WorkerClaim};
 pub use leases::LeaseProcesses;
 pub use operations::{
     Admit, Answer, Claim, CountJobs, Deny, Expire, FindClaimed, FindLease, FoundLease, GiveBack,
@@ -458,12 +458,12 @@ impl Core {
     /// What is live was read.
     fn live_read(&mut self, live: Live, begun: u64) {
         let turn = &mut self.turn;
-        self.places.set_pauses(&live.pauses, turn);
-        self.schedules.set(live.schedules, turn);
         let starting = self.phase == Phase::Starting;
         if starting {
-            self.leases.recover(&live.leases, &live.dispatching, turn);
+            self.leases.recover(&live, turn);
         }
+        self.places.set_pauses(&live.pauses, turn);
+        self.schedules.set(live.schedules, turn);
         let here = Some(&turn.config.node);
         let foreign_lease = live.leases.iter().any(|lease| Some(&lease.node_id) != here);
         let mut dispatches = live.dispatching.iter();
@@ -541,8 +541,8 @@ impl Core {
             Call::Explain(..) | Call::Status(_) if self.phase == Phase::Starting => {
                 self.questions.postpone(call);
             }
-            Call::Claim(request, caller) => {
-                self.claims.claim(request, caller, &mut self.places, turn);
+            Call::Claim(claim, caller) => {
+                self.claims.claim(claim, caller, &mut self.places, turn);
             }
             Call::Request(request, caller) => self.requests.ask(request, caller),
             Call::Capacity(request, caller) => {

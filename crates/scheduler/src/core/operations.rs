@@ -397,6 +397,8 @@ pub struct ReadLive;
 pub struct Live {
     /// Leases that hold.
     pub leases: Vec<LeaseRecord>,
+    /// Those whose worker has ended with the process that owned the store before this one.
+    pub orphaned: Vec<LeaseId>,
     /// Their jobs.
     pub held: Vec<Arc<JobRecord>>,
     /// Jobs that wait for a worker to accept them.
@@ -411,13 +413,15 @@ impl Request for ReadLive {
     type Output = Live;
 
     fn begin(self, store: &Store, _: Stamp) -> StoreAnswer<Live> {
-        store.read(|tables| {
+        let orphaned = store.orphaned_leases().to_vec();
+        store.read(move |tables| {
             let leases = tables.live_leases()?;
             let jobs = leases.iter().flat_map(|lease| &lease.jobs);
             let ids: Vec<_> = jobs.map(|job| job.id).collect();
             Ok(Live {
                 held: tables.jobs(&ids)?,
                 leases,
+                orphaned,
                 dispatching: tables.dispatching()?,
                 pauses: tables.pauses()?,
                 schedules: tables.schedules()?,

@@ -32,7 +32,7 @@ impl InProcess {
 
 impl Grantor for InProcess {
     fn claim(&self, request: ClaimRequest) -> Reply<Vec<ClaimAnswer>> {
-        self.scheduler.claim(request)
+        self.scheduler.claim_in_process(request)
     }
 
     /// All begin before the first is answered, so they share a commit.

@@ -14,6 +14,10 @@
 //! What was submitted is on disk when `submit` answers, and is run at least once, whatever happens to the process
 //! meanwhile. By default jobs start as soon as a worker is free. With a [policy](QueueBuilder::policy) they wait
 //! for a quiet machine, which is then measured.
+//!
+//! If the process is killed, the jobs that its workers had run again as soon as the file is opened. A handler that starts a
+//! program which may outlive the process reports its processes ([`Scheduler::report`]): then its job waits for the end of
+//! the lease.
 
 mod in_process;
 mod new_job;

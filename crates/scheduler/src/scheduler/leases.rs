@@ -12,13 +12,23 @@ use jobtree_store::StoreError;
 
 use super::{Scheduler, checked};
 use crate::Reply;
-use crate::core::{Call, CapacityRequest, JobAnswer, JobRequest};
+use crate::core::{Call, CapacityRequest, JobAnswer, JobRequest, WorkerClaim};
 use crate::error::told;
 
 impl Scheduler {
     /// Claims jobs: each lease is for jobs that its worker runs one after the other. If there is nothing, it waits for
     /// `wait_sec`, and the answer may be empty.
     pub fn claim(&self, request: ClaimRequest) -> Reply<Vec<ClaimAnswer>> {
+        self.claim_by(request, false)
+    }
+
+    /// Claims jobs for a worker inside this process. If the process alone has the store open, the leases say so: they end
+    /// when another process opens it.
+    pub(crate) fn claim_in_process(&self, request: ClaimRequest) -> Reply<Vec<ClaimAnswer>> {
+        self.claim_by(request, self.store().is_owned())
+    }
+
+    fn claim_by(&self, request: ClaimRequest, in_process: bool) -> Reply<Vec<ClaimAnswer>> {
         if let Err(wrong) = checked(request.validate(self.limits())) {
             return wrong;
         }
@@ -32,7 +42,11 @@ impl Scheduler {
             ])));
         }
         let leases = |granted: &Vec<ClaimAnswer>| granted.iter().map(|it| it.lease_id).collect();
-        self.call_for_leases(leases, |caller| Call::Claim(request, caller))
+        let claim = WorkerClaim {
+            request,
+            in_process,
+        };
+        self.call_for_leases(leases, |caller| Call::Claim(claim, caller))
     }
 
     /// Asks for capacity, or with a `job_id` takes up that job's dispatch.

@@ -15,7 +15,7 @@ use super::machine::registered;
 use super::sim_event::{Calling, From, Out, Reply, SimEvent};
 use super::worker::{Doing, Holding, Task, Way};
 use super::world::{World, core_bug};
-use crate::core::{Call, CallId, CapacityRequest, Dispatchable};
+use crate::core::{Call, CallId, CapacityRequest, Dispatchable, WorkerClaim};
 use crate::error::told;
 
 /// Workers repeat a call that was not answered for so long.
@@ -122,7 +122,11 @@ impl World {
                     returns_unbegun: false,
                 };
                 let (id, caller) = self.nodes[node].caller(Reply::Claimed);
-                (Call::Claim(request, caller), id)
+                let claim = WorkerClaim {
+                    request,
+                    in_process: false,
+                };
+                (Call::Claim(claim, caller), id)
             }
             // Some ask for a lease first, and take up a dispatch under that.
             Way::TakeUp if self.workers[worker].spare.is_none() && self.rng.chance(300) => {

@@ -56,6 +56,7 @@ const NOW: Abilities = Abilities {
     reports_begin: true,
     begins_now: true,
     returns_unbegun: true,
+    in_process: false,
 };
 const LATER: Abilities = Abilities {
     begins_now: false,

@@ -142,6 +142,7 @@ impl Walk {
                     reports_begin: self.below(2) == 0,
                     begins_now: self.below(2) == 0,
                     returns_unbegun: self.below(2) == 0,
+                    in_process: self.below(2) == 0,
                 };
                 let claim = || Claim {
                     worker,
@@ -286,8 +287,9 @@ impl Walk {
             }
             2 => self.talk(step, lease, known),
             _ => {
+                let proof = [Proof::Wall, Proof::OwnerGone][self.below(2)];
                 self.try_both(step, "expire", |store, stamp| {
-                    store.expire(stamp, lease, Proof::Wall)
+                    store.expire(stamp, lease, proof)
                 });
             }
         }

@@ -23,6 +23,7 @@ pub(crate) const LEASE_COLUMNS: &str = "id, revision, addon_id, job_type, node_i
 const REPORTS_BEGIN: i64 = 1 << 4;
 const RETURNS_UNBEGUN: i64 = 1 << 5;
 const NOT_BEGUN: i64 = 1 << 6;
+const IN_PROCESS: i64 = 1 << 7;
 
 fn flags(lease: &LeaseRecord) -> i64 {
     let bit = |set: bool, bit: i64| if set { bit } else { 0 };
@@ -30,6 +31,7 @@ fn flags(lease: &LeaseRecord) -> i64 {
         | bit(lease.reports_begin, REPORTS_BEGIN)
         | bit(lease.returns_unbegun, RETURNS_UNBEGUN)
         | bit(!lease.begun, NOT_BEGUN)
+        | bit(lease.in_process, IN_PROCESS)
 }
 
 /// The column `pids` of processes that can be recognised. The first release wrote the list of pids alone; so are those of a
@@ -126,6 +128,7 @@ pub(crate) fn lease_of(row: &Row<'_>, jobs: Vec<LeasedJob>) -> Result<LeaseRecor
         reports_begin: flags & REPORTS_BEGIN != 0,
         returns_unbegun: flags & RETURNS_UNBEGUN != 0,
         begun: flags & NOT_BEGUN == 0,
+        in_process: flags & IN_PROCESS != 0,
         asked_back: match optional_text_at(row, 21)? {
             None => Vec::new(),
             Some(text) => serde_json::from_str(text).map_err(|_| damaged("a list of jobs"))?,

@@ -23,6 +23,8 @@ mod trail;
 
 use std::sync::{Arc, Weak};
 
+use jobtree_protocol::LeaseId;
+
 pub use open::SqliteOptions;
 
 use crate::backend::{Backend, Listen, Listeners, Query, Work};
@@ -44,20 +46,23 @@ pub(crate) struct Sqlite {
     writer: Writer,
     listeners: Arc<Listeners>,
     options: SqliteOptions,
-    _lock: open::ProcessLock,
+    orphaned: Vec<LeaseId>,
+    lock: open::ProcessLock,
 }
 
 impl Sqlite {
     pub(crate) fn open(options: &SqliteOptions) -> Result<Self, OpenError> {
         let lock = open::ProcessLock::take(options)?;
         let db = open::writer(options)?;
-        let half =
-            queries::note(&db, MOVING).map_err(|error| OpenError::Database(error.to_string()))?;
-        if half.is_some() {
+        let damaged = |error: StoreError| OpenError::Database(error.to_string());
+        if queries::note(&db, MOVING).map_err(damaged)?.is_some() {
             return Err(OpenError::HalfMoved);
         }
-        let tables = tables::SqliteTables::new(db, options)
-            .map_err(|error| OpenError::Database(error.to_string()))?;
+        let orphaned = match lock.is_held() {
+            true => queries::leases_in_process(&db).map_err(damaged)?,
+            false => Vec::new(),
+        };
+        let tables = tables::SqliteTables::new(db, options).map_err(damaged)?;
         let readers = readers::Readers::start(options)?;
         let listeners = Arc::new(Listeners::default());
         let bounds = Bounds {
@@ -70,7 +75,8 @@ impl Sqlite {
             writer,
             listeners,
             options: options.clone(),
-            _lock: lock,
+            orphaned,
+            lock,
         })
     }
 }
@@ -93,6 +99,14 @@ impl Backend for Sqlite {
 
     fn stopped(&self) -> Option<StoreError> {
         self.writer.stopped()
+    }
+
+    fn is_owned(&self) -> bool {
+        self.lock.is_held()
+    }
+
+    fn orphaned_leases(&self) -> &[LeaseId] {
+        &self.orphaned
     }
 
     fn numbers(&self) -> crate::StoreNumbers {

@@ -1,7 +1,8 @@
 //! Opening the file: who may, with which settings, and what must hold before the first answer.
 //!
 //! - One process at a time, by a lock on a file beside it: a second writer would only ever find it busy, and leases
-//!   counted by one engine must not be swept by another.
+//!   counted by one engine must not be swept by another. The process that gets the lock knows that its former owner has
+//!   ended, and that owner's own workers with it.
 //! - Write-ahead log and `synchronous=FULL`: each commit is synced before it is answered. SQLite answers the switch to
 //!   the log before it has committed it, so the answer is read to its end, and then the file is asked again.
 //! - All of the log is moved into the file before anything is answered. If an earlier process met a failed sync, parts
@@ -106,25 +107,30 @@ impl SqliteOptions {
 /// Holds the lock as long as the store is open.
 #[derive(Debug)]
 pub(crate) struct ProcessLock {
-    _file: Option<File>,
+    file: Option<File>,
 }
 
 impl ProcessLock {
     pub(crate) fn take(options: &SqliteOptions) -> Result<Self, OpenError> {
         if options.vfs.is_some() {
-            return Ok(Self { _file: None });
+            return Ok(Self { file: None });
         }
         private_file(&options.path)?;
         let mut name = options.path.clone().into_os_string();
         name.push(".lock");
         let file = private_file(Path::new(&name))?;
         match file.try_lock() {
-            Ok(()) => Ok(Self { _file: Some(file) }),
+            Ok(()) => Ok(Self { file: Some(file) }),
             Err(TryLockError::WouldBlock) => Err(OpenError::InUse {
                 path: options.path.clone(),
             }),
             Err(TryLockError::Error(error)) => Err(error.into()),
         }
+    }
+
+    /// Returns `true` if there is a lock: a private file system has none.
+    pub(crate) fn is_held(&self) -> bool {
+        self.file.is_some()
     }
 }
 

@@ -190,6 +190,13 @@ pub(crate) fn live_leases(db: &Connection) -> Result<Vec<LeaseRecord>> {
     Ok(found)
 }
 
+/// The live leases of workers inside the process that owns the file.
+pub(crate) fn leases_in_process(db: &Connection) -> Result<Vec<LeaseId>> {
+    let live = live_leases(db)?.into_iter();
+    let in_process = live.filter(|lease| lease.in_process);
+    Ok(in_process.map(|lease| lease.id).collect())
+}
+
 /// A lease of a row with all columns, with its jobs.
 pub(crate) fn lease_of_row(db: &Connection, row: &Row<'_>) -> Result<LeaseRecord> {
     let id = LeaseId(uuid_at(row, 0)?);
