@@ -1,13 +1,14 @@
 //! Heartbeats, from a thread of their own: a handler that computes for an hour keeps no lease from being renewed.
 //!
-//! The same thread sends logs, tells how the worker does, and moves completions on when nobody else does. It
-//! never waits for an answer: it sends what is due, looks at what was answered, stops jobs whose fence has come, and sleeps until the next of these or until the bell is rung. It looks at its clock at least each second, since
-//! a machine that slept wakes to timers that know nothing of it.
+//! The same thread sends logs, tells how the worker does, and moves completions on when nobody else does. It never waits
+//! for an answer: it sends what is due, looks at what was answered, stops jobs whose fence has come, and sleeps until the
+//! next of these or until it is rung (`alarm.rs`). It looks at its clock at least each second, since a machine that slept
+//! wakes to timers that know nothing of it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use jobtree_protocol::{
     ApiError, Each, ErrorCode, HeartbeatManyAnswer, HeartbeatManyRequest, LeaseId, LogAppendAnswer,
 };
 
+use crate::alarm::Alarm;
 use crate::grantor::Grantor;
 use crate::handler::Run;
 use crate::held::Held;
@@ -30,14 +32,14 @@ const MOST_AT_ONCE: usize = 500;
 #[derive(Default)]
 pub(crate) struct Board {
     state: Mutex<BoardState>,
-    bell: Condvar,
+    alarm: Alarm,
 }
 
 #[derive(Default)]
 struct BoardState {
-    leases: HashMap<LeaseId, Arc<Held>>,
+    /// In an order that is the same in each run of a simulation.
+    leases: BTreeMap<LeaseId, Arc<Held>>,
     closed: bool,
-    rung: bool,
 }
 
 /// Heartbeats on their way, in one request.
@@ -53,8 +55,7 @@ impl Board {
     }
 
     pub(crate) fn ring(&self) {
-        self.lock().rung = true;
-        self.bell.notify_all();
+        self.alarm.ring();
     }
 
     /// A lease to renew. The thread is not woken for one that it will see early enough: there may be thousands a second,
@@ -92,9 +93,9 @@ impl Board {
         let mut logs: Vec<SentLog> = Vec::new();
         let mut report_at = grantor.report_every().map(|_| grantor.mono());
         loop {
+            self.alarm.silence();
             let (leases, closed) = {
-                let mut state = self.lock();
-                state.rung = false;
+                let state = self.lock();
                 let leases: Vec<_> = state.leases.values().cloned().collect();
                 (leases, state.closed)
             };
@@ -129,9 +130,8 @@ impl Board {
             let sleep = next.map_or(LONGEST_SLEEP, |next| {
                 next.saturating_sub(grantor.mono()).min(LONGEST_SLEEP)
             });
-            let state = self.lock();
-            if !state.rung && !sleep.is_zero() {
-                drop(self.bell.wait_timeout(state, sleep));
+            if !sleep.is_zero() {
+                self.alarm.wait(sleep, &shared.clock);
             }
         }
     }

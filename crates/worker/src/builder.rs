@@ -1,6 +1,6 @@
 //! What is said about a worker before it starts.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct WorkerBuilder {
     grantor: Arc<dyn Grantor>,
     addon: AddonId,
     live: Arc<LiveJobs>,
-    handlers: HashMap<String, Handler>,
+    handlers: BTreeMap<String, Handler>,
     concurrency: usize,
     batch: u32,
     program: String,
@@ -38,7 +38,7 @@ impl WorkerBuilder {
             grantor,
             addon,
             live: Arc::default(),
-            handlers: HashMap::new(),
+            handlers: BTreeMap::new(),
             concurrency: std::thread::available_parallelism().map_or(1, usize::from),
             batch: 500,
             program: own_name(),

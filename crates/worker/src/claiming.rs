@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobtree_protocol::{ApiError, ClaimAnswer, ClaimRequest, ErrorCode, LeaseId};
+use jobtree_protocol::{ApiError, ClaimAnswer, ClaimRequest, ErrorCode};
 use jobtree_runtime::channel::{self, Receiver, Sender};
 use jobtree_runtime::{BoxError, select};
 
+use crate::draw;
 use crate::process_origin::process_origin;
 use crate::worker::Shared;
 
@@ -65,7 +66,7 @@ pub(crate) fn claim(
             Some((lease_id, asked)) => (Some(lease_id), asked),
             None => {
                 // Only a claim for one lease can be repeated: so they are asked for one by one where answers get lost.
-                let drawn = shared.grantor().loses_answers().then(LeaseId::generate);
+                let drawn = shared.grantor().loses_answers().then(draw::lease_id);
                 (drawn, shared.grantor().mono())
             }
         };

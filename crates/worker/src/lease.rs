@@ -6,7 +6,7 @@
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jobtree_protocol::{
     Advice, ClaimAnswer, CompleteOne, CompleteStatus, JobId, JobView, Json, ReleaseRequest,
@@ -58,7 +58,7 @@ pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, reports: bool, asked
     let Ok(turn) = shared.running.acquire(1) else {
         return never_begun(shared, &held);
     };
-    let (mut ran, begun) = (0, Instant::now());
+    let (mut ran, begun) = (0, shared.clock.now());
     let mut next = next_job(shared, &held);
     while let Some(job) = next {
         let job_id = job.job_id;
@@ -99,7 +99,7 @@ pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, reports: bool, asked
     if held.advice() == Advice::Yield && held.has_waiting() {
         back = back.or_else(|| Some(YIELDED.to_owned()));
     }
-    shared.pace.ran(ran, begun.elapsed());
+    shared.pace.ran(ran, shared.clock.now() - begun);
     // The next may begin while this one's answers are on their way.
     drop(turn);
     last_words(shared, &held, || {

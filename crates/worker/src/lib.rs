@@ -12,11 +12,13 @@
 
 #![forbid(unsafe_code)]
 
+mod alarm;
 mod batch;
 mod beat;
 mod builder;
 mod claiming;
 mod clock;
+mod draw;
 mod grantor;
 mod handler;
 mod held;

@@ -1,6 +1,6 @@
 //! A worker that runs: heartbeats beside, claims here, each lease a job.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,11 +11,12 @@ use jobtree_protocol::{AddonId, ApiError, InstanceId, JobId, JobType};
 use jobtree_runtime::channel::{self, Receiver, Sender};
 use jobtree_runtime::sync::Semaphore;
 use jobtree_runtime::{
-    BoxError, Dispatcher, Job, JobHandle, Runtime, TreeDump, block_on, future, supervisor,
+    BoxError, Clock, Dispatcher, Job, JobHandle, Runtime, TreeDump, block_on, future, supervisor,
 };
 
 use crate::beat::Board;
 use crate::claiming::claim;
+use crate::draw;
 use crate::grantor::Grantor;
 use crate::handler::Handler;
 use crate::held::Held;
@@ -33,7 +34,7 @@ pub(crate) struct Setup {
     pub(crate) grantor: Arc<dyn Grantor>,
     pub(crate) addon: AddonId,
     pub(crate) types: Vec<JobType>,
-    pub(crate) handlers: HashMap<String, Handler>,
+    pub(crate) handlers: BTreeMap<String, Handler>,
     pub(crate) concurrency: usize,
     pub(crate) batch: u32,
     /// What it is, in words.
@@ -48,6 +49,8 @@ pub(crate) struct Shared {
     pub(crate) instance: InstanceId,
     pub(crate) board: Arc<Board>,
     pub(crate) pace: Pace,
+    /// The runtime's: in a simulation it is not the system's.
+    pub(crate) clock: Clock,
     /// As many as jobs may run at once.
     pub(crate) running: Semaphore,
     /// Of this one.
@@ -141,9 +144,10 @@ impl Worker {
             }
         }));
         let shared = Arc::new(Shared {
-            instance: InstanceId::generate(),
+            instance: draw::instance_id(),
             board,
             pace: Pace::default(),
+            clock: runtime.clock(),
             running: Semaphore::new(setup.concurrency),
             setup,
             own: LiveJobs::default(),

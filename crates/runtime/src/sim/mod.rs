@@ -85,6 +85,7 @@
 //! A simulation repeats itself only as far as everything in it comes from the seed. These do not:
 //!
 //! * **Real time.** `Instant::now`, `SystemTime::now` and `std::thread::sleep` know nothing of the clock here.
+//! * **Randomness of the system.** [`random`] draws from the seed instead.
 //! * **Hash seeds.** A `HashMap` with std's `RandomState` is iterated in another order in each process. Addresses differ
 //!   too, and so do the ids of jobs ([`Job::id`](crate::Job::id)), which count up through the whole process.
 //! * **Other threads.** What another thread does (`std::thread::spawn`, jobs spawned in an ordinary
@@ -130,7 +131,7 @@ use std::time::Duration;
 pub use check::check;
 pub use error::{SimError, WaitingJob};
 pub use jobtree_pool::raw::sim::SimulationError;
-use jobtree_pool::raw::sim::{Outside, is_simulated, outside_of_simulation};
+use jobtree_pool::raw::sim::{Outside, choose, is_simulated, outside_of_simulation};
 pub(crate) use jobtree_pool::raw::sim::{point, point_or_unwind};
 pub use report::Report;
 pub use run::{Builder, Runtime};
@@ -154,6 +155,23 @@ thread_local! {
 /// ```
 pub fn elapsed() -> Option<Duration> {
     with_runtime(|runtime| runtime?.inner().timers.virtual_time())
+}
+
+/// Draws a number from the seed of the simulation that the calling code runs in; `None` outside of simulations. For
+/// programs that draw ids or jitter from the system otherwise.
+///
+/// ```
+/// use jobtree_runtime::sim;
+///
+/// let draw = |seed| sim::Runtime::new(seed).run(|_| Ok(sim::random())).outcome.unwrap();
+/// assert!(draw(1).is_some());
+/// assert_eq!(draw(1), draw(1));
+/// assert_ne!(draw(1), draw(2));
+/// assert_eq!(sim::random(), None);
+/// ```
+pub fn random() -> Option<u64> {
+    let half = || choose(1 << 32).map(|half| half as u64);
+    Some(half()? << 32 | half()?)
 }
 
 /// Returns why the calling code cannot wait for jobs of `runtime`, if it is in a simulation: `runtime` is not the simulated

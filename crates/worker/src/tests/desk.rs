@@ -1,4 +1,4 @@
-//! A scheduler that says what the test says, by a clock that the test moves.
+//! A scheduler that says what the test says, by a clock that the test moves; in a simulation by that of the simulation.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +11,8 @@ use jobtree_protocol::{
     HeartbeatAnswer, HeartbeatManyAnswer, HeartbeatManyRequest, JobId, JobState, JobView, Json,
     LeaseId, LogAppend, LogAppendAnswer, ReleaseRequest, WorkerReport,
 };
+
+use jobtree_runtime::sim;
 
 use crate::reply::{Promise, Reply, promise};
 use crate::{Grantor, Poke, WorkerBuilder};
@@ -234,7 +236,8 @@ impl Grantor for Desk {
     }
 
     fn mono(&self) -> Duration {
-        Duration::from_millis(self.millis.load(Ordering::SeqCst))
+        let moved = Duration::from_millis(self.millis.load(Ordering::SeqCst));
+        moved + sim::elapsed().unwrap_or_default()
     }
 
     fn watch(&self, poke: Poke) {

@@ -2,6 +2,7 @@
 
 mod beginning;
 mod desk;
+mod simulated;
 mod telling;
 mod yielding;
 
