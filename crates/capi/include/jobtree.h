@@ -384,6 +384,8 @@ enum jt_lacking_t
   JT_LACKING_BLOCKING_THREAD = 2,
   // A stack for a job that waits: its worker runs other jobs on top.
   JT_LACKING_STACK = 3,
+  // The thread that calls callbacks for deadlines: a callback blocks it, and another thread takes its place.
+  JT_LACKING_CALLBACK_THREAD = 4,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

@@ -115,6 +115,8 @@ pub enum jt_lacking_t {
     JT_LACKING_BLOCKING_THREAD = 2,
     /// A stack for a job that waits: its worker runs other jobs on top.
     JT_LACKING_STACK = 3,
+    /// The thread that calls callbacks for deadlines: a callback blocks it, and another thread takes its place.
+    JT_LACKING_CALLBACK_THREAD = 4,
 }
 
 fn number_of_lacking(lacking: Lacking) -> jt_lacking_t {
@@ -123,6 +125,7 @@ fn number_of_lacking(lacking: Lacking) -> jt_lacking_t {
         Lacking::TimerThread => JT_LACKING_TIMER_THREAD,
         Lacking::BlockingThread => JT_LACKING_BLOCKING_THREAD,
         Lacking::Stack => JT_LACKING_STACK,
+        Lacking::CallbackThread => JT_LACKING_CALLBACK_THREAD,
         _ => JT_LACKING_OTHER,
     }
 }

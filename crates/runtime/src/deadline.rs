@@ -10,7 +10,6 @@ use jobtree_tree::{
 };
 
 use crate::block::unless_cancelled;
-use crate::budget::later::waker_for_later;
 use crate::current::checkpoint;
 use crate::inline;
 use crate::runtime::{self, Inner, Place};
@@ -154,7 +153,8 @@ impl ShieldLimit {
 /// If the system has no room for the thread that keeps deadlines, workers keep them: then all of them are late by up to a
 /// millisecond and the longest time that a task runs on a worker without waiting, yielding or ending. The runtime says so
 /// in [`Statistics::timer_thread_failures`](crate::budget::Statistics::timer_thread_failures), by an event
-/// [`Degraded`](crate::EventKind::Degraded) and in [`dump_tree`](crate::Runtime::dump_tree).
+/// [`Degraded`](crate::EventKind::Degraded) and in [`dump_tree`](crate::Runtime::dump_tree). Wakers and callbacks of the
+/// program's that a deadline calls do not delay it, even if they block their thread.
 ///
 /// ```
 /// use std::time::Duration;
@@ -199,7 +199,7 @@ impl Future for Sleep {
         if self.timers.now() >= deadline {
             return Poll::Ready(());
         }
-        let expiry = Expiry::Wake(waker_for_later(context.waker()));
+        let expiry = Expiry::wake(context.waker());
         self.timer = Some(self.timers.add(deadline, expiry));
         Poll::Pending
     }

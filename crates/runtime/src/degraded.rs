@@ -1,4 +1,4 @@
-//! What a runtime could not get from the system, and what it does instead.
+//! What a runtime could not get from the system or what the program blocks, and what the runtime does instead.
 //!
 //! Nothing of it stops a job. But each is a counter ([`Statistics`]), an event of the root
 //! ([`EventKind::Degraded`](jobtree_tree::EventKind::Degraded)) and a line in a dump of the tree, because a program that
@@ -11,7 +11,9 @@
 //!   thread is tried again every 100 ms.
 //! * **No thread for a job that blocks** (`dispatcher/job.rs`): the job waits for one of the threads that are there. If
 //!   there is none, it runs on the workers, and blocks at most all of them. Every further job tries to start a thread.
-
+//! * **User code that blocks the thread which calls it for deadlines** (`expiry_calls.rs`): wakers of the program's own, and
+//!   callbacks of jobs whose time is over. After 100 ms another thread takes over what waits behind such a call, and the
+//!   blocked one ends when its call returns. Waits of the library and its deadlines are not delayed.
 //! * **No stack for a job that waits** (`pool/src/parking.rs`): its worker runs other work on top of the waiting stack, as pools
 //!   without stacks of their own always do. That the waiting job goes on only after what runs on top, and how many stacks
 //!   there may be, is told by [`StackStats`](jobtree_pool::StackStats). The event comes once for each pool.
@@ -29,6 +31,7 @@ use crate::budget::Statistics;
 pub(crate) struct Degraded {
     timer_threads: AtomicU64,
     blocking_threads: AtomicU64,
+    blocked_callbacks: AtomicU64,
     reporter: OnceLock<Reporter>,
 }
 
@@ -51,6 +54,7 @@ impl Degraded {
         let counter = match lacking {
             Lacking::TimerThread => Some(&self.timer_threads),
             Lacking::BlockingThread => Some(&self.blocking_threads),
+            Lacking::CallbackThread => Some(&self.blocked_callbacks),
             // The pool counts.
             _ => None,
         };
@@ -65,6 +69,7 @@ impl Degraded {
     pub(crate) fn add_to(&self, statistics: &mut Statistics) {
         statistics.timer_thread_failures = self.timer_threads.load(Ordering::Relaxed);
         statistics.blocking_thread_failures = self.blocking_threads.load(Ordering::Relaxed);
+        statistics.blocked_callbacks = self.blocked_callbacks.load(Ordering::Relaxed);
     }
 
     /// Adds a line for each thing that is or was lacking.
@@ -84,6 +89,13 @@ impl Degraded {
             dump = dump.with_note(format!(
                 "threads for jobs that block could not be started {failures} times: such jobs wait for other threads, or \
                  block workers; raise the limit of threads"
+            ));
+        }
+        let blocked = self.blocked_callbacks.load(Ordering::Relaxed);
+        if blocked > 0 {
+            dump = dump.with_note(format!(
+                "wakers or callbacks that deadlines called blocked their thread {blocked} times, and another thread took over: \
+                 do not block there"
             ));
         }
         dump

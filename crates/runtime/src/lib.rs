@@ -39,6 +39,7 @@ mod current;
 mod deadline;
 mod degraded;
 pub mod dispatcher;
+mod expiry_calls;
 pub mod future;
 mod handle;
 mod inline;

@@ -2,35 +2,55 @@
 //! if there is none.
 //!
 //! If the system has no room for that thread, a task on the workers keeps the deadlines until it has: see `degraded.rs`.
+//! Neither calls user code, which could keep it from the next deadline: see `expiry_calls.rs`.
 //!
 //! In a simulation there is no such thread, and the clock stands still unless the simulator moves it.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::rc::Rc;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use jobtree_base::user_code::{Place, drop_user, wake_user};
-use jobtree_pool::raw::{PoolRef, monotonic_nanos, set_before_sleep, start_service_thread};
+use jobtree_pool::raw::{
+    PoolRef, is_bell, monotonic_nanos, set_before_sleep, start_service_thread,
+};
 use jobtree_pool::{Yield, yield_now};
 use jobtree_tree::{Cause, Job, Lacking, TimerKey, Wheel};
 
+use crate::budget::later::waker_for_later;
 use crate::degraded::Degraded;
+use crate::expiry_calls::{CallerId, ExpiryCalls, KEEP, Then, Turn};
+use crate::future::task::is_told_of_cancellation;
 
 /// What happens when a time has come.
 pub(crate) enum Expiry {
     /// The job is cancelled as timed out.
     Cancel(Job),
-    /// Somebody is woken.
+    /// A waiter of the library's is woken, which runs no user code.
     Wake(Waker),
+    /// A waker of the program's is called.
+    WakeUser(Waker),
 }
 
 impl Expiry {
+    /// The wake of whatever polls a future of the library's by `waker`.
+    pub(crate) fn wake(waker: &Waker) -> Expiry {
+        let later = waker_for_later(waker);
+        match is_bell(waker) || is_told_of_cancellation(waker) {
+            true => Expiry::Wake(later),
+            false => Expiry::WakeUser(later),
+        }
+    }
+
+    /// Returns `true` if user code may run when it happens. A job's end may call callbacks and wakers.
+    fn calls_user_code(&self) -> bool {
+        !matches!(self, Expiry::Wake(_))
+    }
+
     /// Cancels or wakes. Not to be called under a lock: callbacks and wakers may set other timers. They are user code; the
-    /// thread that keeps deadlines must survive their panics, and so must those that wait for the next expiry.
+    /// thread that calls them must survive their panics, and so must those that wait for the next expiry.
     pub(crate) fn happen(self) {
         match self {
             Expiry::Cancel(job) => {
@@ -38,7 +58,7 @@ impl Expiry {
                 // Possibly the last handle: errors and locals of the job have destructors.
                 drop(job);
             }
-            Expiry::Wake(waker) => wake_user(waker),
+            Expiry::Wake(waker) | Expiry::WakeUser(waker) => wake_user(waker),
         }
     }
 }
@@ -56,14 +76,16 @@ struct Shared {
     state: Mutex<State>,
     /// The driver has to look again.
     changed: Condvar,
+    /// There is user code to be called, or nothing happens any more.
+    calls_changed: Condvar,
     /// What keeps the deadlines if there is no thread, and what is told of it.
     fallback: OnceLock<(PoolRef, Arc<Degraded>)>,
 }
 
 struct State {
     wheel: Wheel<Expiry>,
-    /// Expiries that a driver left to its successor; see [`Driving`].
-    due: VecDeque<Expiry>,
+    /// The user code to be called.
+    calls: ExpiryCalls,
     driver: Driver,
     is_closed: bool,
     /// The tick at which the driver wakes by itself.
@@ -104,12 +126,13 @@ impl Timers {
                 virtual_nanos,
                 state: Mutex::new(State {
                     wheel: Wheel::new(),
-                    due: VecDeque::new(),
+                    calls: ExpiryCalls::default(),
                     driver: Driver::Absent,
                     is_closed: false,
                     wakes_at: u64::MAX,
                 }),
                 changed: Condvar::new(),
+                calls_changed: Condvar::new(),
                 fallback: OnceLock::new(),
             }),
         }
@@ -223,8 +246,15 @@ impl Timers {
 
     /// Ends the thread; what is left never happens.
     pub(crate) fn close(&self) {
-        self.shared.lock().is_closed = true;
+        let mut state = self.shared.lock();
+        state.is_closed = true;
+        let never_called = state.calls.take_all();
+        drop(state);
         self.shared.changed.notify_one();
+        self.shared.calls_changed.notify_all();
+        for expiry in never_called {
+            drop_user(Place::Waker, expiry);
+        }
     }
 }
 
@@ -277,19 +307,15 @@ impl Shared {
             let Driver::Workers { retry } = state.driver else {
                 return;
             };
-            let now = this.tick();
-            let mut expired = std::mem::take(&mut state.due);
-            while let Some((_, expiry)) = state.wheel.pop_expired(now) {
-                expired.push_back(expiry);
-            }
-            if !expired.is_empty() {
+            let due = this.take_due(&mut state);
+            if !due.is_empty() {
                 // Not under the lock: what happens may set other timers.
                 drop(state);
-                expired.into_iter().for_each(Expiry::happen);
+                Shared::happen(this, due);
                 continue;
             }
-            let has_deadlines = state.wheel.next_deadline().is_some();
-            if state.is_closed || !has_deadlines || pool.waits_only_for_caller() {
+            let is_done = state.wheel.next_deadline().is_none() && state.calls.stuck_at().is_none();
+            if state.is_closed || is_done || pool.waits_only_for_caller() {
                 state.driver = Driver::Absent;
                 return;
             }
@@ -306,100 +332,154 @@ impl Shared {
     }
 
     fn drive(self: Arc<Shared>) {
-        let driving = Driving::begin(&self);
         let mut state = self.lock();
         while !state.is_closed {
-            let now = self.tick();
-            let mut expired = std::mem::take(&mut state.due);
-            while let Some((_, expiry)) = state.wheel.pop_expired(now) {
-                expired.push_back(expiry);
-            }
-            if !expired.is_empty() {
+            let due = self.take_due(&mut state);
+            if !due.is_empty() {
                 // Not under the lock: what happens may set other timers.
                 drop(state);
-                if driving.happen(expired) == Handed::Over {
-                    return;
-                }
+                Shared::happen(&self, due);
                 state = self.lock();
                 continue;
             }
             let next = state.wheel.next_deadline();
             // A time that the clock cannot tell does not come.
-            let wake = next.and_then(|tick| self.origin.checked_add(Duration::from_millis(tick)));
+            let deadline =
+                next.and_then(|tick| self.origin.checked_add(Duration::from_millis(tick)));
+            let wake = [deadline, state.calls.stuck_at()]
+                .into_iter()
+                .flatten()
+                .min();
+            state.wakes_at = deadline.and(next).unwrap_or(u64::MAX);
             state = match wake {
                 Some(wake) => {
-                    state.wakes_at = next.unwrap_or(u64::MAX);
                     let left = wake.saturating_duration_since(Instant::now());
                     let waited = self.changed.wait_timeout(state, left);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
                 None => {
-                    state.wakes_at = u64::MAX;
                     let waited = self.changed.wait(state);
                     waited.unwrap_or_else(PoisonError::into_inner)
                 }
             };
         }
     }
+
+    /// Takes the expiries whose time has come, and decides who calls the user code among them.
+    fn take_due(&self, state: &mut State) -> Due {
+        let (tick, now) = (self.tick(), Instant::now());
+        let mut wakes = Vec::new();
+        while let Some((_, expiry)) = state.wheel.pop_expired(tick) {
+            match expiry.calls_user_code() {
+                true => state.calls.add(expiry),
+                false => wakes.push(expiry),
+            }
+        }
+        let replaced = state.calls.retire_if_stuck(now);
+        Due {
+            wakes,
+            then: state.calls.after_adding(now),
+            replaced,
+        }
+    }
+
+    /// Lets what is due happen, except for the user code, and has that called. Not to be called under the lock.
+    fn happen(this: &Arc<Shared>, due: Due) {
+        due.wakes.into_iter().for_each(Expiry::happen);
+        if let Some(caller) = due.replaced {
+            if let Some((_, degraded)) = this.fallback.get() {
+                degraded.add(Lacking::CallbackThread);
+            }
+            Shared::start_caller(this, caller);
+        }
+        match due.then {
+            Then::Nothing => {}
+            Then::Notify => this.calls_changed.notify_all(),
+            Then::Start(caller) => Shared::start_caller(this, caller),
+        }
+    }
+
+    /// Starts the thread of a caller; if there is none to be had, a task of the pool does its work.
+    fn start_caller(this: &Arc<Shared>, caller: CallerId) {
+        let shared = Arc::clone(this);
+        let name = "jobtree-timers-callbacks".to_owned();
+        let started = start_service_thread(name, move || {
+            CALLING.set(Some((Arc::clone(&shared), caller)));
+            set_before_sleep(retire_calling);
+            shared.call(caller, KEEP);
+        });
+        if started.is_ok() {
+            return;
+        }
+        let shared = Arc::clone(this);
+        // A worker has other things to do than to be idle here.
+        let call = move || shared.call(caller, Duration::ZERO);
+        match this.fallback.get() {
+            Some((pool, degraded)) => {
+                degraded.add(Lacking::TimerThread);
+                pool.spawn(call);
+            }
+            None => call(),
+        }
+    }
+
+    /// The life of a caller, which stays for `keep` when it has nothing to do.
+    fn call(&self, caller: CallerId, keep: Duration) {
+        let mut state = self.lock();
+        let mut is_over = keep.is_zero();
+        loop {
+            match state.calls.take(caller, Instant::now()) {
+                Turn::Call(expiry) => {
+                    drop(state);
+                    expiry.happen();
+                    state = self.lock();
+                }
+                Turn::Idle if !is_over && !state.is_closed => {
+                    let waited = self.calls_changed.wait_timeout(state, keep);
+                    let (guard, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                    (state, is_over) = (guard, timeout.timed_out());
+                }
+                Turn::Idle => {
+                    // Nothing waits, so there is none to be started instead.
+                    let _ = state.calls.retire(caller, Instant::now());
+                    break;
+                }
+                Turn::Retired => break,
+            }
+        }
+    }
 }
 
-/// What the thread that keeps deadlines is about to do.
-///
-/// Callbacks and wakers that the thread calls are user code, and may wait: for a deadline that this very thread keeps, or
-/// behind another expiry of the same moment. So before the thread sleeps in such a wait, it hands over what is left to a new
-/// thread, and ends when the wait is over.
-struct Driving {
-    shared: Arc<Shared>,
-    left: RefCell<VecDeque<Expiry>>,
-    handed: Cell<Handed>,
+/// What has come, taken out.
+struct Due {
+    /// Of the library's own waiters.
+    wakes: Vec<Expiry>,
+    /// What is to be done for the user code.
+    then: Then,
+    /// The caller to be started in the place of one that is stuck.
+    replaced: Option<CallerId>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Handed {
-    /// Another thread keeps the deadlines now.
-    Over,
-    NotYet,
+impl Due {
+    fn is_empty(&self) -> bool {
+        self.wakes.is_empty() && self.then == Then::Nothing && self.replaced.is_none()
+    }
 }
 
 thread_local! {
-    static DRIVING: RefCell<Option<Rc<Driving>>> = const { RefCell::new(None) };
+    /// The caller that this thread is, if it is one.
+    static CALLING: RefCell<Option<(Arc<Shared>, CallerId)>> = const { RefCell::new(None) };
 }
 
-impl Driving {
-    fn begin(shared: &Arc<Shared>) -> Rc<Driving> {
-        let driving = Rc::new(Driving {
-            shared: Arc::clone(shared),
-            left: RefCell::default(),
-            handed: Cell::new(Handed::NotYet),
-        });
-        DRIVING.set(Some(Rc::clone(&driving)));
-        set_before_sleep(|| {
-            let driving = DRIVING.with_borrow(Clone::clone);
-            if let Some(driving) = driving {
-                driving.hand_over();
-            }
-        });
-        driving
-    }
-
-    fn happen(&self, expired: VecDeque<Expiry>) -> Handed {
-        self.left.replace(expired);
-        loop {
-            let next = self.left.borrow_mut().pop_front();
-            match next {
-                Some(expiry) => expiry.happen(),
-                None => return self.handed.get(),
-            }
+/// Retires the caller that the calling thread is: it is about to sleep in user code, perhaps for a deadline that is behind
+/// the one that it was called for.
+fn retire_calling() {
+    let calling = CALLING.with_borrow(Clone::clone);
+    if let Some((shared, caller)) = calling {
+        let next = shared.lock().calls.retire(caller, Instant::now());
+        if let Some(next) = next {
+            Shared::start_caller(&shared, next);
         }
-    }
-
-    fn hand_over(&self) {
-        if self.handed.replace(Handed::Over) == Handed::Over {
-            return;
-        }
-        let mut left = self.left.take();
-        self.shared.lock().due.append(&mut left);
-        Shared::start_thread(&self.shared);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a service thread does before it sleeps in a wait of ours.
 //!
-//! A thread that serves others (the one that keeps deadlines) calls user code, and that may wait: for instance for a deadline
-//! that this very thread keeps. So the thread is told before it sleeps, and can hand its service over first.
+//! A thread that serves others (the one that calls user code for deadlines) may wait there: for instance for another call that
+//! this very thread is to make. So the thread is told before it sleeps, and can hand its service over first.
 
 use std::cell::Cell;
 

@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{RawWaker, RawWakerVTable, Wake, Waker};
 
 use crate::latch::{Latch, ThreadLatch};
@@ -133,6 +133,9 @@ impl Strand {
     }
 }
 
+/// The vtable of the bells of threads, from when the first is made: all are made in one place.
+static THREAD_VTABLE: OnceLock<&'static RawWakerVTable> = OnceLock::new();
+
 /// The bell of a thread that is no worker.
 struct ThreadBell {
     rung: ThreadLatch,
@@ -176,6 +179,12 @@ pub fn current_stack_with_bell() -> *const () {
 /// Returns `true` if `waker` rings the bell of a stack: it runs no code of the program's.
 pub fn is_stack_waker(waker: &Waker) -> bool {
     ptr::eq(waker.vtable(), &VTABLE)
+}
+
+/// Returns `true` if `waker` rings the bell of a stack or of a thread: it runs no code of the program's, and does not block.
+pub fn is_bell(waker: &Waker) -> bool {
+    let is_of_thread = |vtable: &&RawWakerVTable| ptr::eq(*vtable, waker.vtable());
+    is_stack_waker(waker) || THREAD_VTABLE.get().is_some_and(is_of_thread)
 }
 
 /// A waker that rings the bell of a stack.
@@ -255,8 +264,10 @@ impl Bell<'_> {
                 rung: ThreadLatch::new(),
             })
         });
+        let waker = Waker::from(Arc::clone(&bell));
+        THREAD_VTABLE.get_or_init(|| waker.vtable());
         Bell {
-            waker: ManuallyDrop::new(Waker::from(Arc::clone(&bell))),
+            waker: ManuallyDrop::new(waker),
             hung: Hung::Thread(bell),
         }
     }

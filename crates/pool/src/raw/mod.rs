@@ -40,7 +40,7 @@ pub use crate::out_of_stacks::OutOfStacks;
 pub use crate::stop::{can_be_stopped, unwind_if_stopped};
 pub use before_sleep::set_before_sleep;
 pub use bell::{
-    Bell, current_stack, current_stack_with_bell, is_stack_waker, polled_waker,
+    Bell, current_stack, current_stack_with_bell, is_bell, is_stack_waker, polled_waker,
     replace_polled_waker, stack_with_bell, wait_with_waker, wait_with_waker_breakably,
     waker_of_stack, with_bell,
 };

@@ -68,4 +68,7 @@ pub struct Statistics {
     pub blocking_thread_failures: u64,
     /// How often the system refused the pool a stack for a job that waits.
     pub stack_failures: u64,
+    /// Times a waker or callback of the program's, called because a deadline had come, blocked its thread for so long that
+    /// another thread took over what waited behind it.
+    pub blocked_callbacks: u64,
 }

@@ -63,7 +63,8 @@ pub enum EventKind {
     },
 }
 
-/// Something that the system could not provide, and without which the jobs of a tree run worse, but run.
+/// Something that the system could not provide or that the program blocks, and without which the jobs of a tree run worse, but
+/// run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Lacking {
@@ -73,6 +74,9 @@ pub enum Lacking {
     BlockingThread,
     /// A stack for a job that waits: its worker runs other work on top of the waiting one. Said once of a pool.
     Stack,
+    /// The thread that calls the program's wakers and callbacks for deadlines: one of them blocks it, and another thread takes
+    /// its place.
+    CallbackThread,
 }
 
 impl Lacking {
@@ -82,6 +86,7 @@ impl Lacking {
             Lacking::TimerThread => "timer thread",
             Lacking::BlockingThread => "blocking thread",
             Lacking::Stack => "stack",
+            Lacking::CallbackThread => "callback thread",
         }
     }
 }
