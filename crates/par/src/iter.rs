@@ -13,6 +13,13 @@
 //! let even = numbers.par().runner(iter::runner()).filter(|n| **n % 2 == 0).count();
 //! assert_eq!(even, 500);
 //! ```
+//!
+//! # Cancellation and destructors
+//!
+//! The loop is `orx-parallel`'s, not ours. In a job that is cancelled it does not begin; one that has begun goes on to its last
+//! item, unless a closure of it forks, which unwinds. And what it has collected when a closure panics or is stopped, a
+//! `Vec` of the standard library drops: if destructors of two items panic there, the process ends.
+//! [`over`](crate::over) stops between two blocks, and guards each destructor.
 
 use std::num::NonZero;
 
