@@ -288,13 +288,14 @@ impl Drop for Level {
     }
 }
 
-/// Quiet comes soon after the load has gone, and a worker's job starts with it.
+/// The policy that a new user gets, but for its waiting times.
 fn policy() -> Policy {
     let mut policy = Policy::default();
+    // The machine is measured at the steps of the walk, and not while it is at one of them.
     policy.busy.stale_after = FAR;
+    // Quiet comes soon after the load has gone: a test cannot wait for a minute.
     policy.quiet.calm_after = Duration::ZERO;
     policy.quiet.enter_after = Duration::from_millis(100);
-    policy.ramp.units_per_sample = 0;
     policy
 }
 

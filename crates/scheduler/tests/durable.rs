@@ -493,6 +493,7 @@ fn each_name_runs_its_own_jobs() {
 fn with_a_policy_jobs_wait_until_the_machine_is_quiet() {
     let _watch = watch();
     let mut policy = Policy::default();
+    // A test cannot wait for the minute after which a machine counts as quiet.
     policy.quiet.enter_after = Duration::ZERO;
     let builder = Queue::builder().policy(policy).without_measuring();
     let (queue, runtime) = (builder.in_memory().unwrap(), runtime());
@@ -568,8 +569,8 @@ fn a_run_that_can_yield_goes_back_in_a_panic_and_ends_later() {
 #[test]
 fn with_a_policy_the_machine_is_measured() {
     let _watch = watch();
-    // Whatever this machine is doing, it is quiet enough for this one: but it has to be measured for that.
     let mut policy = Policy::default();
+    // Whatever this machine is doing, it is quiet enough for this policy: but it has to be measured for that.
     policy.quiet.enter_after = Duration::ZERO;
     policy.quiet.quiet_max = 10.0;
     policy.quiet.quiet_leave = 10.0;

@@ -12,7 +12,7 @@ use jobtree_protocol::{
     PauseRequest, ReleaseRequest, SubmitManyRequest, SubmitRequest,
 };
 use jobtree_store::Store;
-use support::{Folder, LONG, claim, eager, start};
+use support::{Folder, LONG, claim, start, start_with};
 use watchdog::Watchdog;
 
 /// Runs a test over each store.
@@ -26,7 +26,7 @@ fn on_each(name: &str, test: impl Fn(Store)) {
 #[test]
 fn a_job_is_claimed_and_done() {
     on_each("claimed-and-done", |store| {
-        let scheduler = start(store, eager());
+        let scheduler = start(store);
         let job = scheduler
             .submit(SubmitRequest::new("a", "t", 30))
             .wait()
@@ -62,7 +62,7 @@ fn a_job_is_claimed_and_done() {
 #[test]
 fn who_asks_first_waits_for_the_job() {
     on_each("long-poll", |store| {
-        let scheduler = start(store, eager());
+        let scheduler = start(store);
         let waiting = scheduler.claim(claim("a", 5));
         let jobs = (0..3).map(|_| SubmitRequest::new("a", "t", 10)).collect();
         let submitted = scheduler
@@ -85,7 +85,7 @@ fn who_asks_first_waits_for_the_job() {
 #[test]
 fn who_does_not_want_to_wait_still_gets_what_is_there() {
     on_each("no-wait", |store| {
-        let scheduler = start(store, eager());
+        let scheduler = start(store);
         let jobs = (0..3).map(|_| SubmitRequest::new("a", "t", 10)).collect();
         let submitted = scheduler.submit_many(SubmitManyRequest { jobs });
         assert_eq!(submitted.wait().unwrap().jobs.len(), 3);
@@ -103,7 +103,7 @@ fn who_does_not_want_to_wait_still_gets_what_is_there() {
 #[test]
 fn a_dispatch_is_taken_up() {
     on_each("take-up", |store| {
-        let scheduler = start(store, eager());
+        let scheduler = start(store);
         let job = scheduler
             .submit(SubmitRequest::new("a", "t", 30))
             .wait()
@@ -136,9 +136,9 @@ fn a_dispatch_is_taken_up() {
 #[test]
 fn a_claim_takes_up_what_is_reserved() {
     on_each("taken-by-claim", |store| {
-        let mut policy = eager();
-        policy.dispatch.take_up = Duration::from_secs(3600);
-        let scheduler = start(store, policy);
+        let scheduler = start_with(store, |options| {
+            options.policy.dispatch.take_up = Duration::from_secs(3600);
+        });
         let submit = |addon, kind| {
             let job = SubmitRequest::new(addon, kind, 10);
             scheduler.submit(job).wait().unwrap().job_id
@@ -176,9 +176,9 @@ fn a_claim_takes_up_what_is_reserved() {
 #[test]
 fn a_lease_that_is_not_renewed_runs_out() {
     on_each("expiry", |store| {
-        let mut policy = eager();
-        policy.dispatch.lease_ttl = Duration::from_secs(1);
-        let scheduler = start(store, policy);
+        let scheduler = start_with(store, |options| {
+            options.policy.dispatch.lease_ttl = Duration::from_secs(1);
+        });
         let job = scheduler
             .submit(SubmitRequest::new("a", "t", 100))
             .wait()
@@ -199,7 +199,7 @@ fn a_lease_that_is_not_renewed_runs_out() {
 #[test]
 fn capacity_is_granted_up_to_the_limit() {
     on_each("capacity", |store| {
-        let scheduler = start(store, eager());
+        let scheduler = start(store);
         let ask = |cost| LeaseRequest {
             addon_id: "a".into(),
             job_type: "t".into(),
@@ -232,7 +232,7 @@ fn capacity_is_granted_up_to_the_limit() {
 #[test]
 fn what_is_paused_waits_and_says_so() {
     on_each("paused", |store| {
-        let scheduler = start(store, eager());
+        let scheduler = start(store);
         let pause = PauseRequest {
             addon_id: "a".parse().unwrap(),
             job_type: None,
@@ -262,7 +262,7 @@ fn what_is_paused_waits_and_says_so() {
 #[test]
 fn a_canceled_job_never_starts_and_those_behind_it_do() {
     on_each("cancel", |store| {
-        let scheduler = start(store, eager());
+        let scheduler = start(store);
         let first = scheduler
             .submit(SubmitRequest::new("a", "t", 10))
             .wait()
@@ -302,7 +302,7 @@ fn a_scheduler_that_starts_again_goes_on() {
     let _watchdog = Watchdog::watching("restart");
     let folder = Folder::new("restart");
     let (queued, running, lease) = {
-        let scheduler = start(folder.store(), eager());
+        let scheduler = start(folder.store());
         let running = scheduler
             .submit(SubmitRequest::new("a", "t", 60))
             .wait()
@@ -315,7 +315,7 @@ fn a_scheduler_that_starts_again_goes_on() {
         scheduler.stop();
         (queued.job_id, running.job_id, lease)
     };
-    let scheduler = start(folder.store(), eager());
+    let scheduler = start(folder.store());
     let waiting = scheduler.claim(claim("a", 1));
     // 60 are in use by the lease of before: the other one does not fit.
     let told = scheduler.explain(queued).wait().unwrap();
@@ -328,7 +328,7 @@ fn a_scheduler_that_starts_again_goes_on() {
 #[test]
 fn nobody_waits_for_a_scheduler_that_has_stopped() {
     on_each("stopped", |store| {
-        let scheduler = start(store, eager());
+        let scheduler = start(store);
         let waiting = scheduler.claim(claim("a", 1));
         scheduler.stop();
         assert_eq!(waiting.wait().unwrap_err().code, ErrorCode::Unavailable);

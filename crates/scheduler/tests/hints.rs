@@ -13,32 +13,26 @@ use std::time::{Duration, Instant};
 use jobtree_protocol::{
     AddonId, ClaimAnswer, CompleteRequest, JobId, JobState, NodeId, PauseRequest, SubmitRequest,
 };
-use jobtree_queue::signals::Sample;
-use jobtree_scheduler::{Options, Scheduler};
+use jobtree_scheduler::Scheduler;
 use jobtree_store::{PostgresOptions, Store};
 use postgres::Server;
-use support::{Folder, LONG, claim, eager};
+use support::{Folder, LONG, OnQuietMachine, claim, start_with};
 use watchdog::Watchdog;
 
 /// No look comes within a test.
 const NEVER: Duration = Duration::from_secs(3600);
 
-fn scheduler(options: &PostgresOptions, node: &str, look: Duration) -> Scheduler {
+fn scheduler(options: &PostgresOptions, node: &str, look: Duration) -> OnQuietMachine {
     let store = Store::connect(options).expect("the server is there");
-    let options = Options {
-        node: NodeId::new(node).expect("a name"),
-        policy: eager(),
-        shared: true,
-        look,
-        ..Options::default()
-    };
-    let scheduler = Scheduler::start(store, options);
-    scheduler.sample(Sample::idle());
-    scheduler
+    start_with(store, |options| {
+        options.node = NodeId::new(node).expect("a name");
+        options.shared = true;
+        options.look = look;
+    })
 }
 
 /// Two schedulers on one database, of which only hints tell each other anything.
-fn two(server: &Server) -> (Scheduler, Scheduler) {
+fn two(server: &Server) -> (OnQuietMachine, OnQuietMachine) {
     let options = PostgresOptions::new(server.new_place());
     let (a, b) = (
         scheduler(&options, "a", NEVER),

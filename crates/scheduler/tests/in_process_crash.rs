@@ -344,7 +344,7 @@ fn on_a_shared_database_no_lease_ends_before_its_time() {
 
 fn open_on(store: Store) -> Queue {
     let mut options = jobtree_scheduler::Options::default();
-    // As a queue in this process has it: nothing is measured here.
+    // The default of a queue in a process, which `Queue::builder` sets: nothing is measured.
     options.policy.busy.ignore = true;
     options.policy.dispatch.lease_ttl = HOUR;
     let scheduler = Scheduler::start(store, options);

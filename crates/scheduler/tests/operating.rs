@@ -11,8 +11,9 @@ use jobtree_protocol::{
     Advice, CompleteRequest, ErrorCode, EventKind, Heartbeat, JobQuery, JobState, LogAppend,
     Missed, Overlap, RedriveRequest, ScheduleSpec, SubmitRequest,
 };
+use jobtree_queue::policy::Policy;
 use jobtree_store::Store;
-use support::{LONG, claim, eager, start};
+use support::{LONG, claim, start, start_with};
 use watchdog::Watchdog;
 
 fn each_second(name: &str) -> ScheduleSpec {
@@ -31,7 +32,7 @@ fn each_second(name: &str) -> ScheduleSpec {
 #[test]
 fn a_schedule_fires_and_does_not_overlap() {
     let _watchdog = Watchdog::watching("schedules");
-    let scheduler = start(Store::in_memory(), eager());
+    let scheduler = start(Store::in_memory());
     let schedule = scheduler
         .put_schedule(None, each_second("ticks"))
         .wait()
@@ -74,7 +75,7 @@ fn a_schedule_fires_and_does_not_overlap() {
 
 #[test]
 fn a_schedule_that_cannot_be_read_is_refused() {
-    let scheduler = start(Store::in_memory(), eager());
+    let scheduler = start(Store::in_memory());
     let wrong = ScheduleSpec {
         cron: "61 * * * *".to_owned(),
         ..each_second("wrong")
@@ -86,9 +87,9 @@ fn a_schedule_that_cannot_be_read_is_refused() {
 #[test]
 fn another_policy_counts_at_once() {
     let _watchdog = Watchdog::watching("policy");
-    let mut policy = eager();
-    policy.caps.leases = 1;
-    let scheduler = start(Store::in_memory(), policy.clone());
+    let scheduler = start_with(Store::in_memory(), |options| {
+        options.policy.caps.leases = 1;
+    });
     for _ in 0..2 {
         let job = SubmitRequest::new("a", "t", 10);
         scheduler.submit(job).wait().unwrap();
@@ -98,6 +99,7 @@ fn another_policy_counts_at_once() {
     let second = scheduler.claim(claim("a", 1));
     assert!(scheduler.load_policy("[caps]\nleases = \"many\"").is_err());
     assert_eq!(scheduler.policy().caps.leases, 1, "the old one stays");
+    let mut policy = Policy::clone(&scheduler.policy());
     policy.caps.leases = 2;
     scheduler.set_policy(policy).unwrap();
     assert_eq!(second.wait().unwrap().len(), 1);
@@ -106,7 +108,7 @@ fn another_policy_counts_at_once() {
 #[test]
 fn a_drained_node_takes_nothing_and_tells_its_workers() {
     let _watchdog = Watchdog::watching("drain");
-    let scheduler = start(Store::in_memory(), eager());
+    let scheduler = start(Store::in_memory());
     let job = SubmitRequest::new("a", "t", 10);
     scheduler.submit(job.clone()).wait().unwrap();
     let lease = scheduler.claim(claim("a", 1)).wait().unwrap()[0].lease_id;
@@ -124,7 +126,7 @@ fn a_drained_node_takes_nothing_and_tells_its_workers() {
 #[test]
 fn dead_letters_come_back() {
     let _watchdog = Watchdog::watching("redrive");
-    let scheduler = start(Store::in_memory(), eager());
+    let scheduler = start(Store::in_memory());
     let mut ids = Vec::new();
     for _ in 0..3 {
         let job = SubmitRequest::new("a", "t", 10);
@@ -154,7 +156,7 @@ fn dead_letters_come_back() {
 #[test]
 fn events_are_followed() {
     let _watchdog = Watchdog::watching("events");
-    let scheduler = start(Store::in_memory(), eager());
+    let scheduler = start(Store::in_memory());
     let nothing = scheduler.events(0, 10, Duration::ZERO).wait().unwrap();
     assert!(nothing.is_empty());
     let waiting = scheduler.events(0, 10, LONG);
@@ -170,7 +172,7 @@ fn events_are_followed() {
 #[test]
 fn a_log_is_followed_to_its_end() {
     let _watchdog = Watchdog::watching("a log");
-    let scheduler = start(Store::in_memory(), eager());
+    let scheduler = start(Store::in_memory());
     let submitted = scheduler.submit(SubmitRequest::new("a", "t", 10)).wait();
     let job = submitted.unwrap().job_id;
     let lease_id = scheduler.claim(claim("a", 1)).wait().unwrap()[0].lease_id;
@@ -202,7 +204,7 @@ fn a_log_is_followed_to_its_end() {
 #[test]
 fn a_worker_that_lost_the_answer_gets_the_same_lease() {
     let _watchdog = Watchdog::watching("repeated claim");
-    let scheduler = start(Store::in_memory(), eager());
+    let scheduler = start(Store::in_memory());
     for _ in 0..2 {
         let job = SubmitRequest::new("a", "t", 10);
         scheduler.submit(job).wait().unwrap();
@@ -218,7 +220,7 @@ fn a_worker_that_lost_the_answer_gets_the_same_lease() {
 #[test]
 fn what_nobody_took_is_given_back() {
     let _watchdog = Watchdog::watching("untaken");
-    let scheduler = start(Store::in_memory(), eager());
+    let scheduler = start(Store::in_memory());
     let gone = scheduler.claim(claim("a", 1));
     drop(gone);
     let job = SubmitRequest::new("a", "t", 100);

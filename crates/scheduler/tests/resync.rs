@@ -159,14 +159,14 @@ impl Contested {
 #[test]
 fn a_job_that_was_refused_and_lost_sight_of_is_proposed_again_when_it_is_read() {
     let _watchdog = Watchdog::watching("contested");
-    let mut options = shared_options();
-    options.policy.quiet.enter_after = Duration::ZERO;
+    let options = shared_options();
     let mut store = Contested::with_a_job(&options);
     let policy = Arc::new(options.policy.clone());
     let mut core = Core::new(&options, policy, 7, at(0));
     let begun = core.begin(at(0));
     store.settle(&mut core, begun, at(0));
-    for second in 1..=60 {
+    // After a minute the machine counts as quiet, and the job is proposed.
+    for second in 1..=120 {
         // A caller that polls serves the job's type: nothing is reserved for types that no one serves.
         let caller = Responder::new(second, |_| Ok(()));
         let poll = Call::Dispatchable(Dispatchable(None), Duration::ZERO, caller);

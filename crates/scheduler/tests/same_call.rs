@@ -13,21 +13,13 @@ use jobtree_protocol::{
     AckRequest, CompleteRequest, ErrorCode, InstanceId, JobId, JobState, LeaseRequest, Priority,
     SubmitRequest,
 };
-use jobtree_queue::policy::Policy;
 use jobtree_scheduler::Scheduler;
 use jobtree_store::Store;
-use support::{claim, start};
+use support::{OnQuietMachine, claim, start};
 use watchdog::Watchdog;
 
-/// The default policy, but for the minutes that a machine must be quiet first: a test cannot wait for them.
-fn policy() -> Policy {
-    let mut policy = Policy::default();
-    policy.quiet.enter_after = Duration::ZERO;
-    policy
-}
-
-fn scheduler() -> Scheduler {
-    start(Store::in_memory(), policy())
+fn scheduler() -> OnQuietMachine {
+    start(Store::in_memory())
 }
 
 fn submit(scheduler: &Scheduler, cost: u32) -> JobId {

@@ -1,11 +1,13 @@
 //! The workspace keeps to its own plan: which crate may depend on which, where unsafe code may be, and that the peers
 //! we measure against stay in the benchmarks.
 //!
-//! `rules` holds the plan and the checks, tried on made-up workspaces; here they look at the real one.
+//! `rules` holds the plan and the checks, tried on made-up workspaces; here they look at the real one. `test_policies` checks that
+//! tests run with the policy that a new user gets.
 
 #![forbid(unsafe_code)]
 
 mod rules;
+mod test_policies;
 mod user_code;
 
 use std::path::{Path, PathBuf};

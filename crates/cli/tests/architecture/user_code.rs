@@ -251,7 +251,7 @@ fn is_test_file(path: &Path) -> bool {
     })
 }
 
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+pub fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("the folder can be listed") {
         let path = entry.expect("the entry can be read").path();
         if path.is_dir() {

@@ -25,7 +25,7 @@ pub fn watch() -> Watchdog {
     Watchdog::watching(thread::current().name().unwrap_or("main"))
 }
 
-/// Starts everything at once, however busy this machine is.
+/// The policy that a new user gets, but for what goes by the load of the machine: the file says why.
 pub const ALWAYS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/always.toml");
 
 /// The text of [`ALWAYS`], with another time that PANIC lasts before running jobs are told to yield.
@@ -169,7 +169,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// One that keeps jobs in memory and starts everything at once.
+    /// One that keeps jobs in memory, however busy this machine is.
     pub fn start() -> Self {
         Self::with(&["--store", "memory", "--policy", ALWAYS])
     }

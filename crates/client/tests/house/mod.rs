@@ -8,15 +8,19 @@ use std::time::Duration;
 
 use jobtree_client::Client;
 use jobtree_queue::policy::Policy;
-use jobtree_queue::signals::Sample;
 use jobtree_server::{Server, ServerOptions, StoreChoice};
 
 use crate::watchdog::Watchdog;
 
+#[path = "../../../scheduler/tests/support/quiet_machine.rs"]
+mod quiet_machine;
+use quiet_machine::{QuietMachine, default_policy};
+
 pub const FAR: Duration = Duration::from_secs(3600);
 
-/// A daemon whose machine idles, in a folder that goes with it.
+/// A daemon whose machine idles, with the policy that a new user gets, in a folder that goes with it.
 pub struct House {
+    _machine: QuietMachine,
     pub server: Server,
     folder: PathBuf,
     _watch: Watchdog,
@@ -39,11 +43,12 @@ impl House {
             threads: Some(2),
             ..ServerOptions::new(&folder)
         };
-        options.scheduler.policy = eager();
+        options.scheduler.policy = default_policy();
         change(&mut options.scheduler.policy);
         let server = Server::start(options).unwrap();
-        server.scheduler().sample(Sample::idle());
+        let scheduler = server.scheduler().clone();
         House {
+            _machine: QuietMachine::measured_by(move |sample| scheduler.sample(sample)),
             server,
             folder,
             _watch: Watchdog::watching(name),
@@ -62,13 +67,4 @@ impl Drop for House {
         // What cannot be deleted is the system's to clean up.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
-}
-
-/// Everything is quiet at once, and nothing is held back.
-fn eager() -> Policy {
-    let mut policy = Policy::default();
-    policy.busy.stale_after = FAR;
-    policy.quiet.enter_after = Duration::ZERO;
-    policy.ramp.units_per_sample = 0;
-    policy
 }

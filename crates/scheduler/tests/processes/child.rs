@@ -16,7 +16,8 @@ use jobtree_queue::signals::Sample;
 use jobtree_scheduler::{Options, Scheduler};
 use jobtree_store::{PostgresOptions, Store};
 
-use crate::support::{claim, eager};
+use crate::support::claim;
+use crate::support::quiet_machine::default_policy;
 
 pub const DATABASE: &str = "JOBTREE_PROCESS_DATABASE";
 pub const NODE: &str = "JOBTREE_PROCESS_NODE";
@@ -31,7 +32,7 @@ const AHEAD: i64 = 25;
 
 /// How the schedulers of this test are set up.
 pub fn options(node: &str) -> Options {
-    let mut policy = eager();
+    let mut policy = default_policy();
     policy.dispatch.lease_ttl = Duration::from_secs(2);
     Options {
         node: NodeId::new(node).expect("a name"),

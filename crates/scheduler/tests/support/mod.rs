@@ -1,15 +1,18 @@
-//! What the tests of the engine share: a scheduler on a machine that idles, over each store.
+//! What the tests of the engine share: a scheduler on a machine that idles, with the policy that a new user gets, over each
+//! store.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod quiet_machine;
+
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jobtree_protocol::{AddonId, ClaimRequest, InstanceId};
-use jobtree_queue::policy::Policy;
-use jobtree_queue::signals::Sample;
 use jobtree_scheduler::{Options, Scheduler};
 use jobtree_store::{SqliteOptions, Store};
+use quiet_machine::{QuietMachine, default_policy};
 
 /// Longer than anything takes: whoever waits so long has lost something.
 pub const LONG: Duration = Duration::from_secs(60);
@@ -47,26 +50,38 @@ impl Drop for Folder {
     }
 }
 
-/// Everything is quiet at once, and nothing is held back.
-pub fn eager() -> Policy {
-    let mut policy = Policy::default();
-    policy.quiet.enter_after = Duration::ZERO;
-    policy.ramp.units_per_sample = 0;
-    policy
+/// A scheduler on a machine that idles. The machine is no longer measured when this is dropped.
+pub struct OnQuietMachine {
+    scheduler: Scheduler,
+    _machine: QuietMachine,
 }
 
-pub fn options(policy: Policy) -> Options {
-    Options {
-        policy,
-        ..Options::default()
+impl Deref for OnQuietMachine {
+    type Target = Scheduler;
+
+    fn deref(&self) -> &Scheduler {
+        &self.scheduler
     }
 }
 
-/// A scheduler whose machine was just measured, and idles.
-pub fn start(store: Store, policy: Policy) -> Scheduler {
-    let scheduler = Scheduler::start(store, options(policy));
-    scheduler.sample(Sample::idle());
-    scheduler
+/// Starts a scheduler with the policy that a new user gets.
+pub fn start(store: Store) -> OnQuietMachine {
+    start_with(store, |_| {})
+}
+
+/// Starts a scheduler with other options than the usual.
+pub fn start_with(store: Store, change: impl FnOnce(&mut Options)) -> OnQuietMachine {
+    let mut options = Options {
+        policy: default_policy(),
+        ..Options::default()
+    };
+    change(&mut options);
+    let scheduler = Scheduler::start(store, options);
+    let measured = scheduler.clone();
+    OnQuietMachine {
+        scheduler,
+        _machine: QuietMachine::measured_by(move |sample| measured.sample(sample)),
+    }
 }
 
 pub fn claim(addon: &str, jobs: u32) -> ClaimRequest {

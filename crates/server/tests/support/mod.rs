@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jobtree_protocol::{Scope, paths};
-use jobtree_queue::policy::Policy;
-use jobtree_queue::signals::Sample;
 use jobtree_server::{Server, ServerOptions, StoreChoice};
 use serde_json::{Value, json};
 
+#[path = "../../../scheduler/tests/support/quiet_machine.rs"]
+mod quiet_machine;
 #[path = "../../../pool/tests/watchdog/mod.rs"]
 mod watchdog;
+use quiet_machine::{QuietMachine, default_policy};
 pub use watchdog::Watchdog;
 
 /// A folder that goes with the test.
@@ -43,8 +44,10 @@ impl Drop for Folder {
     }
 }
 
-/// A server on a machine that idles. It stops, and its folder goes, when it is dropped; in this order.
+/// A server on a machine that idles, with the policy that a new user gets. It stops, and its folder goes, when it is
+/// dropped; in this order.
 pub struct House {
+    _machine: QuietMachine,
     pub server: Server,
     pub folder: Folder,
     _watchdog: Watchdog,
@@ -62,9 +65,9 @@ impl House {
         let mut options = options(folder.path());
         change(&mut options);
         let server = Server::start(options).expect("the server starts");
-        // Said once: a test is over long before it is too old.
-        server.scheduler().sample(Sample::idle());
+        let scheduler = server.scheduler().clone();
         Self {
+            _machine: QuietMachine::measured_by(move |sample| scheduler.sample(sample)),
             server,
             folder,
             _watchdog: Watchdog::watching("a test of the server"),
@@ -106,16 +109,8 @@ pub fn options(folder: &Path) -> ServerOptions {
         threads: Some(2),
         ..ServerOptions::new(folder)
     };
-    options.scheduler.policy = eager();
+    options.scheduler.policy = default_policy();
     options
-}
-
-/// Everything is quiet at once, and nothing is held back.
-pub fn eager() -> Policy {
-    let mut policy = Policy::default();
-    policy.quiet.enter_after = Duration::ZERO;
-    policy.ramp.units_per_sample = 0;
-    policy
 }
 
 /// An answer.
