@@ -49,7 +49,8 @@ pub struct CancelManyRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct HeartbeatBody {
-    /// Which job of a batch runs now; the first that has not ended, if absent. A job that is named has begun.
+    /// Which job of a batch runs now; the first that has not ended, if absent. A job that is named has begun. A worker that
+    /// declared `begins_now` names the job in its hand each time: without a name it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
     /// How far it is.

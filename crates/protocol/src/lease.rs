@@ -214,7 +214,8 @@ pub struct AckRequest {
 pub struct Heartbeat {
     /// The lease.
     pub lease_id: LeaseId,
-    /// Which job of a batch runs now; the first that has not ended, if absent. A job that is named has begun.
+    /// Which job of a batch runs now; the first that has not ended, if absent. A job that is named has begun. A worker that
+    /// declared `begins_now` names the job in its hand each time: without a name it has none.
     #[serde(default)]
     pub job_id: Option<JobId>,
     /// How far it is.

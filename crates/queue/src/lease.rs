@@ -14,8 +14,9 @@
 //! - A process that did not look for a while (suspended, stopped, starved) heard no heartbeat either and cannot hold that
 //!   against the workers: what fell due in such a gap gets one term again, and runs are not charged for the gap.
 //! - A run's time goes from its begin, as its worker told it, and only the job in a worker's hand has one. A worker that tells
-//!   the times of its runs gets [`COMPLETION_GRACE`] more: a run that ended within its limit is not timed out while its
-//!   completion is on its way. A completion that comes later than that finds its lease ended, and is refused.
+//!   the times of its runs gets [`COMPLETION_GRACE`] more, and its run is over only when the worker was heard after that with
+//!   the job still in hand: a run that ended within its limit is not timed out while its completion waits in the worker or
+//!   is on its way. A worker that stays silent loses its lease instead, and the job is rescued.
 //! - Longer is always safe: the job has one lease for longer. Shorter never happens: a worker counts its term from the
 //!   moment it *sent* the heartbeat, this process from the moment it handled it, which is later.
 //!
@@ -104,6 +105,10 @@ struct Timer {
     at: Duration,
     /// How often the lease had been renewed; 0 for others.
     renewals: u64,
+    /// When the lease was granted, or its last renewal was seen; 0 for others.
+    heard: Duration,
+    /// It is over only if the lease was renewed after its time.
+    needs_word: bool,
     /// What it gets again after a gap; a run gets the gap itself.
     term: Duration,
     due: Due,
@@ -169,12 +174,27 @@ impl Deadlines {
     pub fn due(&mut self, now: Now) -> Vec<Due> {
         self.notice_gap(now);
         let over = self.order.iter().take_while(|(at, _)| *at <= now.mono);
-        over.map(|(_, key)| self.timers[key].due).collect()
+        let over = over.map(|(_, key)| &self.timers[key]);
+        let over = over.filter(|timer| !self.waits_for_word(timer));
+        over.map(|timer| timer.due).collect()
     }
 
-    /// When to look next, by the monotonic clock; none if there is nothing to wait for.
+    /// When to look next, by the monotonic clock; none if there is nothing to wait for. What is over as soon as its worker is
+    /// heard is not waited for: the renewal is observed.
     pub fn next(&self) -> Option<Duration> {
-        self.order.first().map(|(at, _)| *at)
+        let mut timers = self.order.iter();
+        let next =
+            timers.find(|(at, key)| *at > self.seen || !self.waits_for_word(&self.timers[key]));
+        next.map(|(at, _)| *at)
+    }
+
+    /// Returns `true` if a run's lease was not renewed since the time of the run was over.
+    fn waits_for_word(&self, timer: &Timer) -> bool {
+        let Due::Run { lease_id, .. } = timer.due else {
+            return false;
+        };
+        let lease = self.timers.get(&Key::Lease(lease_id));
+        timer.needs_word && lease.is_some_and(|lease| lease.heard < timer.at)
     }
 
     /// What would end a job's dispatch, due or not.
@@ -222,6 +242,8 @@ impl Deadlines {
         let at = same.map_or(now.mono.saturating_add(term), |timer| timer.at);
         self.arm(Timer {
             renewals: 0,
+            heard: Duration::ZERO,
+            needs_word: false,
             at,
             term,
             due,
@@ -247,11 +269,14 @@ impl Deadlines {
         let known = self.timers.get(&Key::Lease(lease.id));
         let same = known.filter(|timer| timer.renewals == lease.renewals);
         let at = same.map_or(now.mono.saturating_add(term), |timer| timer.at);
+        let heard = same.map_or(now.mono, |timer| timer.heard);
         self.arm(Timer {
             at,
             term,
             due,
             renewals: lease.renewals,
+            heard,
+            needs_word: false,
         });
 
         let limited = lease.running().and_then(|job| {
@@ -274,6 +299,8 @@ impl Deadlines {
             let at = now.mono.saturating_add(rest(limit, lease.current_since));
             self.arm(Timer {
                 renewals: 0,
+                heard: Duration::ZERO,
+                needs_word: lease.reports_begin,
                 at,
                 term: limit,
                 due,

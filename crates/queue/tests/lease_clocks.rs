@@ -5,7 +5,9 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobtree_protocol::{CancelRequest, CompleteRequest, Heartbeat, JobId, LeaseId, SubmitRequest};
+use jobtree_protocol::{
+    CancelRequest, CompleteRequest, Heartbeat, JobId, JobState, LeaseId, SubmitRequest,
+};
 use jobtree_queue::lease::{COMPLETION_GRACE, Deadlines, Due};
 use jobtree_queue::transitions::{self as t, Changes, LoadAdvice, Outcome, Proof};
 use support::{World, node, simple, watch};
@@ -314,6 +316,95 @@ fn a_job_that_has_not_begun_has_no_time_to_run_out() {
     let rules = at.world.rules.clone();
     at.deadlines.recover(&leases, [], now, &rules);
     assert_eq!(at.deadlines.len(), 1);
+}
+
+/// A limited run of a worker that reports begins, which began now.
+fn limited_run(at: &mut Watched) -> (JobId, LeaseId) {
+    let job = at.world.submit(SubmitRequest {
+        max_runtime_sec: Some(15),
+        ..simple()
+    });
+    let lease = at.world.claim_unbegun(&[job]);
+    beat_about(at, lease, job, 0);
+    (job, lease)
+}
+
+/// A heartbeat that says that the job is in hand, for so many seconds.
+fn beat_about(at: &mut Watched, lease: LeaseId, job: JobId, seconds: u64) {
+    let beat = Heartbeat {
+        job_id: Some(job),
+        began_ms_ago: Some(seconds * 1000),
+        ..Heartbeat::of(lease)
+    };
+    let record = Arc::clone(&at.world.jobs[&job]);
+    at.apply(|w| {
+        t::heartbeat(
+            &w.cx(),
+            w.lease(lease),
+            &[record],
+            beat,
+            LoadAdvice::default(),
+        )
+    });
+}
+
+/// Its run ended 20 s ago, and its completion comes now.
+fn completes_late(at: &mut Watched, job: JobId, lease: LeaseId) {
+    let ended = at.world.now.wall - Duration::from_secs(20);
+    let mut done = CompleteRequest::done(lease, None);
+    done.began_ms_ago = Some(25_000);
+    done.ended_ms_ago = Some(20_000);
+    at.apply(|w| t::complete(&w.cx(), w.job(job), w.lease_of(job), &done, w.record()));
+    let job = at.world.job(job);
+    assert_eq!((job.state, job.attempts), (JobState::Done, 1));
+    assert_eq!(job.ended_at, Some(ended));
+}
+
+#[test]
+fn a_run_that_ended_is_not_timed_out_while_its_worker_cannot_be_heard() {
+    let _watch = watch();
+    let mut at = Watched::new();
+    let (job, lease) = limited_run(&mut at);
+    // Longer than its limit, and than the grace; the lease holds on.
+    assert_eq!(at.first_due(25), None);
+    completes_late(&mut at, job, lease);
+    assert!(at.deadlines.is_empty());
+}
+
+#[test]
+fn a_run_that_ended_is_not_timed_out_while_its_completion_waits_behind_heartbeats() {
+    let _watch = watch();
+    let mut at = Watched::new();
+    let (job, lease) = limited_run(&mut at);
+    for _ in 0..3 {
+        at.world.pass(8);
+        // Its worker has nothing in hand any more.
+        at.beat(lease);
+        assert_eq!(at.deadlines.due(at.world.now), []);
+    }
+    at.world.pass(1);
+    completes_late(&mut at, job, lease);
+}
+
+#[test]
+fn a_run_that_is_still_in_hand_after_its_time_is_over_when_its_worker_says_so() {
+    let _watch = watch();
+    let mut at = Watched::new();
+    let (job, lease) = limited_run(&mut at);
+    at.world.pass(9);
+    beat_about(&mut at, lease, job, 9);
+    assert_eq!(at.first_due(10), None);
+    // The lease's own end is what is waited for.
+    assert_eq!(
+        at.deadlines.next(),
+        Some(at.world.now.mono + Duration::from_secs(20))
+    );
+    beat_about(&mut at, lease, job, 19);
+    let due = at.deadlines.due(at.world.now);
+    assert!(
+        matches!(due[..], [Due::Run { job_id, .. }] if job_id == job),
+        "{due:?}"
+    );
 }
 
 #[test]

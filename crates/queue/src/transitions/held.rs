@@ -35,7 +35,8 @@ fn about(lease: &LeaseRecord, named: Option<JobId>) -> Option<JobId> {
 
 /// Renews a lease, takes what its worker tells of its jobs, and answers what the worker should do.
 ///
-/// A job that the heartbeat names is in its worker's hand, and has begun. Jobs that it gives back wait again, and nothing is
+/// A job that the heartbeat names is in its worker's hand, and has begun. A worker that reports begins and names none has none in
+/// hand: a run that it had has ended, and its time does not go on while its completion waits. Jobs that it gives back wait again, and nothing is
 /// counted; a lease that has no other ends. A heartbeat that names a job that has ended in the meantime renews all the
 /// same: it comes from a thread of its own, and may be a step behind.
 ///
@@ -85,6 +86,9 @@ pub fn heartbeat(
                 });
             }
         }
+    }
+    if request.job_id.is_none() && lease.reports_begin && lease.running().is_some() {
+        next.current_since = cx.wall();
     }
     let given_back: Vec<&Arc<JobRecord>> = request
         .given_back
