@@ -47,9 +47,14 @@ pub struct LeaseRequest {
     pub expected_duration_sec: Option<i64>,
     /// The dispatch to take up; then the job says the rest.
     pub job_id: Option<JobId>,
-    /// Which process asks. With it, asking again after a lost answer gives the same lease.
+    /// Which process asks. With it, asking again for the same `job_id` after a lost answer gives the same lease.
     pub instance_id: Option<InstanceId>,
-    /// Where it will run; the scheduler's own machine if absent.
+    /// The process's name for this request, new for each lease of capacity that it wants: asking again with the same
+    /// `instance_id` and key after a lost answer gives the same lease while it holds. It needs `instance_id`; with `job_id`
+    /// it is not needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_key: Option<String>,
+    /// Where it will run: the node of the scheduler that is asked, or absent. Another node is refused.
     pub node_id: Option<NodeId>,
     /// Processes whose load is not to be counted as foreign.
     pub pids: Vec<u32>,
@@ -63,7 +68,7 @@ pub struct LeaseRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
 pub struct LeaseNumbers {
-    /// Units in use.
+    /// Units in use, those of an approved request included.
     pub used: u32,
     /// Units asked for.
     pub requested: u32,
@@ -97,6 +102,12 @@ pub struct LeaseAnswer {
     /// The lease, if so.
     #[serde(default)]
     pub lease_id: Option<LeaseId>,
+    /// The units that the lease holds, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granted_units: Option<u32>,
+    /// When the lease ends if it is not renewed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
     /// When to ask again, if not.
     #[serde(default)]
     pub retry_after_sec: Option<u32>,

@@ -46,6 +46,15 @@ impl LeaseRequest {
         let cost_units = check_cost(&mut check, self.cost_units, limits);
         let expected_duration_sec =
             check.seconds("expected_duration_sec", self.expected_duration_sec);
+        if let Some(key) = &self.request_key {
+            check.text("request_key", key, limits.key_bytes);
+            if self.instance_id.is_none() {
+                check.refuse(
+                    "request_key",
+                    "names a request of one process: write its instance_id too, or leave this out",
+                );
+            }
+        }
         let (Some(addon_id), Some(job_type)) = (addon_id, job_type) else {
             return Err(check.into_errors());
         };

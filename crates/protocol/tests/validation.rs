@@ -411,6 +411,26 @@ fn lease_requests() {
         ask.validate(&limits),
         Ok(LeaseAsk::Capacity { cost_units: 7, .. })
     ));
+    let key = LeaseRequest {
+        addon_id: "a".into(),
+        job_type: "t".into(),
+        cost_units: 7,
+        request_key: Some("k".into()),
+        ..LeaseRequest::default()
+    };
+    let wrong = key.validate(&limits).unwrap_err();
+    assert_eq!((wrong.len(), wrong[0].field.as_str()), (1, "request_key"));
+    let named = LeaseRequest {
+        instance_id: Some(jobtree_protocol::InstanceId::from_random([1; 16])),
+        ..key
+    };
+    assert!(named.validate(&limits).is_ok());
+    let empty = LeaseRequest {
+        request_key: Some(String::new()),
+        ..named
+    };
+    let wrong = empty.validate(&limits).unwrap_err();
+    assert_eq!((wrong.len(), wrong[0].field.as_str()), (1, "request_key"));
     let pids = LeaseRequest {
         pids: vec![1; 65],
         process_origin: None,

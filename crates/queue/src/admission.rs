@@ -471,6 +471,17 @@ impl Admission {
         self.verdict(denied, &view, ask, usage, &terms)
     }
 
+    /// The caps that hold for an addon with these terms.
+    pub fn limits(&self, terms: &AddonTerms) -> LeaseLimits {
+        let policy = &*self.policy;
+        LeaseLimits {
+            ttl_sec: whole_seconds(policy.dispatch.lease_ttl),
+            max_active_leases: Some(policy.caps.leases),
+            max_active_leases_per_addon: Some(terms.leases),
+            ..LeaseLimits::default()
+        }
+    }
+
     /// Dresses a decision with its numbers.
     pub fn verdict(
         &self,
@@ -480,16 +491,10 @@ impl Admission {
         usage: &Usage,
         terms: &AddonTerms,
     ) -> Verdict {
-        let policy = &*self.policy;
         Verdict {
             retry_after: denied.as_ref().map(|block| self.retry_after(block, view)),
             denied,
-            limits: LeaseLimits {
-                ttl_sec: whole_seconds(policy.dispatch.lease_ttl),
-                max_active_leases: Some(policy.caps.leases),
-                max_active_leases_per_addon: Some(terms.leases),
-                ..LeaseLimits::default()
-            },
+            limits: self.limits(terms),
             numbers: LeaseNumbers {
                 used: usage.units,
                 requested: ask.cost,

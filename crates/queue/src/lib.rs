@@ -14,7 +14,8 @@ pub mod replay;
 pub mod transitions;
 
 pub use record::{
-    Completion, Denial, JobRecord, KeyRecord, LeaseEnd, LeaseRecord, LeasedJob, Reservation, Stage,
+    Completion, Denial, JobRecord, KeyRecord, LeaseEnd, LeaseRecord, LeasedJob, RequestName,
+    Reservation, Stage,
 };
 
 // Admission and order.

@@ -376,6 +376,9 @@ pub struct LeaseRecord {
     pub node_id: NodeId,
     /// Which process holds it, if it said.
     pub instance_id: Option<InstanceId>,
+    /// The process's key of the request that it answers, for a lease of capacity: the same request gets the same lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_key: Option<String>,
     /// How urgent what it runs is.
     pub priority: Priority,
     /// What it leans on: all that one of its jobs leans on.
@@ -432,7 +435,43 @@ pub struct LeaseRecord {
     pub end_reason: Option<String>,
 }
 
+/// The name of a request for capacity that may be repeated: a live lease answers one request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RequestName {
+    /// The addon that asks.
+    pub addon_id: AddonId,
+    /// The process that asks.
+    pub instance_id: InstanceId,
+    /// The process's key of the request.
+    pub key: String,
+}
+
+impl RequestName {
+    /// Makes the name of a request; `None` if it has no key or its process did not say which it is.
+    pub fn of(
+        addon_id: &AddonId,
+        instance_id: Option<InstanceId>,
+        key: Option<&String>,
+    ) -> Option<Self> {
+        Some(Self {
+            addon_id: addon_id.clone(),
+            instance_id: instance_id?,
+            key: key?.clone(),
+        })
+    }
+}
+
 impl LeaseRecord {
+    /// The name of the request that it answers, if that may be repeated.
+    pub fn request_name(&self) -> Option<RequestName> {
+        RequestName::of(&self.addon_id, self.instance_id, self.request_key.as_ref())
+    }
+
+    /// Whether it was granted for so many units of its own and this type.
+    pub fn is_for(&self, job_type: &JobType, cost_units: u32) -> bool {
+        self.own_cost == cost_units && self.job_type == *job_type
+    }
+
     /// Whether it holds.
     pub fn is_live(&self) -> bool {
         self.end.is_none()

@@ -556,11 +556,12 @@ impl Run {
             expected_duration_sec: None,
             node_id: node("here"),
             instance_id: None,
+            request_key: None,
             pids: Vec::new(),
             process_origin: None,
             reason: "admitted".into(),
         };
-        let granted = t::admit(&self.world.cx(), admit);
+        let granted = t::admit(&self.world.cx(), None, admit)?;
         self.world.commit(granted.changes);
         self.leases.push(lease_id);
         Ok(())

@@ -246,7 +246,7 @@ fn run(
             flag(world.apply(|w| t::ack(&w.cx(), w.job(job), w.lease_of(job), ack, id)))
         }
         Command::AckWithLease => {
-            let granted = t::admit(&world.cx(), admission(id));
+            let granted = t::admit(&world.cx(), None, admission(id)).unwrap();
             world.commit(granted.changes);
             let ack = AckRequest {
                 lease_id: Some(id),
@@ -390,6 +390,7 @@ fn admission(lease_id: LeaseId) -> Admit {
         expected_duration_sec: None,
         node_id: node("here"),
         instance_id: None,
+        request_key: None,
         pids: Vec::new(),
         process_origin: None,
         reason: "admitted".into(),

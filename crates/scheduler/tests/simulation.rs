@@ -288,6 +288,7 @@ planted! {
     what_runs_is_forgotten_at_the_start: one, Mistake::Core(Bug::ForgetLive), "units are granted";
     a_lost_proposal_is_forgotten: one, Mistake::Core(Bug::LostProposal), "nothing will look at it";
     pauses_are_ignored: one, Mistake::Core(Bug::IgnorePauses), "is paused";
+    capacity_is_leased_twice: one, Mistake::Core(Bug::DoubledCapacity), "has two live leases";
     firings_go_by_the_clock: three, Mistake::Core(Bug::FireByClock), "no time of it";
     idempotency_keys_are_forgotten: one, Mistake::ForgottenKeys, "one key";
     unique_keys_are_forgotten: one, Mistake::ForgottenUnique, "are unique as";

@@ -201,6 +201,39 @@ fn a_dispatch_is_taken_up_by_a_lease_request() {
 }
 
 #[test]
+fn a_request_for_capacity_that_is_repeated_has_one_lease() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let body = |key: &str, node: Option<&str>| {
+        json!({
+            "addon_id": "a", "job_type": "t", "cost_units": 60, "node_id": node,
+            "instance_id": NO_ID, "request_key": key,
+        })
+    };
+    let first = admin
+        .post(paths::LEASE_REQUEST, &body("first", None))
+        .expect(200);
+    assert_eq!(first["approved"], true, "{first}");
+    let again = admin
+        .post(paths::LEASE_REQUEST, &body("first", None))
+        .expect(200);
+    assert_eq!(again["lease_id"], first["lease_id"]);
+    let list = admin.get(paths::LEASES).expect(200);
+    assert_eq!(list["leases"].as_array().unwrap().len(), 1);
+    let other = admin
+        .post(paths::LEASE_REQUEST, &body("second", None))
+        .expect(200);
+    assert_eq!(other["approved"], false);
+    let elsewhere = admin.post(paths::LEASE_REQUEST, &body("third", Some("elsewhere")));
+    let problem = elsewhere.problem(422, "invalid");
+    assert_eq!(problem["fields"][0]["field"], "node_id", "{problem}");
+    let mut larger = body("first", None);
+    larger["cost_units"] = json!(70);
+    let conflict = admin.post(paths::LEASE_REQUEST, &larger);
+    conflict.problem(409, "conflict");
+}
+
+#[test]
 fn capacity_alone_is_leased_until_there_is_none() {
     let house = House::new();
     let mut admin = house.admin();
@@ -223,6 +256,10 @@ fn capacity_alone_is_leased_until_there_is_none() {
 
     let list = admin.get(paths::LEASES).expect(200);
     assert_eq!(list["leases"][0]["lease_id"], first["lease_id"]);
+    assert_eq!(first["granted_units"], 60);
+    assert_eq!(first["expires_at"], list["leases"][0]["expires_at"]);
+    let numbers = (&first["numbers"]["used"], &first["numbers"]["capacity"]);
+    assert_eq!(numbers, (&json!(60), &json!(100)));
     assert_eq!(
         admin
             .get(&format!("{}?addon_id=b", paths::LEASES))

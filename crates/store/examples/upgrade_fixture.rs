@@ -353,6 +353,7 @@ fn held(world: &World) {
         expected_duration_sec: Some(30),
         node_id: node(),
         instance_id: None,
+        request_key: None,
         pids: vec![12],
         process_origin: None,
         reason: "capacity 100, used 40".into(),

@@ -12,7 +12,7 @@ use jobtree_protocol::{
     AddonId, Event, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId, ScheduleSpec,
 };
 use jobtree_queue::transitions::Changes;
-use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
+use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now, RequestName};
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
@@ -143,6 +143,10 @@ pub trait Reading: ReadLogs + ReadAll {
 
     /// A lease, with its jobs that have not ended.
     fn lease(&mut self, id: LeaseId) -> Result<Option<LeaseRecord>>;
+
+    /// The lease that holds and answers this request for capacity. In a transaction that writes, no other transaction can
+    /// grant one until its end.
+    fn requested_lease(&mut self, request: &RequestName) -> Result<Option<LeaseId>>;
 
     /// All leases that hold.
     fn live_leases(&mut self) -> Result<Vec<LeaseRecord>>;

@@ -7,7 +7,7 @@ use jobtree_protocol::{
     LeaseId, NodeId, Priority, ProcessOrigin,
 };
 
-use crate::record::{JobRecord, KeyRecord};
+use crate::record::{JobRecord, KeyRecord, RequestName};
 
 /// A submission, with what the store knows that bears on it.
 #[derive(Clone, Debug)]
@@ -135,12 +135,21 @@ pub struct Admit {
     pub node_id: NodeId,
     /// Which process.
     pub instance_id: Option<InstanceId>,
+    /// The process's key of the request, if it may repeat it.
+    pub request_key: Option<String>,
     /// Its processes.
     pub pids: Vec<u32>,
     /// How to recognise them.
     pub process_origin: Option<ProcessOrigin>,
     /// Why it was admitted, with the numbers.
     pub reason: String,
+}
+
+impl Admit {
+    /// The name of the request, if it may be repeated.
+    pub fn request_name(&self) -> Option<RequestName> {
+        RequestName::of(&self.addon_id, self.instance_id, self.request_key.as_ref())
+    }
 }
 
 /// Why something is over. In each case the record is read again in the transaction that ends it, so a renewal that was

@@ -117,6 +117,13 @@ pub enum TransitionError {
         /// The job it was used for.
         job_id: JobId,
     },
+    /// The key of a request for capacity was used for other units or another type, and that lease holds.
+    RequestConflict {
+        /// The key.
+        key: String,
+        /// The lease that it was used for.
+        lease_id: LeaseId,
+    },
     /// The id was used for another body.
     IdConflict {
         /// The id.
@@ -266,6 +273,10 @@ impl fmt::Display for TransitionError {
                 f,
                 "idempotency key {key:?} was used for job {job_id} with another body: draw a new key for a new job"
             ),
+            Self::RequestConflict { key, lease_id } => write!(
+                f,
+                "request key {key:?} was used for lease {lease_id} with other units or another type: release that lease, or draw a new key for another one"
+            ),
             Self::IdConflict { job_id } => {
                 write!(
                     f,
@@ -357,9 +368,10 @@ impl TransitionError {
             Self::OtherLease { .. } => ErrorCode::Invalid,
             Self::OtherAddon { .. } => ErrorCode::Forbidden,
             Self::Inconsistent { .. } => ErrorCode::Unavailable,
-            Self::KeyConflict { .. } | Self::IdConflict { .. } | Self::UniqueConflict { .. } => {
-                ErrorCode::Conflict
-            }
+            Self::KeyConflict { .. }
+            | Self::RequestConflict { .. }
+            | Self::IdConflict { .. }
+            | Self::UniqueConflict { .. } => ErrorCode::Conflict,
             Self::UnknownDependencies { .. } => ErrorCode::Invalid,
             Self::WrongNode { .. }
             | Self::TooEarly { .. }

@@ -6,11 +6,30 @@ use jobtree_protocol::{
 };
 
 use super::state::{Step, after, job_event, lease_event};
-use super::{Abilities, Admit, Changes, Context, Done};
+use super::{Abilities, Admit, Changes, Context, Done, Outcome, TransitionError};
 use crate::record::{JobRecord, LeaseRecord, LeasedJob};
 
 /// Grants a lease of capacity alone.
-pub fn admit(cx: &Context<'_>, command: Admit) -> Done<LeaseRecord> {
+///
+/// `existing` is the lease with the id of the command, or the live one that answers the same request: that is the answer.
+///
+/// # Errors
+/// If the request's key was used for other units or another type.
+pub fn admit(
+    cx: &Context<'_>,
+    existing: Option<&LeaseRecord>,
+    command: Admit,
+) -> Outcome<LeaseRecord> {
+    if let Some(lease) = existing {
+        let is_for_this = lease.is_for(&command.job_type, command.cost_units);
+        if lease.id != command.lease_id && !is_for_this {
+            return Err(TransitionError::RequestConflict {
+                key: command.request_key.unwrap_or_default(),
+                lease_id: lease.id,
+            });
+        }
+        return Ok(Done::repeated(lease.clone()));
+    }
     let granted = Granted {
         lease_id: command.lease_id,
         node_id: command.node_id,
@@ -24,6 +43,7 @@ pub fn admit(cx: &Context<'_>, command: Admit) -> Done<LeaseRecord> {
         constraints: command.constraints,
         expected_duration_sec: command.expected_duration_sec,
         own_cost: command.cost_units,
+        request_key: command.request_key,
         ..granted.bare(cx, command.addon_id, command.job_type)
     };
     let event = lease_event(cx, &lease, EventKind::LeaseGranted, Some(command.reason));
@@ -32,7 +52,7 @@ pub fn admit(cx: &Context<'_>, command: Admit) -> Done<LeaseRecord> {
         events: vec![event],
         ..Changes::default()
     };
-    Done::new(lease, changes)
+    Ok(Done::new(lease, changes))
 }
 
 /// The job under a lease: begun with the grant ([`Step::Start`]), or held for its turn ([`Step::Hold`]).
@@ -131,6 +151,7 @@ impl Granted {
             job_type,
             node_id: self.node_id,
             instance_id: self.instance_id,
+            request_key: None,
             priority: Priority::Normal,
             constraints: Constraints::default(),
             expected_duration_sec: None,

@@ -10,6 +10,7 @@ use jobtree_protocol::{
     JobId, JobType, JobView, LeaseAnswer, LeaseId, LoadSample, LogPage, Priority, ProcessOrigin,
     StatusView,
 };
+use jobtree_queue::RequestName;
 use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::{HostSignals, Sample};
 use jobtree_store::{Recorded, Written};
@@ -121,8 +122,6 @@ impl Call {
 /// A checked request for capacity without a job.
 #[derive(Clone, Debug)]
 pub struct CapacityRequest {
-    /// The lease's id, if the caller may ask again: the same request has the same id.
-    pub lease_id: Option<LeaseId>,
     /// The addon that asks.
     pub addon_id: AddonId,
     /// What it is for.
@@ -137,10 +136,19 @@ pub struct CapacityRequest {
     pub expected_duration_sec: Option<u32>,
     /// The process that asks.
     pub instance_id: Option<InstanceId>,
+    /// The process's key of the request, if it may repeat it.
+    pub request_key: Option<String>,
     /// Its processes.
     pub pids: Vec<u32>,
     /// How to recognise them.
     pub process_origin: Option<ProcessOrigin>,
+}
+
+impl CapacityRequest {
+    /// Returns the name of the request, if it may be repeated.
+    pub fn name(&self) -> Option<RequestName> {
+        RequestName::of(&self.addon_id, self.instance_id, self.request_key.as_ref())
+    }
 }
 
 type Deliver<T> = Box<dyn FnOnce(Result<T, ApiError>) -> Result<(), Result<T, ApiError>> + Send>;

@@ -1,45 +1,146 @@
 //! Callers that ask for capacity without a job.
 //!
-//! The planner decides when it knows all that happened. What it approves is granted by the store, and answered then.
+//! The planner decides when it knows all that happened. What it approves is granted by the store, and answered then, with
+//! the numbers of that instant.
+//!
+//! A request with a key may be repeated: the store is asked first for the lease that answers it, and callers that repeat it
+//! while it is under way wait for the same answer. The store looks again in the transaction that grants, for requests that
+//! come to another scheduler. Its lease is not given back if its caller has gone: the caller may ask again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use jobtree_protocol::{ApiError, LeaseAnswer, LeaseId};
-use jobtree_queue::LeaseRecord;
 use jobtree_queue::planner::LeaseAsk;
-use jobtree_queue::transitions;
+use jobtree_queue::transitions::{self, TransitionError};
+use jobtree_queue::{LeaseRecord, RequestName};
 use jobtree_store::StoreError;
 
 use super::calls::{CallId, CapacityRequest, Responder};
 use super::journal::Journal;
 use super::leases::Leases;
-use super::operations::Admit;
+use super::operations::{Admit, FindRequested};
 use super::places::Places;
+use super::planted::Bug;
+use super::requests::answer_of;
 use super::turn::Turn;
 use crate::error::told;
 
+/// The reason of an answer that was given before.
+const REPEATED: &str = "the request was approved before";
+
 type Caller = Responder<LeaseAnswer>;
 
-/// All callers that ask for capacity.
+#[derive(Debug)]
+struct UnderWay {
+    request: CapacityRequest,
+    name: Option<RequestName>,
+    /// The caller, and those that repeat its request.
+    callers: Vec<Caller>,
+    stage: Stage,
+}
+
+/// How far a request is.
+#[derive(Debug)]
+enum Stage {
+    /// The lease that answers it already is looked for.
+    Finding,
+    /// It is to be decided.
+    Asking,
+    /// Its lease is being granted; with the answer if it is.
+    Granting(LeaseAnswer),
+    /// It has a lease, and is to be answered.
+    Granted(LeaseAnswer, Box<LeaseRecord>),
+}
+
+/// All requests for capacity that are not answered, each under the name of its first call.
 #[derive(Debug, Default)]
 pub(super) struct Capacity {
-    /// Those that are not decided on yet.
-    asking: Vec<(CapacityRequest, Caller)>,
-    /// Those whose lease is being granted, with the answer if it is.
-    granting: HashMap<CallId, (LeaseAnswer, Caller)>,
+    // What is iterated is ordered: a run must not depend on how a table is hashed.
+    under_way: BTreeMap<CallId, UnderWay>,
+    by_name: HashMap<RequestName, CallId>,
 }
 
 impl Capacity {
-    pub(super) fn ask(&mut self, request: CapacityRequest, caller: Caller) {
-        self.asking.push((request, caller));
+    pub(super) fn ask(&mut self, request: CapacityRequest, caller: Caller, turn: &mut Turn) {
+        let name = request.name().filter(|_| !turn.has(Bug::DoubledCapacity));
+        let call = caller.call();
+        let mut stage = Stage::Asking;
+        if let Some(name) = &name {
+            let before = self.by_name.get(name);
+            if let Some(before) = before.and_then(|call| self.under_way.get_mut(call)) {
+                if is_same(&before.request, &request) {
+                    before.callers.push(caller);
+                } else {
+                    turn.respond(caller, Err(under_way(&name.key)));
+                }
+                return;
+            }
+            self.by_name.insert(name.clone(), call);
+            let name = name.clone();
+            turn.ask(FindRequested { name, call });
+            stage = Stage::Finding;
+        }
+        let request = UnderWay {
+            request,
+            name,
+            callers: vec![caller],
+            stage,
+        };
+        self.under_way.insert(call, request);
     }
 
+    /// A caller does not wait any more. What is not decided yet is dropped with its last one.
     pub(super) fn leave(&mut self, call: CallId) {
-        self.asking.retain(|(_, caller)| caller.call() != call);
+        let mut left = None;
+        for (id, request) in &mut self.under_way {
+            if let Stage::Finding | Stage::Asking = request.stage {
+                request.callers.retain(|caller| caller.call() != call);
+                left = left.or(request.callers.is_empty().then_some(*id));
+            }
+        }
+        if let Some(left) = left {
+            self.take(left);
+        }
     }
 
-    /// Decides on what was asked for: the planner knows all that happened by now.
+    fn take(&mut self, call: CallId) -> Option<UnderWay> {
+        let request = self.under_way.remove(&call)?;
+        if let Some(name) = &request.name {
+            self.by_name.remove(name);
+        }
+        Some(request)
+    }
+
+    /// The lease that answers a request already was looked for.
+    pub(super) fn found(
+        &mut self,
+        call: CallId,
+        found: Result<Option<LeaseRecord>, StoreError>,
+        turn: &mut Turn,
+    ) {
+        let Some(request) = self.under_way.get_mut(&call) else {
+            return;
+        };
+        match found {
+            Ok(None) => request.stage = Stage::Asking,
+            Ok(Some(lease))
+                if lease.is_for(&request.request.job_type, request.request.cost_units) =>
+            {
+                request.stage = Stage::Granted(repeated(), Box::new(lease));
+            }
+            Ok(Some(lease)) => {
+                let conflict = TransitionError::RequestConflict {
+                    key: request.request.request_key.clone().unwrap_or_default(),
+                    lease_id: lease.id,
+                };
+                self.refuse(call, &ApiError::from(&conflict), turn);
+            }
+            Err(error) => self.refuse(call, &told(&error), turn),
+        }
+    }
+
+    /// Decides on what was asked for, and answers what was granted: the planner knows all that happened by now.
     pub(super) fn decide(
         &mut self,
         places: &mut Places,
@@ -47,54 +148,99 @@ impl Capacity {
         journal: &mut Journal,
         turn: &mut Turn,
     ) {
-        for (request, caller) in std::mem::take(&mut self.asking) {
-            let lease_id = request.lease_id.unwrap_or_else(|| turn.rng.lease_id());
-            let verdict = places.decide_capacity(lease_id, &ask_of(&request), turn.now);
-            let decision = verdict.to_log(turn.now.wall, None, request.addon_id.clone());
-            let answer = LeaseAnswer {
-                approved: verdict.approved(),
-                lease_id: None,
-                retry_after_sec: decision.retry_after_sec,
-                limits: verdict.limits.clone(),
-                reason: verdict.reason(),
-                numbers: verdict.numbers.clone(),
-            };
-            journal.remember(decision);
-            if let Some(block) = &verdict.denied {
-                journal.count_denial(block.code());
-                turn.respond(caller, Ok(answer));
-                continue;
+        let mut answered = Vec::new();
+        for (call, request) in &mut self.under_way {
+            match &mut request.stage {
+                Stage::Finding | Stage::Granting(_) => {}
+                Stage::Granted(answer, lease) => {
+                    places.describe_grant(answer, lease, turn.now);
+                    answered.push((*call, answer.clone()));
+                }
+                Stage::Asking => {
+                    let lease_id = turn.rng.lease_id();
+                    let asked = ask_of(&request.request);
+                    let verdict = places.decide_capacity(lease_id, &asked, turn.now);
+                    let addon = request.request.addon_id.clone();
+                    let decision = verdict.to_log(turn.now.wall, None, addon);
+                    let answer = answer_of(&verdict, decision.retry_after_sec);
+                    journal.remember(decision);
+                    if let Some(block) = &verdict.denied {
+                        journal.count_denial(block.code());
+                        answered.push((*call, answer));
+                        continue;
+                    }
+                    leases.begin_grant(lease_id);
+                    let command = command_of(&request.request, lease_id, &answer.reason, turn);
+                    let command = Box::new(command);
+                    request.stage = Stage::Granting(answer);
+                    let call = *call;
+                    turn.ask(Admit { command, call });
+                }
             }
-            leases.begin_grant(lease_id);
-            let command = command_of(request, lease_id, &answer.reason, turn);
-            let call = caller.call();
-            self.granting.insert(call, (answer, caller));
-            turn.ask(Admit { command, call });
+        }
+        for (call, answer) in answered {
+            let Some(request) = self.take(call) else {
+                continue;
+            };
+            let given_back = request.name.is_none().then_some(answer.lease_id).flatten();
+            for caller in request.callers {
+                let leases = given_back.into_iter().collect();
+                turn.deliver(caller.grant(Ok(answer.clone()), leases));
+            }
         }
     }
 
     /// A lease was granted.
-    pub(super) fn granted(&mut self, call: CallId, lease: &LeaseRecord, turn: &mut Turn) {
-        if let Some((mut answer, caller)) = self.granting.remove(&call) {
-            answer.lease_id = Some(lease.id);
-            turn.deliver(caller.grant(Ok(answer), vec![lease.id]));
+    pub(super) fn granted(&mut self, call: CallId, lease: LeaseRecord) {
+        if let Some(request) = self.under_way.get_mut(&call)
+            && let Stage::Granting(answer) = &request.stage
+        {
+            request.stage = Stage::Granted(answer.clone(), Box::new(lease));
         }
     }
 
     /// A grant was refused.
     pub(super) fn grant_refused(&mut self, call: CallId, error: &StoreError, turn: &mut Turn) {
-        if let Some((_, caller)) = self.granting.remove(&call) {
-            turn.respond(caller, Err(told(error)));
+        self.refuse(call, &told(error), turn);
+    }
+
+    fn refuse(&mut self, call: CallId, error: &ApiError, turn: &mut Turn) {
+        for caller in self.take(call).into_iter().flat_map(|it| it.callers) {
+            turn.respond(caller, Err(error.clone()));
         }
     }
 
     pub(super) fn refuse_all(&mut self, error: &ApiError, turn: &mut Turn) {
-        let asking = std::mem::take(&mut self.asking).into_iter();
-        let granting = std::mem::take(&mut self.granting).into_values();
-        let callers = asking.map(|(_, caller)| caller);
-        for caller in callers.chain(granting.map(|(_, caller)| caller)) {
-            turn.respond(caller, Err(error.clone()));
+        let all: Vec<CallId> = self.under_way.keys().copied().collect();
+        for call in all {
+            self.refuse(call, error, turn);
         }
+    }
+}
+
+/// Returns `true` if two requests of one name ask for the same.
+fn is_same(before: &CapacityRequest, again: &CapacityRequest) -> bool {
+    before.job_type == again.job_type && before.cost_units == again.cost_units
+}
+
+fn under_way(key: &str) -> ApiError {
+    let message = format!(
+        "request key {key:?} is being used for other units or another type: draw a new key for another lease"
+    );
+    ApiError::new(jobtree_protocol::ErrorCode::Conflict, message)
+}
+
+/// Returns the answer to a request that was approved before, but for its lease and numbers.
+fn repeated() -> LeaseAnswer {
+    LeaseAnswer {
+        approved: true,
+        lease_id: None,
+        granted_units: None,
+        expires_at: None,
+        retry_after_sec: None,
+        limits: Default::default(),
+        reason: REPEATED.to_owned(),
+        numbers: Default::default(),
     }
 }
 
@@ -110,11 +256,13 @@ fn ask_of(request: &CapacityRequest) -> LeaseAsk {
 }
 
 fn command_of(
-    request: CapacityRequest,
+    request: &CapacityRequest,
     lease_id: LeaseId,
     reason: &str,
     turn: &Turn,
 ) -> transitions::Admit {
+    let request = request.clone();
+    let doubled = turn.has(Bug::DoubledCapacity);
     transitions::Admit {
         lease_id,
         addon_id: request.addon_id,
@@ -125,6 +273,7 @@ fn command_of(
         expected_duration_sec: request.expected_duration_sec,
         node_id: turn.config.node.clone(),
         instance_id: request.instance_id,
+        request_key: request.request_key.filter(|_| !doubled),
         pids: request.pids,
         process_origin: request.process_origin,
         reason: reason.to_owned(),

@@ -511,6 +511,7 @@ mod tests {
             job_type: "t".parse().unwrap(),
             node_id: turn.config.node.clone(),
             instance_id: None,
+            request_key: None,
             priority: Priority::Normal,
             constraints: Constraints::default(),
             expected_duration_sec: None,

@@ -74,10 +74,10 @@ pub use calls::{Call, CallId, CapacityRequest, Input, Responder, Response};
 pub use claims::{ClaimId, WorkerClaim};
 pub use leases::LeaseProcesses;
 pub use operations::{
-    Admit, Answer, Claim, CountJobs, Deny, Expire, FindClaimed, FindLease, FoundLease, GiveBack,
-    GrantFor, Live, MarkAtRisk, MissDeadline, Op, OpId, PAGE, Performing, PollRead, Prune, PutNote,
-    ReadExplained, ReadJobs, ReadLive, ReadNotes, ReadQueued, Request, Reserve, Return, TimeOut,
-    perform,
+    Admit, Answer, Claim, CountJobs, Deny, Expire, FindClaimed, FindLease, FindRequested,
+    FoundLease, GiveBack, GrantFor, Live, MarkAtRisk, MissDeadline, Op, OpId, PAGE, Performing,
+    PollRead, Prune, PutNote, ReadExplained, ReadJobs, ReadLive, ReadNotes, ReadQueued, Request,
+    Reserve, Return, TimeOut, perform,
 };
 pub use planted::Bug;
 pub use polls::{Dispatchable, Ended, Events, Log, Poll, PollId};
@@ -344,7 +344,10 @@ impl Core {
                     .granted(&claimed.lease, key, &mut self.places, turn);
                 match op.grant_for {
                     GrantFor::Claim(claim) => self.claims.granted(claim, &claimed, turn),
-                    GrantFor::Request(call) => self.requests.granted(call, &claimed.lease, turn),
+                    GrantFor::Request(call) => {
+                        let places = &self.places;
+                        self.requests.granted(call, &claimed.lease, places, turn);
+                    }
                 }
             }
             Answer::Claim(op, Err(error)) => {
@@ -360,8 +363,13 @@ impl Core {
                 }
             }
             Answer::Admit(op, Ok(lease)) => {
+                if lease.id != op.command.lease_id {
+                    // The request was answered before, by another lease: what was decided now is void.
+                    self.leases.grant_refused(op.command.lease_id);
+                    self.places.lease_ended(op.command.lease_id);
+                }
                 self.leases.granted(&lease, None, &mut self.places, turn);
-                self.capacity.granted(op.call, &lease, turn);
+                self.capacity.granted(op.call, lease);
             }
             Answer::Admit(op, Err(error)) => {
                 self.leases.grant_refused(op.command.lease_id);
@@ -418,6 +426,7 @@ impl Core {
             Answer::FindClaimed(op, found) => {
                 self.claims.found(op.call, found, &mut self.places, turn);
             }
+            Answer::FindRequested(op, found) => self.capacity.found(op.call, found, turn),
             Answer::PollEnded(op, result) => self.polls.ended_read(&op, result, turn),
             Answer::PollDispatchable(op, result) => {
                 self.polls.dispatchable_read(&op, result, turn);
@@ -547,7 +556,7 @@ impl Core {
             Call::Request(request, caller) => self.requests.ask(request, caller),
             Call::Capacity(request, caller) => {
                 self.places.polled(Some(request.addon_id.clone()));
-                self.capacity.ask(*request, caller);
+                self.capacity.ask(*request, caller, turn);
             }
             Call::Ended(poll, wait_for, caller) => {
                 self.polls.wait_for_end(poll, wait_for, caller, turn);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use jobtree_protocol::{JobId, JobState, Json, LeaseId, ReleaseRequest, ScheduleId, SubmitAnswer};
 use jobtree_queue::transitions::{self, Claimed, Proof, Unclaimed};
-use jobtree_queue::{JobRecord, LeaseRecord, Reservation};
+use jobtree_queue::{JobRecord, LeaseRecord, RequestName, Reservation};
 use jobtree_store::{
     Answer as StoreAnswer, Count, Firing, Pause, Pruned, Retention, ScheduleRecord, Stamp, Store,
     StoreError,
@@ -149,6 +149,8 @@ operations! {
     FindLease(FindLease) or Repeat;
     /// Reads the lease that a claim names.
     FindClaimed(FindClaimed) or TellCaller;
+    /// Reads the lease that answers a request for capacity.
+    FindRequested(FindRequested) or TellCaller;
     /// Reads for a poll of a job's end.
     PollEnded(PollRead<Ended>) or TellCaller;
     /// Reads for a poll of dispatches.
@@ -210,7 +212,7 @@ impl Request for Claim {
 #[derive(Clone, Debug)]
 pub struct Admit {
     /// The lease.
-    pub command: transitions::Admit,
+    pub command: Box<transitions::Admit>,
     /// The call that it answers.
     pub call: CallId,
 }
@@ -219,7 +221,7 @@ impl Request for Admit {
     type Output = LeaseRecord;
 
     fn begin(self, store: &Store, stamp: Stamp) -> StoreAnswer<LeaseRecord> {
-        store.admit(stamp, self.command)
+        store.admit(stamp, *self.command)
     }
 }
 
@@ -531,6 +533,26 @@ impl Request for FindClaimed {
 
     fn begin(self, store: &Store, _: Stamp) -> StoreAnswer<FoundLease> {
         find_lease(store, self.lease)
+    }
+}
+
+/// See [`Op::FindRequested`].
+#[derive(Clone, Debug)]
+pub struct FindRequested {
+    /// The request.
+    pub name: RequestName,
+    /// The call that repeats it, perhaps.
+    pub call: CallId,
+}
+
+impl Request for FindRequested {
+    type Output = Option<LeaseRecord>;
+
+    fn begin(self, store: &Store, _: Stamp) -> StoreAnswer<Self::Output> {
+        store.read(move |tables| match tables.requested_lease(&self.name)? {
+            Some(id) => tables.lease(id),
+            None => Ok(None),
+        })
     }
 }
 

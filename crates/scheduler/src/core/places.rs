@@ -11,7 +11,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobtree_protocol::{AddonId, Explain, JobId, JobState, JobType, LeaseId, QuietState};
+use jobtree_protocol::{
+    AddonId, Explain, JobId, JobState, JobType, LeaseAnswer, LeaseId, LeaseLimits, LeaseNumbers,
+    QuietState,
+};
 use jobtree_queue::candidate::{Candidate, ConcurrencyKey};
 use jobtree_queue::estimate::WeeklyProfile;
 use jobtree_queue::ledger::Holder;
@@ -21,7 +24,7 @@ use jobtree_queue::planner::{
     ClaimAsk, Effect, Event, LeaseAsk, LiveLease, Outcome, Planner, Requested,
 };
 use jobtree_queue::transitions::{Claimed, TransitionError};
-use jobtree_queue::{JobRecord, Now, Reservation};
+use jobtree_queue::{JobRecord, LeaseRecord, Now, Reservation};
 use jobtree_store::{Pause, StoreError};
 
 use super::in_flight::FIRST_REPEAT;
@@ -261,6 +264,26 @@ impl Places {
         now: Now,
     ) -> jobtree_queue::admission::Verdict {
         self.planner.lease(lease, asked, now)
+    }
+
+    /// Writes into the answer to a request what its lease holds, with the numbers of this instant.
+    pub(super) fn describe_grant(&self, answer: &mut LeaseAnswer, lease: &LeaseRecord, now: Now) {
+        let (view, admission) = (self.planner.view(now), self.planner.admission());
+        answer.lease_id = Some(lease.id);
+        answer.granted_units = Some(lease.cost());
+        answer.expires_at = Some(lease.expires_at);
+        let terms = admission.policy().addon(lease.addon_id.as_str());
+        answer.limits = LeaseLimits {
+            ttl_sec: lease.ttl_sec,
+            max_runtime_sec: lease.jobs.first().and_then(|job| job.max_runtime_sec),
+            ..admission.limits(&terms)
+        };
+        answer.numbers = LeaseNumbers {
+            used: self.planner.used(),
+            requested: lease.cost(),
+            capacity: admission.capacity(&view, lease.constraints),
+            busy: view.busy,
+        };
     }
 
     /// Decides on a request for a waiting job; none if it does not wait here. What is granted is a proposal from now on.

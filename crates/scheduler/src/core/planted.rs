@@ -36,6 +36,8 @@ pub enum Bug {
     IgnorePauses,
     /// A dispatch that no worker accepts here is dispatched again at once, and not left to other nodes.
     KeepsDispatching,
+    /// The key of a request for capacity is not looked at: a request that is repeated gets another lease.
+    DoubledCapacity,
     /// A firing is named by the clock at which it happens, and not by the time of its calendar.
     FireByClock,
 }

@@ -110,11 +110,15 @@ impl Requests {
     }
 
     /// A lease was granted.
-    pub(super) fn granted(&mut self, call: CallId, lease: &LeaseRecord, turn: &mut Turn) {
+    pub(super) fn granted(
+        &mut self,
+        call: CallId,
+        lease: &LeaseRecord,
+        places: &Places,
+        turn: &mut Turn,
+    ) {
         if let Some((mut answer, caller)) = self.granting.remove(&call) {
-            answer.lease_id = Some(lease.id);
-            answer.limits.ttl_sec = lease.ttl_sec;
-            answer.limits.max_runtime_sec = lease.jobs.first().and_then(|job| job.max_runtime_sec);
+            places.describe_grant(&mut answer, lease, turn.now);
             let leases: Vec<LeaseId> = vec![lease.id];
             let granted = JobAnswer::Granted(Box::new(lease.clone()), answer);
             turn.deliver(caller.grant(Ok(granted), leases));
@@ -138,10 +142,13 @@ impl Requests {
     }
 }
 
-fn answer_of(verdict: &Verdict, retry_after_sec: Option<u32>) -> LeaseAnswer {
+/// Makes the answer of a verdict, before a lease is granted.
+pub(super) fn answer_of(verdict: &Verdict, retry_after_sec: Option<u32>) -> LeaseAnswer {
     LeaseAnswer {
         approved: verdict.approved(),
         lease_id: None,
+        granted_units: None,
+        expires_at: None,
         retry_after_sec,
         limits: verdict.limits.clone(),
         reason: verdict.reason(),

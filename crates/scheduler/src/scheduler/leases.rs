@@ -4,7 +4,8 @@ use jobtree_protocol::{
     AckRequest, ApiError, ClaimAnswer, ClaimRequest, CompleteAnswer, CompleteManyAnswer,
     CompleteManyRequest, CompleteRequest, Each, ErrorCode, FieldError, Heartbeat, HeartbeatAnswer,
     JobId, JobState, LeaseAnswer, LeaseAsk, LeaseId, LeaseLimits, LeaseNumbers, LeaseRequest,
-    LeaseView, Limits, LogAppend, LogAppendAnswer, ReleaseRequest, ReportRequest, RevokeRequest,
+    LeaseView, Limits, LogAppend, LogAppendAnswer, NodeId, ReleaseRequest, ReportRequest,
+    RevokeRequest,
 };
 use jobtree_queue::LeaseRecord;
 use jobtree_queue::transitions::{LoadAdvice, TakeUp, TransitionError};
@@ -32,14 +33,8 @@ impl Scheduler {
         if let Err(wrong) = checked(request.validate(self.limits())) {
             return wrong;
         }
-        let own = &self.options().node;
-        if request.node_id.as_ref().is_some_and(|node| node != own) {
-            let message = format!(
-                "is not the node of this scheduler: ask the one of it, or leave it out; this is {own}"
-            );
-            return Reply::ready(Err(jobtree_protocol::ApiError::invalid(vec![
-                FieldError::new("node_id", message),
-            ])));
+        if let Err(elsewhere) = self.check_node(request.node_id.as_ref()) {
+            return elsewhere;
         }
         let leases = |granted: &Vec<ClaimAnswer>| granted.iter().map(|it| it.lease_id).collect();
         let claim = WorkerClaim {
@@ -49,8 +44,24 @@ impl Scheduler {
         self.call_for_leases(leases, |caller| Call::Claim(claim, caller))
     }
 
+    /// Checks that a caller means the node of this scheduler.
+    fn check_node<T: Send + 'static>(&self, wanted: Option<&NodeId>) -> Result<(), Reply<T>> {
+        let own = &self.options().node;
+        if wanted.is_none_or(|node| node == own) {
+            return Ok(());
+        }
+        let message = format!(
+            "is not the node of this scheduler: ask the one of it, or leave it out; this is {own}"
+        );
+        let wrong = FieldError::new("node_id", message);
+        Err(Reply::ready(Err(ApiError::invalid(vec![wrong]))))
+    }
+
     /// Asks for capacity, or with a `job_id` takes up that job's dispatch.
     pub fn lease_request(&self, request: LeaseRequest) -> Reply<LeaseAnswer> {
+        if let Err(elsewhere) = self.check_node(request.node_id.as_ref()) {
+            return elsewhere;
+        }
         let published = self.engine.published();
         let limits = Limits {
             cost_units: published.policy.largest_cost(&request.addon_id),
@@ -71,7 +82,6 @@ impl Scheduler {
                 expected_duration_sec,
             } => {
                 let request = Box::new(CapacityRequest {
-                    lease_id: None,
                     addon_id,
                     job_type,
                     cost_units,
@@ -79,9 +89,14 @@ impl Scheduler {
                     constraints,
                     expected_duration_sec,
                     instance_id: request.instance_id,
+                    request_key: request.request_key,
                     pids: request.pids,
                     process_origin: request.process_origin,
                 });
+                if request.name().is_some() {
+                    // A caller that does not take the answer may ask again: the lease stays.
+                    return self.call(|caller| Call::Capacity(request, caller));
+                }
                 let leases = |answer: &LeaseAnswer| answer.lease_id.into_iter().collect();
                 return self.call_for_leases(leases, |caller| Call::Capacity(request, caller));
             }
@@ -119,6 +134,8 @@ impl Scheduler {
         Ok(LeaseAnswer {
             approved: true,
             lease_id: Some(lease.id),
+            granted_units: Some(lease.cost()),
+            expires_at: Some(lease.expires_at),
             retry_after_sec: None,
             limits: LeaseLimits {
                 ttl_sec: lease.ttl_sec,

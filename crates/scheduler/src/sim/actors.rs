@@ -77,6 +77,7 @@ impl World {
                     self.workers[worker].instance = InstanceId::from_random(bytes);
                 }
                 self.workers[worker].spare = None;
+                self.workers[worker].request = None;
                 self.turn_to(worker, Doing::Idle, Duration::ZERO);
             }
         }
@@ -158,23 +159,25 @@ impl World {
         self.later(delay, event);
     }
 
+    /// Asks for capacity; by the same key until it is answered.
     fn capacity(&mut self, worker: usize) -> (Call, CallId) {
-        let this = &self.workers[worker];
-        let (node, addon_id, instance) = (this.node, this.addon.clone(), this.instance);
+        let (cost_units, key) = (1 + self.rng.below(30) as u32, self.rng.draw());
+        let this = &mut self.workers[worker];
         let (pids, process_origin) = registered(worker, this.turn);
-        let request = CapacityRequest {
-            lease_id: None,
-            addon_id,
+        let request = this.request.get_or_insert_with(|| CapacityRequest {
+            addon_id: this.addon.clone(),
             job_type: "t".parse().expect("a name"),
-            cost_units: 1 + self.rng.below(30) as u32,
+            cost_units,
             priority: Priority::Normal,
             constraints: Default::default(),
             expected_duration_sec: None,
-            instance_id: Some(instance),
+            instance_id: Some(this.instance),
+            request_key: Some(format!("{key:x}")),
             pids,
             process_origin,
-        };
-        let (id, caller) = self.nodes[node].caller(Reply::Capacity);
+        });
+        let request = request.clone();
+        let (id, caller) = self.nodes[this.node].caller(Reply::Capacity);
         (Call::Capacity(Box::new(request), caller), id)
     }
 
@@ -208,6 +211,9 @@ impl World {
             return Ok(());
         }
         let pause = self.millis(50, 1500);
+        if let Ok(Reply::Capacity(_)) = reply {
+            self.workers[worker].request = None;
+        }
         match reply {
             Ok(Reply::Claimed(leases)) => match leases.into_iter().next() {
                 Some(lease) => {

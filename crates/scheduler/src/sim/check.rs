@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use jobtree_protocol::{AddonId, EventKind, JobId, JobState, LeaseId, NodeId, OnDependencyFailure};
-use jobtree_queue::{JobRecord, LeaseEnd, LeaseRecord};
+use jobtree_protocol::{
+    AddonId, EventKind, JobId, JobState, LeaseAnswer, LeaseId, NodeId, OnDependencyFailure,
+};
+use jobtree_queue::{JobRecord, LeaseEnd, LeaseRecord, RequestName};
 use jobtree_store::Written;
 
 use super::node::QUARANTINE;
@@ -81,6 +83,8 @@ pub(super) struct Shadow {
     pub(super) submitted: BTreeSet<JobId>,
     /// Acknowledged as done.
     pub(super) done: BTreeSet<JobId>,
+    /// For each lease of capacity the request that it was granted for.
+    pub(super) requested: HashMap<LeaseId, RequestName>,
     /// For each job the leases that it ran under.
     pub(super) granted: HashMap<JobId, HashSet<LeaseId>>,
     pub(super) expired: u64,
@@ -199,6 +203,9 @@ impl Shadow {
         if lease.revision == 1 && !new {
             return Err(format!("lease {} was granted twice", lease.id));
         }
+        if lease.revision == 1 {
+            self.check_request(lease)?;
+        }
         if lease.is_live() {
             self.live.insert(lease.id, lease.clone());
         } else {
@@ -208,6 +215,47 @@ impl Shadow {
             self.revoked.insert(lease.id);
         }
         Ok(())
+    }
+
+    /// One live lease for each request for capacity, however often it is repeated.
+    fn check_request(&self, lease: &LeaseRecord) -> Result<(), Broken> {
+        let Some(name) = self.requested.get(&lease.id) else {
+            return Ok(());
+        };
+        let of_same = |other: &&LeaseId| self.requested.get(other) == Some(name);
+        match self.live.keys().find(of_same) {
+            None => Ok(()),
+            Some(other) => Err(format!(
+                "request {} has two live leases: {other} and {}",
+                name.key, lease.id
+            )),
+        }
+    }
+
+    /// A denial says why and when to ask again; an approval gives the lease of its request, and what that holds.
+    pub(super) fn check_capacity_answer(
+        &self,
+        answer: &LeaseAnswer,
+        requested: Option<RequestName>,
+    ) -> Result<(), Broken> {
+        let Some(id) = answer.lease_id.filter(|_| answer.approved) else {
+            let silent = answer.reason.is_empty() || answer.retry_after_sec.is_none();
+            return match silent {
+                true => Err(format!("a denial without a reason or a time: {answer:?}")),
+                false => Ok(()),
+            };
+        };
+        if requested.is_some() && self.requested.get(&id) != requested.as_ref() {
+            return Err(format!(
+                "request {requested:?} got another one's lease {id}"
+            ));
+        }
+        match self.live.get(&id) {
+            Some(lease) if answer.granted_units != Some(lease.cost()) => {
+                Err(format!("lease {id} holds other units than {answer:?}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// One live lease a job, and a job for each that says so.

@@ -35,6 +35,7 @@
 //! - a job has one live lease at most, and no two workers run it that both may believe they hold it;
 //! - nothing is granted above the capacity that is known then, counting what the *store* says is in use;
 //! - concurrency keys hold, and unique ones; a key that comes again means the same job, and with another body is refused;
+//! - a request for capacity has one live lease at most, however often it is repeated;
 //! - lease ids are never used twice; a job is rescued at most as often as the rules say;
 //! - a job starts when its time has come and what it depends on is done; one that failed waits as its backoff says;
 //! - a schedule fires once for each time of its calendar, whoever fires it; with "all" it leaves none out, without overlap

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use jobtree_protocol::{AddonId, ApiError, JobId, NodeId};
-use jobtree_queue::Now;
 use jobtree_queue::policy::{AddonPolicy, Policy};
+use jobtree_queue::{Now, RequestName};
 use jobtree_store::{Listening, Store, Written};
 
 use super::disk::{Disk, Plug, Port};
@@ -47,6 +47,8 @@ pub(super) struct Node {
     pub(super) asked: BTreeMap<OpId, Op>,
     /// The worker that waits for each answer, and its turn.
     pub(super) callers: BTreeMap<CallId, (usize, u64)>,
+    /// The requests for capacity among the calls that are not answered.
+    pub(super) requested: BTreeMap<CallId, RequestName>,
     next_call: CallId,
     /// Answers of the core that have been delivered here.
     replies: Replies,
@@ -131,6 +133,7 @@ impl Node {
             ops: BTreeMap::new(),
             asked: BTreeMap::new(),
             callers: BTreeMap::new(),
+            requested: BTreeMap::new(),
             next_call: 0,
             replies: Replies::default(),
             begun: 0,
@@ -198,6 +201,7 @@ impl Node {
         self.ops.clear();
         self.asked.clear();
         self.callers.clear();
+        self.requested.clear();
         self.unheard.clear();
         self.news();
     }

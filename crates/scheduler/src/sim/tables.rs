@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jobtree_protocol::{AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId};
 use jobtree_queue::transitions::Changes;
-use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
+use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now, RequestName};
 use jobtree_store::{
     Count, Fired, LogChunk, LogEnd, Page, Pause, Pruned, ReadAll, ReadLogs, Reading, Recorded,
     Retention, ScheduleRecord, StoreError, Tables, TakeIn, WriteLogs,
@@ -84,6 +84,7 @@ impl Reading for Timed<'_> {
     passed_on! {
         fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<Arc<JobRecord>>>;
         fn lease(&mut self, id: LeaseId) -> Result<Option<LeaseRecord>>;
+        fn requested_lease(&mut self, request: &RequestName) -> Result<Option<LeaseId>>;
         fn live_leases(&mut self) -> Result<Vec<LeaseRecord>>;
         fn dispatching(&mut self) -> Result<Vec<Arc<JobRecord>>>;
         fn queued(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<Arc<JobRecord>>>;

@@ -10,6 +10,8 @@ use std::time::Duration;
 use jobtree_protocol::{AddonId, InstanceId, JobId, JobView, LeaseId};
 use serde::{Deserialize, Serialize};
 
+use crate::core::CapacityRequest;
+
 /// What a job of the simulation does.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Script {
@@ -102,6 +104,8 @@ pub(super) struct Worker {
     pub(super) alarm: u64,
     /// A lease that it asked for before it has a job to run under it.
     pub(super) spare: Option<LeaseId>,
+    /// The request for capacity that was not answered.
+    pub(super) request: Option<CapacityRequest>,
     /// Of a worker that ignores its clock.
     pub(super) careless: bool,
 }

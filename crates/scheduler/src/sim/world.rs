@@ -19,7 +19,7 @@ use super::sim_event::{Calling, From, Reply, SimEvent};
 use super::tables::Forgets;
 use super::worker::{Doing, Way, Worker};
 use super::{Bug, Failure, Mistake, Report, Scenario};
-use crate::core::{Core, Input, Op, Output, Rng, perform, rng};
+use crate::core::{Call, Core, Input, Op, Output, Rng, perform, rng};
 
 /// The addon that is paused.
 pub(super) const PAUSED: &str = "a4";
@@ -107,6 +107,7 @@ impl World {
                     turn: 0,
                     alarm: 0,
                     spare: None,
+                    request: None,
                     careless: scenario.has(Mistake::NoHeartbeats),
                 });
             }
@@ -348,6 +349,11 @@ impl World {
             SimEvent::Call(node, life, call, id, worker, turn) => {
                 if self.nodes[node].life == life && self.nodes[node].core.is_some() {
                     self.nodes[node].callers.insert(id, (worker, turn));
+                    if let Call::Capacity(request, _) = &*call
+                        && let Some(name) = request.name()
+                    {
+                        self.nodes[node].requested.insert(id, name);
+                    }
                     self.step(node, Input::Call(*call))?;
                 }
             }
@@ -545,6 +551,12 @@ impl World {
                     if new {
                         self.check_paused(node, &op)?;
                     }
+                    if let Op::Admit(op) = &op
+                        && let Some(name) = self.nodes[node].requested.get(&op.call)
+                    {
+                        let lease = op.command.lease_id;
+                        self.shadow.requested.insert(lease, name.clone());
+                    }
                     if matches!(op, Op::ReadLive(_)) {
                         self.note_read(node)?;
                     }
@@ -560,11 +572,9 @@ impl World {
                     let Some(reply) = self.nodes[node].take_reply() else {
                         continue;
                     };
-                    if let Ok(Reply::Capacity(answer)) = &reply
-                        && !answer.approved
-                        && (answer.reason.is_empty() || answer.retry_after_sec.is_none())
-                    {
-                        return Err(format!("a denial without a reason or a time: {answer:?}"));
+                    let requested = self.nodes[node].requested.remove(&call);
+                    if let Ok(Reply::Capacity(answer)) = &reply {
+                        self.shadow.check_capacity_answer(answer, requested)?;
                     }
                     let Some((worker, turn)) = self.nodes[node].callers.remove(&call) else {
                         continue;

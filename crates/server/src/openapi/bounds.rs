@@ -28,7 +28,7 @@ pub(super) fn all() -> Vec<(&'static str, &'static str, Value)> {
         ("SubmitRequest", "tags", most(32)),
         ("SubmitRequest", "idempotency_key", key.clone()),
         ("SubmitRequest", "unique_key", key.clone()),
-        ("SubmitRequest", "concurrency_key", key),
+        ("SubmitRequest", "concurrency_key", key.clone()),
         (
             "SubmitRequest",
             "concurrency_limit",
@@ -50,6 +50,7 @@ pub(super) fn all() -> Vec<(&'static str, &'static str, Value)> {
             json!({"minimum": 0, "maximum": 100}),
         ),
         ("LeaseRequest", "expected_duration_sec", seconds),
+        ("LeaseRequest", "request_key", key),
         ("LeaseRequest", "pids", most(64)),
         ("ClaimRequest", "max_jobs", batch.clone()),
         ("ClaimRequest", "max_leases", batch),

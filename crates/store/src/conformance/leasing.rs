@@ -28,6 +28,10 @@ pub(super) const CASES: &[Case] = &[
     ("canceling a running job", canceling_a_running_job),
     ("concurrency keys hold", concurrency_keys_hold),
     ("a lease without a job", a_lease_without_a_job),
+    (
+        "a request for capacity has one lease",
+        a_request_for_capacity_has_one_lease,
+    ),
     ("retries wait", retries_wait),
     ("what is used is computed", what_is_used_is_computed),
 ];
@@ -509,6 +513,7 @@ fn without_a_job(world: &World) -> Admit {
         expected_duration_sec: Some(9),
         node_id: node(),
         instance_id: None,
+        request_key: None,
         pids: Vec::new(),
         process_origin: None,
         reason: "there is room".into(),
@@ -536,6 +541,58 @@ fn a_lease_without_a_job(world: &World) {
         .release(world.stamp(), lease.id, ReleaseRequest::default());
     assert_eq!(release.wait(), Ok(()));
     assert_eq!(world.store.live_leases().wait().expect("the leases"), []);
+}
+
+fn a_request_for_capacity_has_one_lease(world: &World) {
+    let instance = |number: u8| Some(InstanceId::from_random([number; 16]));
+    let command = |number: u8, key: &str| Admit {
+        instance_id: instance(number),
+        request_key: Some(key.to_owned()),
+        ..without_a_job(world)
+    };
+    let admit = |command: Admit| world.store.admit(world.stamp(), command).wait();
+    let first = admit(command(1, "a b")).expect("granted");
+    assert_eq!(first.request_key.as_deref(), Some("a b"));
+    assert_eq!(
+        admit(command(1, "a b")),
+        Ok(first.clone()),
+        "another id, the same request"
+    );
+    // Another request, another process, another addon.
+    let other_addon = Admit {
+        addon_id: jobtree_protocol::AddonId::new("sounds").expect("a name"),
+        ..command(1, "a b")
+    };
+    let others = [command(1, "a"), command(2, "a b"), other_addon];
+    let mut ids = vec![first.id];
+    for other in others {
+        ids.push(admit(other).expect("granted").id);
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 4);
+    // The key of a lease that holds is not used for something else.
+    let larger = Admit {
+        cost_units: 26,
+        ..command(1, "a b")
+    };
+    assert!(matches!(
+        admit(larger),
+        Err(StoreError::Refused(why)) if matches!(*why, TransitionError::RequestConflict { lease_id, .. } if lease_id == first.id)
+    ));
+    // Renewals do not change whose it is; its end does.
+    let beat = Heartbeat::of(first.id);
+    let beat = world
+        .store
+        .heartbeat(world.stamp(), beat, LoadAdvice::default());
+    beat.wait().expect("it holds");
+    assert_eq!(admit(command(1, "a b")).expect("granted").id, first.id);
+    let release = ReleaseRequest::default();
+    let released = world.store.release(world.stamp(), first.id, release).wait();
+    assert_eq!(released, Ok(()));
+    let second = admit(command(1, "a b")).expect("granted");
+    assert_ne!(second.id, first.id);
+    assert_eq!(admit(command(1, "a b")).expect("granted"), second);
 }
 
 fn retries_wait(world: &World) {

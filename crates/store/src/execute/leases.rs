@@ -100,10 +100,14 @@ impl Unit<'_> {
     }
 
     pub(crate) fn admit(&mut self, command: Admit) -> Result<LeaseRecord> {
-        if let Some(lease) = self.tables.lease(command.lease_id)? {
-            return Ok(lease);
+        let mut existing = self.tables.lease(command.lease_id)?;
+        if let (None, Some(request)) = (&existing, command.request_name())
+            && let Some(id) = self.tables.requested_lease(&request)?
+        {
+            // Locked, and looked at again: it may have ended since it was found.
+            existing = self.tables.lease(id)?.filter(LeaseRecord::is_live);
         }
-        let done = transitions::admit(&self.cx, command);
+        let done = transitions::admit(&self.cx, existing.as_ref(), command)?;
         self.settle(done)
     }
 

@@ -16,7 +16,7 @@ use jobtree_protocol::{
     AddonId, EventKind, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId,
 };
 use jobtree_queue::transitions::Changes;
-use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
+use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now, RequestName};
 
 use crate::backend::{Backend, Listen, Listeners, Query, Work, Written};
 use crate::error::StoreError;
@@ -50,6 +50,8 @@ struct Data {
     /// Those in each state that is not an end, so that nothing else is looked at.
     by_state: BTreeMap<JobState, BTreeSet<JobId>>,
     leases: BTreeMap<LeaseId, LeaseRecord>,
+    /// Those that hold and answer a request that may be repeated.
+    requested: HashMap<RequestName, LeaseId>,
     keys: BTreeMap<(AddonId, String), KeyRecord>,
     unique: HashMap<(AddonId, JobType, String), JobId>,
     waits: HashMap<JobId, BTreeSet<JobId>>,
@@ -199,6 +201,10 @@ impl Reading for Data {
 
     fn lease(&mut self, id: LeaseId) -> Result<Option<LeaseRecord>> {
         Ok(self.leases.get(&id).cloned())
+    }
+
+    fn requested_lease(&mut self, request: &RequestName) -> Result<Option<LeaseId>> {
+        Ok(self.requested.get(request).copied())
     }
 
     fn live_leases(&mut self) -> Result<Vec<LeaseRecord>> {
@@ -364,6 +370,13 @@ impl Tables for Data {
             self.put_job(Arc::clone(job));
         }
         for lease in &changes.leases {
+            if let Some(request) = lease.request_name() {
+                if lease.is_live() {
+                    self.requested.insert(request, lease.id);
+                } else if self.requested.get(&request) == Some(&lease.id) {
+                    self.requested.remove(&request);
+                }
+            }
             self.leases.insert(lease.id, lease.clone());
         }
         for key in &changes.keys {

@@ -7,11 +7,13 @@ use jiff::Timestamp;
 use jobtree_protocol::{
     AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId, from_micros,
 };
-use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, LeasedJob};
+use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, LeasedJob, RequestName};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::tables::{PgTables, job_records, read, records, state_number, state_of, uuids};
+use super::tables::{
+    PgTables, job_records, read, records, request_text, state_number, state_of, uuids,
+};
 use crate::error::StoreError;
 use crate::ids::IdMap;
 use crate::search::{Searched, Text};
@@ -70,6 +72,22 @@ impl Reading for PgTables {
             None => Ok(None),
             Some(lease) => self.with_jobs(lease).map(Some),
         }
+    }
+
+    fn requested_lease(&mut self, request: &RequestName) -> Result<Option<LeaseId>> {
+        let name = request_text(request);
+        if self.writing {
+            // No other transaction grants a lease for this request until this one has ended.
+            self.query(
+                "SELECT pg_advisory_xact_lock(hashtextextended($1, 7307))",
+                &[&name],
+            )?;
+        }
+        let rows = self.query(
+            "SELECT id FROM scheduler_leases WHERE live AND request = $1",
+            &[&name],
+        )?;
+        Ok(rows.first().map(|row| LeaseId(row.get(0))))
     }
 
     fn live_leases(&mut self) -> Result<Vec<LeaseRecord>> {

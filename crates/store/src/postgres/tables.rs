@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jobtree_protocol::{AddonId, Event, JobId, JobState, JobType, Json, ScheduleId, to_micros};
 use jobtree_queue::transitions::Changes;
-use jobtree_queue::{JobRecord, LeaseRecord, LeasedJob, Now};
+use jobtree_queue::{JobRecord, LeaseRecord, LeasedJob, Now, RequestName};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
@@ -70,6 +70,16 @@ pub(super) fn state_of(number: i16) -> Result<JobState> {
 
 pub(super) fn uuids(ids: &[JobId]) -> Vec<Uuid> {
     ids.iter().map(|id| id.0).collect()
+}
+
+/// The name of a request as it is searched for: neither addons nor ids have spaces.
+pub(super) fn request_text(request: &RequestName) -> String {
+    let RequestName {
+        addon_id,
+        instance_id,
+        key,
+    } = request;
+    format!("{addon_id} {instance_id} {key}")
 }
 
 impl PgTables {
@@ -291,13 +301,14 @@ impl PgTables {
             let mut kept = lease.clone();
             kept.jobs = Vec::new();
             self.change(
-                "INSERT INTO scheduler_leases VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO UPDATE \
+                "INSERT INTO scheduler_leases VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO UPDATE \
                  SET live = EXCLUDED.live, ended_at = EXCLUDED.ended_at, record = EXCLUDED.record",
                 &[
                     &lease.id.0,
                     &lease.is_live(),
                     &lease.ended_at.map(to_micros),
                     &text(&kept),
+                    &lease.request_name().as_ref().map(request_text),
                 ],
             )?;
         }

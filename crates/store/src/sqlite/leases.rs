@@ -16,7 +16,7 @@ use crate::tables::Result;
 
 pub(crate) const LEASE_COLUMNS: &str = "id, revision, addon_id, job_type, node_id, instance_id, priority, flags, \
      expected_duration_sec, own_cost, ttl_sec, granted_at, renewed_at, expires_at, named_current, current_since, pids, \
-     lease_end, ended_at, end_reason, renewals, asked_back";
+     lease_end, ended_at, end_reason, renewals, asked_back, request_key";
 
 // The bits of a lease's `flags` beside those of its constraints. The first release wrote none of them: of its leases the
 // first job began with the grant.
@@ -69,7 +69,7 @@ pub(crate) fn write_lease(db: &Connection, lease: &LeaseRecord) -> Result<()> {
     let mut statement = db.prepare_cached(
         "INSERT OR REPLACE INTO scheduler_leases VALUES \
          (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
-         ?22)",
+         ?22, ?23)",
     )?;
     statement.execute(params![
         Id(&lease.id.0),
@@ -94,6 +94,7 @@ pub(crate) fn write_lease(db: &Connection, lease: &LeaseRecord) -> Result<()> {
         lease.end_reason,
         lease.renewals as i64,
         Maybe((!lease.asked_back.is_empty()).then(|| json_text(&lease.asked_back))),
+        lease.request_key,
     ])?;
     Ok(())
 }
@@ -114,6 +115,7 @@ pub(crate) fn lease_of(row: &Row<'_>, jobs: Vec<LeasedJob>) -> Result<LeaseRecor
         job_type: text_at(row, 3)?.parse().map_err(name)?,
         node_id: text_at(row, 4)?.parse::<NodeId>().map_err(name)?,
         instance_id: optional_uuid_at(row, 5)?.map(InstanceId),
+        request_key: row.get(22)?,
         priority: priority_of(row.get(6)?)?,
         constraints: constraints_of(flags),
         expected_duration_sec: optional_number(row.get(8)?)?,

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use jobtree_protocol::{AddonId, JobId, JobState, JobType, Json, LeaseId, ScheduleId, from_micros};
-use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, LeasedJob};
+use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, LeasedJob, RequestName};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 
 use super::codec::{
@@ -49,6 +49,7 @@ pub const HOT_STATEMENTS: &[&str] = &[
     HISTORY_BY_ID,
     JOBS_OF_LEASE,
     LEASE_BY_ID,
+    REQUESTED_LEASE,
     LIVE_LEASES,
     DISPATCHING,
     QUEUED,
@@ -176,6 +177,23 @@ pub(crate) fn lease(db: &Connection, id: LeaseId) -> Result<Option<LeaseRecord>>
         return Ok(None);
     };
     leases::lease_of(row, leased_jobs(db, id)?).map(Some)
+}
+
+const REQUESTED_LEASE: &str = "SELECT id FROM scheduler_leases WHERE addon_id = ?1 AND instance_id = ?2 AND request_key = ?3 \
+     AND request_key IS NOT NULL AND lease_end IS NULL";
+
+pub(crate) fn requested_lease(db: &Connection, request: &RequestName) -> Result<Option<LeaseId>> {
+    let RequestName {
+        addon_id,
+        instance_id,
+        key,
+    } = request;
+    let mut statement = db.prepare_cached(REQUESTED_LEASE)?;
+    let mut rows = statement.query(params![addon_id.as_str(), Id(&instance_id.0), key])?;
+    match rows.next()? {
+        None => Ok(None),
+        Some(row) => Ok(Some(LeaseId(uuid_at(row, 0)?))),
+    }
 }
 
 const LIVE_LEASES: &str = "SELECT * FROM scheduler_leases WHERE lease_end IS NULL ORDER BY id";

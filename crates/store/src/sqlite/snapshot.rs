@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jobtree_protocol::{AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseId};
-use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord};
+use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, RequestName};
 use rusqlite::Connection;
 
 use super::{list, queries, trail};
@@ -23,6 +23,10 @@ impl Reading for Snapshot<'_> {
 
     fn lease(&mut self, id: LeaseId) -> Result<Option<LeaseRecord>> {
         queries::lease(self.0, id)
+    }
+
+    fn requested_lease(&mut self, request: &RequestName) -> Result<Option<LeaseId>> {
+        queries::requested_lease(self.0, request)
     }
 
     fn live_leases(&mut self) -> Result<Vec<LeaseRecord>> {

@@ -7,7 +7,7 @@ use jobtree_protocol::{
     AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId, to_micros,
 };
 use jobtree_queue::transitions::Changes;
-use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now};
+use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now, RequestName};
 use rusqlite::{Connection, params};
 
 use super::cache::Cache;
@@ -319,6 +319,10 @@ impl Reading for SqliteTables {
             self.leases.insert(id, lease.clone());
         }
         Ok(lease)
+    }
+
+    fn requested_lease(&mut self, request: &RequestName) -> Result<Option<LeaseId>> {
+        queries::requested_lease(self.settled()?, request)
     }
 
     fn live_leases(&mut self) -> Result<Vec<LeaseRecord>> {
