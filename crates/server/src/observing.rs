@@ -10,7 +10,7 @@ use jobtree_store::Listening;
 use tokio::sync::Semaphore;
 
 use crate::error::ServeError;
-use crate::events::Hub;
+use crate::events::{DispatchListeners, Hub};
 use crate::live::Live;
 use crate::load::LoadLog;
 use crate::trace;
@@ -27,6 +27,7 @@ pub(crate) struct Observing {
     pub(crate) live: Live,
     pub(crate) load: Arc<LoadLog>,
     pub(crate) webhooks: Arc<Webhooks>,
+    pub(crate) dispatches: Arc<DispatchListeners>,
     /// One for each event stream there may be.
     pub(crate) streams: Arc<Semaphore>,
     _traced: Listening,
@@ -54,11 +55,14 @@ impl Observing {
             Arc::clone(&load),
             every,
         ));
-        let webhooks = Webhooks::open(scheduler.clone(), Arc::clone(&hub)).await;
+        let dispatches = DispatchListeners::new(scheduler.clone());
+        let listeners = Arc::clone(&dispatches);
+        let webhooks = Webhooks::open(scheduler.clone(), Arc::clone(&hub), listeners).await;
         Ok(Self {
             webhooks: webhooks.map_err(ServeError::Webhooks)?,
             hub,
             live: Live::default(),
+            dispatches,
             load,
             streams: Arc::new(Semaphore::new(streams)),
             _traced: scheduler.store().listen(Arc::new(trace::tell)),

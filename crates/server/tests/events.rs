@@ -278,6 +278,69 @@ fn receive(listener: &TcpListener, status: &str) -> (String, String) {
     (head, String::from_utf8(body).unwrap())
 }
 
+/// What keeps a job waiting, for programs.
+fn obstacles(client: &mut Client, job: &str) -> Vec<String> {
+    let explained = client.get(&paths::at(paths::EXPLAIN, job)).expect(200);
+    let obstacles = explained["reasons"].as_array().unwrap().iter();
+    let code = |obstacle: &Value| obstacle["code"].as_str().unwrap().to_owned();
+    obstacles.map(code).collect()
+}
+
+fn in_state(client: &mut Client, addon: &str, state: &str) -> Vec<String> {
+    let path = format!("{}?addon_id={addon}&state={state}", paths::JOBS);
+    let jobs = client.get(&path).expect(200)["jobs"].clone();
+    let ids = jobs.as_array().unwrap().iter();
+    ids.map(|job| job["job_id"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_stream_that_names_dispatches_makes_the_types_of_its_addon_served() {
+    let house = House::new();
+    let (token, mut admin) = (house.admin_token(), house.admin());
+    for addon in ["photos", "mail"] {
+        for _ in 0..3 {
+            admin.submit(addon, "index");
+        }
+    }
+    // Of a type that is not served one job may be out, as a probe; the last one submitted is not.
+    let waiting = |admin: &mut Client, addon: &str| in_state(admin, addon, "QUEUED").pop().unwrap();
+    let (photo, mail) = (waiting(&mut admin, "photos"), waiting(&mut admin, "mail"));
+    let unserved = |admin: &mut Client, job: &str| {
+        let codes = obstacles(admin, job);
+        codes.iter().any(|code| code == "unserved")
+    };
+    // People and dashboards that watch everything serve nothing, nor does a program that waits for one job.
+    let _all = Follower::open(&house, &token, "", None);
+    let one = format!("?event=DISPATCHING&job_id={photo}");
+    let _one = Follower::open(&house, &token, &one, None);
+    assert!(unserved(&mut admin, &photo) && unserved(&mut admin, &mail));
+    let query = "?event=dispatching&addon_id=photos";
+    let mut follower = Follower::open(&house, &token, query, None);
+    while !in_state(&mut admin, "photos", "QUEUED").is_empty() {
+        follower.next_of("DISPATCHING");
+    }
+    assert!(unserved(&mut admin, &mail), "of its addon, and of no other");
+    // Two listen: the types stay served until both have gone.
+    let second = Follower::open(&house, &token, query, None);
+    drop(follower);
+    let mut third = Follower::open(&house, &token, query, None);
+    drop(second);
+    let job = admin.submit("photos", "index");
+    assert_eq!(third.next_of("DISPATCHING").data["job_id"], json!(job));
+    drop(third);
+    // The daemon notices in its own time that its reader has gone.
+    for _ in 0..4 {
+        admin.submit("photos", "other");
+    }
+    while !in_state(&mut admin, "photos", "QUEUED")
+        .first()
+        .is_some_and(|job| unserved(&mut admin, job))
+    {
+        admin.submit("photos", "other");
+    }
+}
+
 #[test]
 fn a_webhook_is_told_of_ends_signed_and_again_until_it_takes_them() {
     let house = House::new();

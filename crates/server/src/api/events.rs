@@ -48,6 +48,7 @@ async fn stream_events(daemon: Arc<Daemon>, call: Call<StreamEvents>) -> Answere
     })?;
     let begun = sse::begin(
         &daemon.observing.hub,
+        &daemon.observing.dispatches,
         filter,
         after.map_or(Position::Now, Position::After),
         permit,

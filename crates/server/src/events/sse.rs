@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use hyper::body::{Body, Frame};
-use jobtree_protocol::{AddonId, JobId, JobType};
+use jobtree_protocol::{AddonId, EventKind, JobId, JobType};
 use jobtree_store::StoreError;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 
+use super::dispatch_listeners::DispatchListeners;
 use super::hub::{Hub, LOAD, Listener, Told};
 
 /// Something is sent at least this often, so that both ends notice when the other is gone.
@@ -40,6 +41,12 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Returns `true` if a program with this filter listens for dispatches: it names them, and not one job. A stream of all
+    /// events is watched by people and dashboards, for which nothing is to be reserved.
+    pub fn names_dispatches(&self) -> bool {
+        self.job_id.is_none() && self.kinds.contains(&EventKind::Dispatching.as_str())
+    }
+
     /// Whether it wants this one.
     pub fn wants(&self, told: &Told) -> bool {
         let kind = self.kinds.is_empty() || self.kinds.contains(&told.kind);
@@ -80,18 +87,23 @@ pub enum Position {
 
 /// Begins a stream.
 ///
-/// It ends when the reader is gone, or `stopping` turns true. The permit is given back then.
+/// It ends when the reader is gone, or `stopping` turns true. The permit is given back then. While it lasts, a filter that
+/// names dispatches makes the job types of its addon served.
 ///
 /// # Errors
 /// If the trail cannot be read.
 pub async fn begin(
     hub: &Arc<Hub>,
+    dispatches: &Arc<DispatchListeners>,
     filter: Filter,
     position: Position,
     permit: OwnedSemaphorePermit,
     stopping: watch::Receiver<bool>,
 ) -> Result<Stream, StoreError> {
     let listener = hub.listen().await?;
+    let served = filter
+        .names_dispatches()
+        .then(|| dispatches.listen(filter.addon_id.clone()));
     let (sender, receiver) = mpsc::channel(ON_THE_WAY);
     let teller = Teller {
         hub: Arc::clone(hub),
@@ -105,7 +117,7 @@ pub async fn begin(
     tokio::spawn(async move {
         let behind = matches!(position, Position::After(_));
         teller.tell(listener, behind, stopping).await;
-        drop(permit);
+        drop((served, permit));
     });
     Ok(Stream(receiver))
 }

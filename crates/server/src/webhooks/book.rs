@@ -1,6 +1,6 @@
 //! Which webhooks there are, as notes in the store.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use uuid::Uuid;
 
 use super::deliver;
-use crate::events::Hub;
+use crate::events::{DispatchListener, DispatchListeners, Hub};
 
 /// Webhooks of one daemon: each has a task and a thread at times.
 const MOST: usize = 100;
@@ -93,9 +93,16 @@ pub struct Webhooks {
     scheduler: Scheduler,
     hub: Arc<Hub>,
     tasks: Handle,
-    hooks: Mutex<BTreeMap<Uuid, (Arc<Hook>, AbortHandle)>>,
-    /// The addons for whose dispatches the scheduler knows listeners.
-    listened_to: Mutex<BTreeSet<Option<AddonId>>>,
+    hooks: Mutex<BTreeMap<Uuid, Working>>,
+    dispatches: Arc<DispatchListeners>,
+}
+
+/// A webhook that is delivered to.
+struct Working {
+    hook: Arc<Hook>,
+    task: AbortHandle,
+    /// It is told of dispatches, so the job types of its addon are served.
+    _served: Option<DispatchListener>,
 }
 
 impl Webhooks {
@@ -103,12 +110,16 @@ impl Webhooks {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub async fn open(scheduler: Scheduler, hub: Arc<Hub>) -> Result<Arc<Self>, ApiError> {
+    pub async fn open(
+        scheduler: Scheduler,
+        hub: Arc<Hub>,
+        dispatches: Arc<DispatchListeners>,
+    ) -> Result<Arc<Self>, ApiError> {
         let webhooks = Arc::new(Webhooks {
             hub,
             tasks: Handle::current(),
             hooks: Mutex::default(),
-            listened_to: Mutex::default(),
+            dispatches,
             scheduler,
         });
         for (name, note) in webhooks.scheduler.notes(webhooks.prefix()).await? {
@@ -119,36 +130,14 @@ impl Webhooks {
                 }
             }
         }
-        webhooks.tell_listeners();
         Ok(webhooks)
-    }
-
-    /// Tells the scheduler which addons have a webhook for dispatches: their job types are served.
-    fn tell_listeners(&self) {
-        let mut counts: BTreeMap<Option<AddonId>, u32> = BTreeMap::new();
-        for (hook, _) in self.hooks().values() {
-            let record = hook.record();
-            if record.events.contains(&EventKind::Dispatching) {
-                *counts.entry(record.addon_id).or_default() += 1;
-            }
-        }
-        let mut known = self
-            .listened_to
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let now: BTreeSet<Option<AddonId>> = counts.keys().cloned().collect();
-        for addon in known.union(&now) {
-            let count = counts.get(addon).copied().unwrap_or(0);
-            self.scheduler.set_listeners(addon.clone(), count);
-        }
-        *known = now;
     }
 
     fn prefix(&self) -> String {
         format!("server/webhook/{}/", self.scheduler.options().node)
     }
 
-    fn hooks(&self) -> MutexGuard<'_, BTreeMap<Uuid, (Arc<Hook>, AbortHandle)>> {
+    fn hooks(&self) -> MutexGuard<'_, BTreeMap<Uuid, Working>> {
         self.hooks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -161,10 +150,17 @@ impl Webhooks {
     }
 
     fn begin(&self, record: Record) {
+        let names_dispatches = record.events.contains(&EventKind::Dispatching);
+        let served = names_dispatches.then(|| self.dispatches.listen(record.addon_id.clone()));
         let (id, hook) = (record.id, self.hook(record));
         let delivering = deliver::deliver(Arc::clone(&hook), Arc::clone(&self.hub));
         let task = self.tasks.spawn(delivering).abort_handle();
-        self.hooks().insert(id, (hook, task));
+        let working = Working {
+            hook,
+            task,
+            _served: served,
+        };
+        self.hooks().insert(id, working);
     }
 
     /// Registers one. It is told what happens from now on.
@@ -202,7 +198,6 @@ impl Webhooks {
         let view = record.view();
         self.hook(record.clone()).save().await?;
         self.begin(record);
-        self.tell_listeners();
         Ok(view)
     }
 
@@ -211,7 +206,7 @@ impl Webhooks {
         let hooks = self.hooks();
         hooks
             .values()
-            .map(|(hook, _)| hook.record().view())
+            .map(|working| working.hook.record().view())
             .collect()
     }
 
@@ -220,12 +215,12 @@ impl Webhooks {
     /// # Errors
     /// If there is none of this id, or the store fails.
     pub async fn delete(&self, id: Uuid) -> Result<(), ApiError> {
-        let Some((_, task)) = self.hooks().remove(&id) else {
+        let Some(working) = self.hooks().remove(&id) else {
             let message = format!("there is no webhook {id} at this daemon: check the id");
             return Err(ApiError::new(ErrorCode::NotFound, message));
         };
-        task.abort();
-        self.tell_listeners();
+        working.task.abort();
+        drop(working);
         let name = format!("{}{id}", self.prefix());
         self.scheduler.put_note(name, None).await
     }
@@ -233,7 +228,7 @@ impl Webhooks {
     /// Writes down how far each is, and ends their tasks.
     pub async fn close(&self) {
         let hooks = std::mem::take(&mut *self.hooks());
-        for (hook, task) in hooks.into_values() {
+        for Working { hook, task, .. } in hooks.into_values() {
             task.abort();
             if let Err(error) = hook.save().await {
                 tracing::warn!(%error, "how far a webhook is was not written down: some deliveries will be repeated");
