@@ -61,7 +61,7 @@ pub struct HeartbeatBody {
     pub pids: Option<Vec<u32>>,
     /// How to recognise these processes on this machine. Without it none of them counts as the worker's own load.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub process_origin: Option<ProcessOrigin>,
+    pub process_origin: Option<Box<ProcessOrigin>>,
     /// The milliseconds between the begin of the named job and the sending of this call; 0 if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub began_ms_ago: Option<u64>,
@@ -104,7 +104,7 @@ pub struct ReportBody {
     pub pids: Option<Vec<u32>>,
     /// How to recognise these processes on this machine. Without it none of them counts as the worker's own load.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub process_origin: Option<ProcessOrigin>,
+    pub process_origin: Option<Box<ProcessOrigin>>,
 }
 
 impl ReportBody {
@@ -130,7 +130,7 @@ pub struct PidsRequest {
     pub pids: Vec<u32>,
     /// How to recognise these processes on this machine. Without it none of them counts as the worker's own load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub process_origin: Option<ProcessOrigin>,
+    pub process_origin: Option<Box<ProcessOrigin>>,
 }
 
 /// `POST …/drain`, and its answer.

@@ -60,7 +60,7 @@ pub struct LeaseRequest {
     pub pids: Vec<u32>,
     /// How to recognise these processes on this machine. Without it none of them counts as the worker's own load.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub process_origin: Option<ProcessOrigin>,
+    pub process_origin: Option<Box<ProcessOrigin>>,
 }
 
 /// What a lease answer was decided by.
@@ -154,7 +154,7 @@ pub struct ClaimRequest {
     pub pids: Vec<u32>,
     /// How to recognise these processes on this machine. Without it none of them counts as the worker's own load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub process_origin: Option<ProcessOrigin>,
+    pub process_origin: Option<Box<ProcessOrigin>>,
     /// The number of granted leases whose first job the worker begins at once. A worker that sends this, 0 included,
     /// reports every other begin itself: in a heartbeat (`job_id`, `began_ms_ago`), or with the completion. Without it
     /// the first job of each lease begins with the grant, and each later one when the one before it is completed.
@@ -215,7 +215,7 @@ pub struct AckRequest {
     pub pids: Vec<u32>,
     /// How to recognise these processes on this machine. Without it none of them counts as the worker's own load.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub process_origin: Option<ProcessOrigin>,
+    pub process_origin: Option<Box<ProcessOrigin>>,
 }
 
 /// `POST …/lease/{id}/heartbeat`: still here.
@@ -237,7 +237,7 @@ pub struct Heartbeat {
     pub pids: Option<Vec<u32>>,
     /// How to recognise these processes on this machine. Without it none of them counts as the worker's own load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub process_origin: Option<ProcessOrigin>,
+    pub process_origin: Option<Box<ProcessOrigin>>,
     /// The milliseconds between the begin of the named job and the sending of this call; 0 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began_ms_ago: Option<u64>,
@@ -447,7 +447,7 @@ pub struct ReportRequest {
     pub pids: Option<Vec<u32>>,
     /// How to recognise these processes on this machine. Without it none of them counts as the worker's own load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub process_origin: Option<ProcessOrigin>,
+    pub process_origin: Option<Box<ProcessOrigin>>,
 }
 
 /// `POST …/lease/{id}/release`.

@@ -37,7 +37,12 @@ impl LeaseRequest {
     /// One message for each field that is wrong.
     pub fn validate(&self, limits: &Limits) -> Result<LeaseAsk, Vec<FieldError>> {
         let mut check = Check::default();
-        check_pids(&mut check, &self.pids, self.process_origin.as_ref(), limits);
+        check_pids(
+            &mut check,
+            &self.pids,
+            self.process_origin.as_deref(),
+            limits,
+        );
         if let Some(job_id) = self.job_id {
             return check.finish(LeaseAsk::TakeUp(job_id));
         }
@@ -85,7 +90,12 @@ impl ClaimRequest {
                 "names one lease, and max_leases is above 1: leave one of them out",
             );
         }
-        check_pids(&mut check, &self.pids, self.process_origin.as_ref(), limits);
+        check_pids(
+            &mut check,
+            &self.pids,
+            self.process_origin.as_deref(),
+            limits,
+        );
         check.finish(())
     }
 }
@@ -97,7 +107,12 @@ impl AckRequest {
     /// One message for each field that is wrong.
     pub fn validate(&self, limits: &Limits) -> Result<(), Vec<FieldError>> {
         let mut check = Check::default();
-        check_pids(&mut check, &self.pids, self.process_origin.as_ref(), limits);
+        check_pids(
+            &mut check,
+            &self.pids,
+            self.process_origin.as_deref(),
+            limits,
+        );
         check.finish(())
     }
 }
@@ -113,7 +128,7 @@ impl Heartbeat {
         check_pids(
             &mut check,
             self.pids.as_deref().unwrap_or_default(),
-            self.process_origin.as_ref(),
+            self.process_origin.as_deref(),
             limits,
         );
         let (count, most) = (self.given_back.len(), limits.batch);
@@ -138,7 +153,7 @@ impl ReportRequest {
         check_pids(
             &mut check,
             self.pids.as_deref().unwrap_or_default(),
-            self.process_origin.as_ref(),
+            self.process_origin.as_deref(),
             limits,
         );
         let (count, most) = (self.metrics.len(), limits.metrics);

@@ -475,11 +475,11 @@ fn what_workers_send() {
     assert_eq!(first(beat.validate(&limits)), "pids");
     let with_origin = |boot_id: &str, started| Heartbeat {
         pids: Some(vec![5, 6]),
-        process_origin: Some(ProcessOrigin {
+        process_origin: Some(Box::new(ProcessOrigin {
             boot_id: boot_id.to_owned(),
             pid_namespace: 1,
             started,
-        }),
+        })),
         ..Heartbeat::of(lease_id)
     };
     let beat = with_origin("boot", vec![1]);

@@ -426,7 +426,7 @@ pub struct LeaseRecord {
     pub pids: Vec<u32>,
     /// How to recognise them; none if the worker did not say, and then none of them is the worker's own load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub process_origin: Option<ProcessOrigin>,
+    pub process_origin: Option<Box<ProcessOrigin>>,
     /// How it ended.
     pub end: Option<LeaseEnd>,
     /// When.

@@ -4,22 +4,22 @@ use jobtree_protocol::ProcessOrigin;
 
 /// Returns what makes these pids unambiguous; none if a process is gone, or the system does not tell: Linux alone does.
 #[cfg(target_os = "linux")]
-pub fn process_origin(pids: &[u32]) -> Option<ProcessOrigin> {
+pub fn process_origin(pids: &[u32]) -> Option<Box<ProcessOrigin>> {
     use std::fs;
     use std::os::unix::fs::MetadataExt;
 
     let started = |pid: &u32| started_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(ProcessOrigin {
+    Some(Box::new(ProcessOrigin {
         boot_id: boot_id.trim().to_owned(),
         pid_namespace: fs::metadata("/proc/self/ns/pid").ok()?.ino(),
         started: pids.iter().map(started).collect::<Option<_>>()?,
-    })
+    }))
 }
 
 /// Returns what makes these pids unambiguous; none, since this system does not tell.
 #[cfg(not(target_os = "linux"))]
-pub fn process_origin(_pids: &[u32]) -> Option<ProcessOrigin> {
+pub fn process_origin(_pids: &[u32]) -> Option<Box<ProcessOrigin>> {
     None
 }
 

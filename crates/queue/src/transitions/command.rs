@@ -49,7 +49,7 @@ pub struct TakeUp {
     /// Its processes.
     pub pids: Vec<u32>,
     /// How to recognise them.
-    pub process_origin: Option<ProcessOrigin>,
+    pub process_origin: Option<Box<ProcessOrigin>>,
 }
 
 /// Jobs that one worker runs one after the other under a new lease.
@@ -64,7 +64,7 @@ pub struct Claim {
     /// Its processes.
     pub pids: Vec<u32>,
     /// How to recognise them.
-    pub process_origin: Option<ProcessOrigin>,
+    pub process_origin: Option<Box<ProcessOrigin>>,
     /// Why it was admitted, with the numbers.
     pub reason: String,
     /// What the worker declared with its claim.
@@ -140,7 +140,7 @@ pub struct Admit {
     /// Its processes.
     pub pids: Vec<u32>,
     /// How to recognise them.
-    pub process_origin: Option<ProcessOrigin>,
+    pub process_origin: Option<Box<ProcessOrigin>>,
     /// Why it was admitted, with the numbers.
     pub reason: String,
 }

@@ -108,7 +108,7 @@ pub(super) struct Granted {
     pub(super) node_id: NodeId,
     pub(super) instance_id: Option<InstanceId>,
     pub(super) pids: Vec<u32>,
-    pub(super) process_origin: Option<ProcessOrigin>,
+    pub(super) process_origin: Option<Box<ProcessOrigin>>,
     pub(super) worker: Abilities,
 }
 

@@ -141,7 +141,7 @@ pub struct CapacityRequest {
     /// Its processes.
     pub pids: Vec<u32>,
     /// How to recognise them.
-    pub process_origin: Option<ProcessOrigin>,
+    pub process_origin: Option<Box<ProcessOrigin>>,
 }
 
 impl CapacityRequest {

@@ -47,7 +47,7 @@ pub struct LeaseProcesses {
     /// The registered processes.
     pub pids: Vec<u32>,
     /// How to recognise them.
-    pub origin: Option<ProcessOrigin>,
+    pub origin: Option<Box<ProcessOrigin>>,
 }
 
 impl LeaseProcesses {

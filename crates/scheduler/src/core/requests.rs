@@ -32,7 +32,7 @@ pub struct JobRequest {
     /// Its processes.
     pub pids: Vec<u32>,
     /// How to recognise them.
-    pub process_origin: Option<ProcessOrigin>,
+    pub process_origin: Option<Box<ProcessOrigin>>,
 }
 
 /// The answer to a request for one job.

@@ -102,11 +102,11 @@ fn lease(pid: u32, started: u64, units: u32) -> LeaseProcesses {
     LeaseProcesses {
         units,
         pids: vec![pid],
-        origin: Some(ProcessOrigin {
+        origin: Some(Box::new(ProcessOrigin {
             boot_id: BOOT.to_owned(),
             pid_namespace: NAMESPACE,
             started: vec![started],
-        }),
+        })),
     }
 }
 
@@ -196,10 +196,10 @@ fn a_lease_takes_out_at_most_its_share_of_the_capacity() {
     assert_eq!(one, 0.1, "the share of the lease that is believed");
     let named_twice = LeaseProcesses {
         pids: vec![9, 9],
-        origin: Some(ProcessOrigin {
+        origin: Some(Box::new(ProcessOrigin {
             started: vec![3, 3],
-            ..lease(9, 3, 20).origin.unwrap()
-        }),
+            ..*lease(9, 3, 20).origin.unwrap()
+        })),
         ..lease(9, 3, 20)
     };
     assert_eq!(own_cpu_with(vec![named_twice]), 0.2, "one share, not two");

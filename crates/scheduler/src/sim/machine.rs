@@ -85,16 +85,16 @@ impl SimMachine {
     }
 }
 
-fn origin(pids: &[u32]) -> ProcessOrigin {
-    ProcessOrigin {
+fn origin(pids: &[u32]) -> Box<ProcessOrigin> {
+    Box::new(ProcessOrigin {
         boot_id: BOOT.to_owned(),
         pid_namespace: NAMESPACE,
         started: vec![STARTED; pids.len()],
-    }
+    })
 }
 
 /// Returns the processes that a worker registers in one of its turns, and what it says of them.
-pub(super) fn registered(worker: usize, turn: u64) -> (Vec<u32>, Option<ProcessOrigin>) {
+pub(super) fn registered(worker: usize, turn: u64) -> (Vec<u32>, Option<Box<ProcessOrigin>>) {
     let lie = |change: fn(&mut ProcessOrigin)| {
         let mut origin = origin(&[FOREIGN]);
         change(&mut origin);

@@ -381,10 +381,11 @@ impl World {
                 let every = self.millis(900, 1100);
                 self.later(every, SimEvent::Sample(node));
                 let blind = self.nodes[node].blind_until > self.time;
-                if self.nodes[node].core.is_some() && !blind {
-                    if let Some(sample) = self.measure(node)? {
-                        self.step(node, Input::Sample(sample))?;
-                    }
+                if self.nodes[node].core.is_some()
+                    && !blind
+                    && let Some(sample) = self.measure(node)?
+                {
+                    self.step(node, Input::Sample(sample))?;
                 }
             }
             SimEvent::Machine(node) => self.trouble(node)?,

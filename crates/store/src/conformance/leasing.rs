@@ -240,11 +240,11 @@ fn heartbeats_renew_and_tell(world: &World) {
     let jobs = [world.plain(), world.plain()];
     let lease = world.claim(&jobs);
     world.advance(20);
-    let origin = ProcessOrigin {
+    let origin = Box::new(ProcessOrigin {
         boot_id: "00000000-0000-4000-8000-000000000001".to_owned(),
         pid_namespace: 4_026_531_836,
         started: vec![123_456],
-    };
+    });
     let beat = Heartbeat {
         job_id: Some(jobs[1]),
         progress: Some(Progress {

@@ -39,7 +39,7 @@ fn flags(lease: &LeaseRecord) -> i64 {
 #[derive(Default, Serialize, Deserialize)]
 struct Processes {
     pids: Vec<u32>,
-    origin: Option<ProcessOrigin>,
+    origin: Option<Box<ProcessOrigin>>,
 }
 
 fn processes_text(lease: &LeaseRecord) -> Option<String> {
