@@ -29,7 +29,7 @@ fn made_by_loop() -> u64 {
 fn a_cancellation_that_unwinds_out_of_a_lazy_lock_poisons_it() {
     static LOOPS: LazyLock<u64> = LazyLock::new(made_by_loop);
     static FORKS: LazyLock<u64> = LazyLock::new(|| {
-        let (left, right) = join(|| made_by_loop(), || made_by_loop());
+        let (left, right) = join(made_by_loop, made_by_loop);
         left + right
     });
     for lazy in [&LOOPS, &FORKS] {
