@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use jobtree_base::user_owned::UserOwned;
 use jobtree_protocol::{Advice, JobId, JobView, Json, Progress};
 use jobtree_runtime::{BoxError, block_on};
 use serde::Serialize;
@@ -247,6 +248,8 @@ impl Handler {
         R: Serialize,
         F: Fn(P, &Run) -> Result<R, BoxError> + Send + Sync + 'static,
     {
+        // Whatever drops the last handle of a worker drops this, too.
+        let function = UserOwned::captured(function);
         let function = move |run: &Run| {
             let payload = payload_of(run.job())?;
             result_of(&function(payload, run)?)

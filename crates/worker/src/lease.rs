@@ -8,6 +8,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use jobtree_base::user_code::{Place, call_user};
 use jobtree_protocol::{
     Advice, ClaimAnswer, CompleteOne, CompleteStatus, JobId, JobView, Json, ReleaseRequest,
 };
@@ -319,9 +320,16 @@ fn of_handler(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Ended 
         return of_handler(inner.error());
     }
     Ended::Failed {
-        error: error.to_string(),
+        error: text_of(error),
         retry: !error.is::<Permanent>(),
     }
+}
+
+/// The text of a handler's error, which the handler's program writes: that code may panic, and the run has to end all the same.
+fn text_of(error: &(dyn std::error::Error + 'static)) -> String {
+    call_user(Place::Error, || error.to_string()).unwrap_or_else(|| {
+        "failed, with an error that panics when it is written as text".to_owned()
+    })
 }
 
 /// The answer to a wish that it stop: the scheduler makes CANCELED of it.

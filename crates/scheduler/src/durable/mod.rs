@@ -164,8 +164,11 @@ impl Queue {
         builder.on_start(move |worker| {
             if let Some(inner) = inner.upgrade() {
                 let mut workers = inner.workers.lock().unwrap_or_else(PoisonError::into_inner);
-                workers.retain(|worker| !worker.has_ended());
+                let ended: Vec<_> = workers.extract_if(.., |it| it.has_ended()).collect();
                 workers.push(worker.clone());
+                // Not under the lock: the last handle of a worker drops its handlers, which are user code.
+                drop(workers);
+                drop(ended);
             }
         })
     }

@@ -144,7 +144,8 @@ impl NewJob {
 
 /// Rounded up: a limit of half a second is none of zero.
 fn whole_seconds(time: Duration) -> i64 {
-    let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
+    let started = u64::from(time.subsec_nanos() > 0);
+    let seconds = time.as_secs().saturating_add(started);
     i64::try_from(seconds).unwrap_or(i64::MAX)
 }
 
