@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use jobtree_client::Client;
 use jobtree_process::output::Said;
-use jobtree_process::{Child, Ending, Program, Supervisor};
-use jobtree_protocol::{Advice, LeaseId};
+use jobtree_process::{Child, Ending, Program, Supervisor, Used};
+use jobtree_protocol::{Advice, LeaseId, Usage};
 use jobtree_runtime::{BoxError, channel};
 use jobtree_scheduler::workers::Run;
 
@@ -90,6 +90,7 @@ impl Runner {
             }
         };
         let ending = child.wait();
+        run.report_usage(usage(&ending.used));
         let mut lines = log.lock().unwrap_or_else(PoisonError::into_inner);
         lines.finish(|line| run.log(line));
         if ending.left_out > 0 {
@@ -111,6 +112,18 @@ impl Runner {
     fn register(&self, lease: LeaseId, pid: u32) {
         let client = self.client.clone();
         std::thread::spawn(move || client.pid(lease, vec![pid]));
+    }
+}
+
+/// Returns what a program used as it is told, with the size of this machine.
+fn usage(used: &Used) -> Usage {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let processors = std::thread::available_parallelism().ok();
+    Usage {
+        cpu_ms: used.cpu.map(millis),
+        processors: processors.and_then(|count| count.get().try_into().ok()),
+        peak_memory_bytes: used.peak_memory_bytes,
+        io_bytes: used.io_bytes,
     }
 }
 

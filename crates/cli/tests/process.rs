@@ -406,3 +406,20 @@ fn a_supervisor_that_is_killed_leaves_nobody_of_the_group() {
     assert_eq!((ending.exit_code, ending.signal), (None, None));
     until(|| !family.iter().any(|&pid| lives(pid)));
 }
+
+/// The work is done by a child of a child: what the program itself uses is next to nothing.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_a_program_and_all_below_it_use_is_measured() {
+    let _watchdog = watch();
+    let burn = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done";
+    let (busy, _) = run(&shell(&format!("sh -c '{burn}' & wait; sleep 0.1")));
+    let (idle, _) = run(&shell("sleep 0.1"));
+    let cpu = |ending: &Ending| ending.used.cpu.expect("Linux tells");
+    assert!(cpu(&busy) > 2 * cpu(&idle), "{busy:?} {idle:?}");
+    for ending in [busy, idle] {
+        let memory = ending.used.peak_memory_bytes.expect("it ran for a while");
+        assert!(memory > 64 << 10, "{memory} bytes are no shell");
+        assert!(ending.used.io_bytes.is_some());
+    }
+}

@@ -342,3 +342,43 @@ fn a_command_of_the_runner_is_a_step_of_its_jobs_trace() {
     let (_, trace) = told(Some(TRACE), &["--env", &format!("TRACEPARENT={OTHER}")]);
     assert_eq!(trace, OTHER);
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_a_program_uses_is_shown_beside_what_its_job_declares() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+    let _worker = Beside::start(&mut worker(&daemon, &[], script));
+    let id = submit(&daemon, &["--cost", "7"]);
+    daemon.run(&["wait", &id]).exits(0);
+    let job = daemon.job(&id);
+    let cpu_ms = job["metrics"]["used_cpu_ms"].as_f64().unwrap_or_default();
+    assert!(cpu_ms > 0.0, "{job}");
+
+    let stats = daemon.run(&["stats", "index", "--json"]).text();
+    let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+    let usage = &stats["history"][0]["usage"];
+    assert_eq!(usage["runs"], 1, "{stats}");
+    let near = |value: &serde_json::Value, expected: f64| {
+        let value = value.as_f64().unwrap_or_default();
+        (value / expected - 1.0).abs() < 0.05
+    };
+    assert!(near(&usage["declared_cost"], 7.0), "{stats}");
+    assert!(near(&usage["cpu_sec"], cpu_ms / 1000.0), "{stats}");
+    assert!(usage["measured_cost"].as_f64() > Some(0.0), "{stats}");
+    assert_eq!(usage.get("cost_factor"), None, "one run teaches nothing");
+    let table = daemon.run(&["stats"]).text();
+    assert!(
+        table.contains("MEASURED") && table.contains("index"),
+        "{table}"
+    );
+    let nothing = daemon.run(&["stats", "other"]).text();
+    assert!(!nothing.contains("index"), "{nothing}");
+
+    let explained = daemon.run(&["explain", &id]).text();
+    let line = explained.lines().find(|line| line.starts_with("cost: "));
+    let line = line.unwrap_or_else(|| panic!("{explained}"));
+    assert!(line.starts_with("cost: 7 declared, "), "{line}");
+    assert!(line.ends_with("measured in 1 runs of its type"), "{line}");
+}

@@ -255,6 +255,7 @@ fn leases_go_over_the_wire() {
             retry: false,
             began_ms_ago: None,
             ended_ms_ago: None,
+            usage: None,
         }],
         in_hand: None,
     };

@@ -18,6 +18,7 @@ use crate::output::{Reader, Said};
 use crate::program::Program;
 use crate::supervise::SUPERVISE;
 use crate::talk::{News, Order, hear, say};
+use crate::used::Used;
 
 /// The executable that knows the hidden subcommands.
 #[derive(Clone, Debug)]
@@ -152,11 +153,15 @@ impl Child {
         let shared = Arc::<Shared>::default();
         let told = Arc::clone(&shared);
         thread::spawn(move || {
-            let (exit_code, signal) = match hear(&mut heard) {
-                Ok(Some(News::Ended { exit_code, signal })) => (exit_code, signal),
+            let (exit_code, signal, used) = match hear(&mut heard) {
+                Ok(Some(News::Ended {
+                    exit_code,
+                    signal,
+                    used,
+                })) => (exit_code, signal, used),
                 _ => {
                     kill_orphans(pid);
-                    (None, None)
+                    (None, None, Used::default())
                 }
             };
             let _ = process.wait();
@@ -170,6 +175,7 @@ impl Child {
                 last_words: gathered.last_words.into_text(),
                 result: gathered.result,
                 left_out: gathered.left_out,
+                used,
             };
             ended(&ending);
             *lock(&told.ending) = Some(ending);

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::used::Used;
+
 /// `EX_TEMPFAIL` of `sysexits.h`: not now. The job waits again, and nothing is counted.
 pub const TEMPORARY: i32 = 75;
 /// `EX_DATAERR`: the input is wrong, and no further attempt will mend it.
@@ -20,6 +22,8 @@ pub struct Ending {
     pub result: Option<String>,
     /// Bytes of output that were not kept.
     pub left_out: u64,
+    /// What it used, with all that it started.
+    pub used: Used,
 }
 
 /// What becomes of the job.

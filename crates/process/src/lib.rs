@@ -34,6 +34,7 @@ pub mod output;
 mod program;
 mod supervise;
 mod talk;
+mod used;
 
 pub use advice::{ADVICE_FD, AdviceSignal, UnknownSignal};
 pub use child::{Child, StartError, Supervisor};
@@ -42,3 +43,4 @@ pub use launch::{LAUNCH, launch};
 pub use open_files::raise_open_files;
 pub use program::{Program, Rlimits, safe_environment};
 pub use supervise::{SUPERVISE, supervise};
+pub use used::Used;

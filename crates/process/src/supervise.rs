@@ -22,6 +22,7 @@ use crate::family::{descendants, signal_all};
 use crate::launch::{Conditions, LAUNCH};
 use crate::program::Program;
 use crate::talk::{News, Order, hear, say};
+use crate::used::{Meter, Sums, Used};
 
 /// The hidden subcommand that calls [`supervise`].
 pub const SUPERVISE: &str = "__supervise";
@@ -57,6 +58,7 @@ fn run() -> io::Result<()> {
     };
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let before = Sums::read();
     let leader = match start(&program, &advice) {
         Ok(leader) => leader,
         Err(error) => return say(&mut worker, &News::Refused(error.to_string())),
@@ -75,11 +77,13 @@ fn run() -> io::Result<()> {
         cgroup: program.cgroup.clone().map(Cgroup::at),
     };
     let mut advisor = advice.advise(leader, program.advice_signal);
-    let status = group.follow(&happenings, program.grace, &mut advisor);
-    group.bury();
+    let mut meter = Meter::new(before, leader.as_raw_nonzero().get().cast_unsigned());
+    let status = group.follow(&happenings, program.grace, &mut advisor, &mut meter);
+    let used = group.bury(&meter);
     let ended = News::Ended {
         exit_code: status.and_then(WaitStatus::exit_status),
         signal: status.and_then(WaitStatus::terminating_signal),
+        used,
     };
     // The worker may be gone.
     let _ = say(&mut worker, &ended);
@@ -165,13 +169,15 @@ impl Group {
         happenings: &Receiver<Happening>,
         grace: Duration,
         advisor: &mut Advisor,
+        meter: &mut Meter,
     ) -> Option<WaitStatus> {
         let mut until: Option<Instant> = None;
         let mut killed = false;
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            let patience = [left, advisor.retry_in()].into_iter().flatten().min();
-            match happenings.recv_timeout(patience.unwrap_or(Duration::MAX)) {
+            let due = [left, advisor.retry_in()].into_iter().flatten();
+            let patience = due.fold(meter.wait(), Duration::min);
+            match happenings.recv_timeout(patience) {
                 Ok(Happening::Exited(status)) => return Some(status),
                 Ok(Happening::Said(Order::Pause)) => self.pause(),
                 Ok(Happening::Said(Order::Resume)) => self.resume(),
@@ -187,6 +193,7 @@ impl Group {
                     if until.is_none_or(|until| Instant::now() < until) =>
                 {
                     advisor.pass_on();
+                    meter.look();
                 }
                 Err(RecvTimeoutError::Timeout) if killed => return None,
                 // Whoever is alone has nobody who renews the lease: no grace.
@@ -231,7 +238,8 @@ impl Group {
 
     /// Kills what the program left behind, again and again: somebody may fork while the list is read. Each round that
     /// finds anybody ends with less than it began with, since whoever forks is on the list as well.
-    fn bury(&self) {
+    /// Returns what was used, now that everything has been waited for.
+    fn bury(&self, meter: &Meter) -> Used {
         let until = Instant::now() + BURIAL;
         loop {
             self.kill();
@@ -240,12 +248,14 @@ impl Group {
                 break;
             }
             if Instant::now() > until {
-                return;
+                break;
             }
             thread::sleep(Duration::from_millis(1));
         }
+        let used = meter.used(self.cgroup.as_ref().map(Cgroup::folder));
         if let Some(cgroup) = &self.cgroup {
             cgroup.remove();
         }
+        used
     }
 }

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::program::Program;
+use crate::used::Used;
 
 /// From the worker.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,6 +43,8 @@ pub(crate) enum News {
         exit_code: Option<i32>,
         /// Or the signal that ended it.
         signal: Option<i32>,
+        /// What it used, with all that it started.
+        used: Used,
     },
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ApiError, CompleteAnswer, CompleteRequest, CompleteStatus, InHand, JobId, Json, LeaseId,
-    SubmitAnswer, SubmitRequest,
+    SubmitAnswer, SubmitRequest, Usage,
 };
 
 /// What became of one of many: the answer that it would have had alone.
@@ -77,6 +77,9 @@ pub struct CompleteOne {
     /// The milliseconds between the end of the run and the sending of this call; 0 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_ms_ago: Option<u64>,
+    /// What the run used, as far as the worker measured it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
 }
 
 fn yes() -> bool {
@@ -97,6 +100,7 @@ impl CompleteManyRequest {
                 retry,
                 began_ms_ago,
                 ended_ms_ago,
+                usage,
             } = one;
             (
                 job_id,
@@ -109,6 +113,7 @@ impl CompleteManyRequest {
                     began_ms_ago,
                     ended_ms_ago,
                     in_hand: in_hand.take_if(|_| place == last),
+                    usage,
                 },
             )
         })

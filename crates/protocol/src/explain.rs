@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{AddonId, JobId, LeaseNumbers};
+use crate::{AddonId, JobCost, JobId, LeaseNumbers};
 
 /// One thing that keeps a job from starting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,6 +65,9 @@ pub struct Explain {
     /// By the policy the load does not matter, so it is never among the reasons.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub load_ignored: bool,
+    /// What the job declares, what it is charged, and what was measured of its type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<JobCost>,
 }
 
 /// An entry of the decisions log.

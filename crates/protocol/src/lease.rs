@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AddonId, Constraints, InstanceId, JobId, JobState, JobType, JobView, Json, LeaseId, NodeId,
-    Priority, ProcessOrigin, Progress,
+    Priority, ProcessOrigin, Progress, Usage,
 };
 
 /// How long after its limit a run may still be completed by a worker that tells the times of its runs: a run that ended
@@ -365,6 +365,9 @@ pub struct CompleteRequest {
     /// The job of the same lease that the worker has begun since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_hand: Option<InHand>,
+    /// What the run used, as far as the worker measured it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
 }
 
 /// The job of a lease that its worker runs now.
@@ -395,6 +398,7 @@ impl CompleteRequest {
             began_ms_ago: None,
             ended_ms_ago: None,
             in_hand: None,
+            usage: None,
         }
     }
 
@@ -409,6 +413,7 @@ impl CompleteRequest {
             began_ms_ago: None,
             ended_ms_ago: None,
             in_hand: None,
+            usage: None,
         }
     }
 }

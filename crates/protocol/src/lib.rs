@@ -49,6 +49,7 @@ mod submit;
 mod time;
 mod token;
 mod trace;
+mod usage;
 mod webhook;
 mod worker;
 
@@ -93,6 +94,7 @@ pub use submit::SubmitRequest;
 pub use time::{from_micros, to_micros, whole_micros};
 pub use token::{NewToken, Scope, TokenRequest, TokenView};
 pub use trace::{InvalidTraceParent, TraceParent};
+pub use usage::{JobCost, Usage, UsageStats};
 pub use webhook::{WebhookRequest, WebhookView};
 pub use worker::{
     HeartbeatManyAnswer, HeartbeatManyRequest, LiveNode, LiveTree, PoolReport, TreeView,

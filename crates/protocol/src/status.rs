@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{AddonId, JobState, JobType, NodeId};
+use crate::{AddonId, JobState, JobType, NodeId, UsageStats};
 
 /// How much a machine is needed by others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -164,4 +164,7 @@ pub struct HistoryStats {
     /// How long 95 % of them ran at most.
     #[serde(default)]
     pub p95_run_sec: Option<f64>,
+    /// What they declared, and what was measured of them; absent if no run was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<UsageStats>,
 }

@@ -297,6 +297,7 @@ fn what_the_first_release_does_not_know_is_left_out_unless_it_is_said() {
         retry: true,
         began_ms_ago: Some(20),
         ended_ms_ago: Some(10),
+        usage: None,
     };
     let in_hand = Some(jobtree_protocol::InHand {
         job_id: job_id(),

@@ -31,7 +31,9 @@ pub struct Candidate {
     pub job_type: JobType,
     /// Its class before aging.
     pub priority: Priority,
-    /// Units.
+    /// The units that it declares.
+    pub declared: u32,
+    /// The units that it is charged: those declared, unless the policy says `cost.learn`.
     pub cost: u32,
     /// Since when it waits: its place, and its age. A job that comes back keeps it.
     pub enqueued_at: Timestamp,
@@ -72,6 +74,7 @@ impl Candidate {
             addon,
             job_type,
             priority: Priority::Normal,
+            declared: cost,
             cost,
             enqueued_at,
             not_before: None,
@@ -109,6 +112,7 @@ impl JobRecord {
             addon: intent.addon_id.clone(),
             job_type: intent.job_type.clone(),
             priority: intent.priority,
+            declared: intent.cost_units,
             cost: intent.cost_units,
             enqueued_at: self.waiting_since(),
             not_before: self.not_before,

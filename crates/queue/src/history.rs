@@ -10,26 +10,27 @@ use std::time::Duration;
 use jobtree_protocol::{AddonId, JobType};
 use serde::{Deserialize, Serialize};
 
+use crate::usage::{Measured, UsageHistory};
+
 const GROWTH: f64 = 1.04;
 const MOST: u64 = 4096;
 /// Fewer runs teach nothing.
-const ENOUGH: u64 = 20;
+pub(crate) const ENOUGH: u64 = 20;
 
-/// Quantiles of a stream of durations.
+/// Quantiles of a stream of numbers. Those up to 1 are all the same.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Durations {
+pub struct Quantiles {
     buckets: BTreeMap<i32, u64>,
     count: u64,
 }
 
-impl Durations {
+impl Quantiles {
     /// Adds one.
-    pub fn add(&mut self, duration: Duration) {
-        let millis = duration.as_secs_f64() * 1000.0;
-        let bucket = if millis <= 1.0 {
+    pub fn add(&mut self, value: f64) {
+        let bucket = if value <= 1.0 {
             0
         } else {
-            (millis.ln() / GROWTH.ln()).ceil() as i32
+            (value.ln() / GROWTH.ln()).ceil() as i32
         };
         *self.buckets.entry(bucket).or_default() += 1;
         self.count += 1;
@@ -42,12 +43,48 @@ impl Durations {
         }
     }
 
-    /// How many there are, old ones counted less.
+    /// Returns how many there are, old ones counted less.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The duration that this part of all does not exceed, 0..=1; none without any.
+    /// Returns the number that this part of all does not exceed, 0..=1; none without any.
+    pub fn quantile(&self, part: f64) -> Option<f64> {
+        let rank = (part.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        let bucket = self.buckets.iter().find(|(_, count)| {
+            seen += **count;
+            seen >= rank
+        });
+        // The middle of the bucket, as ratios go.
+        bucket.map(|(bucket, _)| GROWTH.powf(f64::from(*bucket) - 0.5))
+    }
+
+    pub(crate) fn join(&mut self, other: &Self) {
+        for (bucket, count) in &other.buckets {
+            *self.buckets.entry(*bucket).or_default() += count;
+        }
+        self.count += other.count;
+    }
+}
+
+/// Quantiles of a stream of durations.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Durations(Quantiles);
+
+impl Durations {
+    /// Adds one.
+    pub fn add(&mut self, duration: Duration) {
+        self.0.add(duration.as_secs_f64() * 1000.0);
+    }
+
+    /// Returns how many there are, old ones counted less.
+    pub fn count(&self) -> u64 {
+        self.0.count()
+    }
+
+    /// Returns the duration that this part of all does not exceed, 0..=1; none without any.
     ///
     /// ```
     /// use std::time::Duration;
@@ -61,16 +98,8 @@ impl Durations {
     /// assert!((95.0 * 0.97..95.0 * 1.03).contains(&p95));
     /// ```
     pub fn quantile(&self, part: f64) -> Option<Duration> {
-        let rank = (part.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
-        let mut seen = 0;
-        let bucket = self.buckets.iter().find(|(_, count)| {
-            seen += **count;
-            seen >= rank
-        });
-        // The middle of the bucket, as ratios go.
-        bucket.map(|(bucket, _)| {
-            Duration::from_secs_f64(GROWTH.powf(f64::from(*bucket) - 0.5) / 1000.0)
-        })
+        let millis = self.0.quantile(part)?;
+        Some(Duration::from_secs_f64(millis / 1000.0))
     }
 }
 
@@ -83,6 +112,8 @@ pub struct Run {
     pub waited: Duration,
     /// How long it ran.
     pub ran: Duration,
+    /// What was measured of it.
+    pub measured: Option<Measured>,
 }
 
 /// What is known of an addon or a type.
@@ -94,14 +125,19 @@ pub struct Record {
     pub failed: u64,
     waited_ms: u128,
     ran: Durations,
+    #[serde(default, skip_serializing_if = "UsageHistory::is_empty")]
+    usage: UsageHistory,
 }
 
 impl Record {
     fn add(&mut self, run: &Run) {
         if run.succeeded {
             self.succeeded += 1;
-            // What failed early says nothing of how long it takes.
+            // What failed early says nothing of what it takes.
             self.ran.add(run.ran);
+            if let Some(measured) = &run.measured {
+                self.usage.add(measured, run.ran);
+            }
         } else {
             self.failed += 1;
         }
@@ -112,10 +148,8 @@ impl Record {
         self.succeeded += other.succeeded;
         self.failed += other.failed;
         self.waited_ms += other.waited_ms;
-        for (bucket, count) in &other.ran.buckets {
-            *self.ran.buckets.entry(*bucket).or_default() += count;
-        }
-        self.ran.count += other.ran.count;
+        self.ran.0.join(&other.ran.0);
+        self.usage.join(&other.usage);
     }
 
     /// Part of the runs that ended well, 0..=1; none without any.
@@ -140,6 +174,13 @@ impl Record {
     /// The same, once there are enough runs to go by: what `Event::Learnt` is told.
     pub fn learnt(&self) -> Option<Duration> {
         self.p95_run().filter(|_| self.ran.count() >= ENOUGH)
+    }
+}
+
+impl Record {
+    /// Returns what its runs declared, and what was measured of them.
+    pub fn usage(&self) -> &UsageHistory {
+        &self.usage
     }
 }
 
@@ -201,7 +242,7 @@ mod tests {
         }
         let p95 = durations.quantile(0.95).unwrap().as_secs_f64();
         assert!((0.9..1.1).contains(&p95), "{p95}");
-        assert!(durations.buckets.len() <= 2 && durations.count() < MOST);
+        assert!(durations.0.buckets.len() <= 2 && durations.count() < MOST);
     }
 
     #[test]
@@ -215,6 +256,18 @@ mod tests {
         assert!((0.97..1.03).contains(&most), "{most}");
     }
 
+    /// What was learnt lies in the store: the first release wrote no usage, and durations as they are.
+    #[test]
+    fn a_record_of_the_first_release_is_read() {
+        let text =
+            r#"{"succeeded":30,"failed":0,"waited_ms":0,"ran":{"buckets":{"235":30},"count":30}}"#;
+        let record: Record = serde_json::from_str(text).unwrap();
+        let learnt = record.learnt().unwrap().as_secs_f64();
+        assert!((9.8..10.2).contains(&learnt), "{learnt}");
+        assert_eq!(record.usage().stats(), None);
+        assert_eq!(serde_json::to_string(&record).unwrap(), text);
+    }
+
     #[test]
     fn records_by_addon_and_type() {
         let mut history = History::default();
@@ -224,6 +277,7 @@ mod tests {
                 succeeded: number % 4 != 0,
                 waited: Duration::from_secs(number),
                 ran: Duration::from_secs(10),
+                measured: None,
             };
             history.add(&addon, &kind, &run);
         }
@@ -238,6 +292,7 @@ mod tests {
             succeeded: true,
             waited: Duration::ZERO,
             ran: Duration::from_secs(1),
+            measured: None,
         });
         assert_eq!(few.learnt(), None, "one run teaches nothing");
     }

@@ -12,6 +12,7 @@ pub mod lease;
 pub mod record;
 pub mod replay;
 pub mod transitions;
+pub mod usage;
 
 pub use record::{
     Completion, Denial, JobRecord, KeyRecord, LeaseEnd, LeaseRecord, LeasedJob, RequestName,

@@ -534,7 +534,7 @@ impl LeaseRecord {
 
     /// Sets the processes that work under the lease. If others work under it than it was granted to, they may outlive the
     /// process of its worker.
-    pub(crate) fn set_processes(&mut self, pids: Vec<u32>, origin: Option<ProcessOrigin>) {
+    pub(crate) fn set_processes(&mut self, pids: Vec<u32>, origin: Option<Box<ProcessOrigin>>) {
         self.in_process &= pids == self.pids;
         self.pids = pids;
         self.process_origin = origin;

@@ -157,7 +157,8 @@ fn learnt_durations_let_jobs_pass_that_declare_none() {
     world.step(Event::Learnt {
         addon: addon("c"),
         job_type: kind("work"),
-        takes,
+        takes: Some(takes),
+        cost_factor: None,
     });
     assert!(world.started_at(silent.id).is_some());
 }

@@ -200,6 +200,7 @@ fn what_a_store_says_is_live_counts_after_a_restart() {
         lease: LeaseId::from_random([1; 16]),
         addon: addon("a"),
         units: 50,
+        job_type: None,
         key: None,
         ends_in: Some(secs(60)),
     };
@@ -691,6 +692,7 @@ fn a_request_is_denied_for_what_keeps_a_claim_from_the_job() {
             lease: LeaseId::from_random([8; 16]),
             addon: addon("b"),
             units,
+            job_type: None,
             key: None,
             ends_in: None,
         })

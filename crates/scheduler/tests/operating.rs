@@ -8,11 +8,13 @@ mod support;
 use std::time::Duration;
 
 use jobtree_protocol::{
-    Advice, CompleteRequest, ErrorCode, EventKind, Heartbeat, JobQuery, JobState, LogAppend,
-    Missed, Overlap, RedriveRequest, ScheduleSpec, SubmitRequest,
+    Advice, CompleteRequest, ErrorCode, EventKind, Heartbeat, JobId, JobQuery, JobState, LogAppend,
+    Missed, Overlap, RedriveRequest, ScheduleSpec, SubmitRequest, Usage,
 };
 use jobtree_queue::policy::Policy;
+use jobtree_scheduler::Scheduler;
 use jobtree_store::Store;
+use support::quiet_machine::default_policy;
 use support::{LONG, claim, start, start_with};
 use watchdog::Watchdog;
 
@@ -151,6 +153,58 @@ fn dead_letters_come_back() {
     assert_eq!(stats.events[EventKind::Redriven.as_str()], 3);
     let history = scheduler.history().wait().unwrap();
     assert_eq!(history[0].success_rate, Some(0.0));
+}
+
+/// Runs a job to its end; its worker says that it used two processors for as long as it ran.
+fn run_measured(scheduler: &Scheduler, cost: u32) -> JobId {
+    let job = SubmitRequest::new("a", "t", cost);
+    let job = scheduler.submit(job).wait().unwrap().job_id;
+    let lease = scheduler.claim(claim("a", 1)).wait().unwrap()[0].lease_id;
+    let usage = Usage {
+        cpu_ms: Some(20_000),
+        processors: Some(2),
+        ..Usage::default()
+    };
+    let done = CompleteRequest {
+        usage: Some(usage),
+        ..CompleteRequest::done(lease, None)
+    };
+    scheduler.complete(job, done).wait().unwrap();
+    job
+}
+
+#[test]
+fn measured_cost_is_shown_beside_declared_cost_and_charged_if_the_policy_learns() {
+    let _watchdog = Watchdog::watching("measured cost");
+    let scheduler = start(Store::in_memory());
+    let mut last = run_measured(&scheduler, 30);
+    for _ in 1..20 {
+        last = run_measured(&scheduler, 30);
+    }
+    let history = scheduler.history().wait().unwrap();
+    let of_type = history.iter().find(|stats| stats.job_type.is_some());
+    let usage = of_type
+        .and_then(|stats| stats.usage)
+        .expect("it was measured");
+    assert_eq!((usage.runs, usage.cost_factor), (20, Some(2.0)));
+
+    // A job that has ended, and one that waits for it to be claimed.
+    let charged = |job| {
+        let cost = scheduler.explain(job).wait().unwrap().cost.unwrap();
+        assert_eq!(cost.measured, Some(usage));
+        (cost.declared, cost.charged)
+    };
+    let waiting = SubmitRequest::new("a", "t", 30);
+    let waiting = scheduler.submit(waiting).wait().unwrap().job_id;
+    assert_eq!((charged(last), charged(waiting)), ((30, 30), (30, 30)));
+    let mut learns = default_policy();
+    learns.cost.learn = true;
+    scheduler.set_policy(learns).unwrap();
+    assert_eq!((charged(last), charged(waiting)), ((30, 60), (30, 60)));
+    scheduler.claim(claim("a", 1)).wait().unwrap();
+    assert_eq!(scheduler.load().wait().unwrap().used, 60);
+    scheduler.set_policy(default_policy()).unwrap();
+    assert_eq!(charged(last), (30, 30));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jobtree_base::user_owned::UserOwned;
-use jobtree_protocol::{Advice, JobId, JobView, Json, Progress};
+use jobtree_protocol::{Advice, JobId, JobView, Json, Progress, Usage};
 use jobtree_runtime::{BoxError, block_on};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -69,6 +69,12 @@ impl Run {
         let message = Some(message).filter(|message| !message.is_empty());
         let fraction = fraction.is_finite().then(|| fraction.clamp(0.0, 1.0));
         self.0.held.tell(self.id(), Progress { fraction, message });
+    }
+
+    /// Says what this run used, for its completion. What is said last counts. The scheduler compares it with the declared cost.
+    /// Threads of a handler are not measured by the worker: a handler that starts processes, or measures itself, says so.
+    pub fn report_usage(&self, usage: Usage) {
+        self.0.held.put_usage(usage);
     }
 
     /// Adds a line to the job's log, which whoever may look at the job can read. It is passed on a few times a second,

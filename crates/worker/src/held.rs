@@ -10,7 +10,8 @@ use std::task::Wake;
 use std::time::Duration;
 
 use jobtree_protocol::{
-    Advice, COMPLETION_GRACE, Heartbeat, HeartbeatAnswer, InHand, JobId, JobView, LeaseId, Progress,
+    Advice, COMPLETION_GRACE, Heartbeat, HeartbeatAnswer, InHand, JobId, JobView, LeaseId,
+    Progress, Usage,
 };
 use jobtree_runtime::{CancelReason, Job};
 
@@ -50,6 +51,8 @@ struct State {
     batch: Batch,
     /// The run of the one in hand.
     current: Option<Current>,
+    /// What that run used, as its handler says.
+    usage: Option<Usage>,
     /// Jobs that somebody wants stopped.
     wanted_stopped: Vec<JobId>,
     advice: Advice,
@@ -88,6 +91,7 @@ impl Held {
             hurried: false,
             batch,
             current: None,
+            usage: None,
             wanted_stopped: Vec::new(),
             advice: Advice::Continue,
             progress: None,
@@ -138,6 +142,16 @@ impl Held {
     pub(crate) fn ended(&self) -> Option<Duration> {
         let batch = &mut self.lock().batch;
         batch.ended().filter(|_| batch.reports())
+    }
+
+    /// Keeps what the run of the job in hand used.
+    pub(crate) fn put_usage(&self, usage: Usage) {
+        self.lock().usage = Some(usage);
+    }
+
+    /// Takes what the run of the job that was in hand used.
+    pub(crate) fn take_usage(&self) -> Option<Usage> {
+        self.lock().usage.take()
     }
 
     /// A run begins. Whatever was found out meanwhile reaches it at once. If its time is limited, its scheduler ends it

@@ -78,6 +78,8 @@ pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, reports: bool, asked
             Ended::Lost => break,
         };
         let now = shared.grantor().mono();
+        let times = held.ended().map(|began| (began, now));
+        let usage = held.take_usage();
         held.outbox.put(EndedRun {
             told: CompleteOne {
                 job_id,
@@ -87,8 +89,10 @@ pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, reports: bool, asked
                 retry,
                 began_ms_ago: None,
                 ended_ms_ago: None,
+                // A scheduler that does not know begins does not know this either.
+                usage: usage.filter(|_| times.is_some()),
             },
-            times: held.ended().map(|began| (began, now)),
+            times,
         });
         next = next_job(shared, &held);
         shared.move_on(&held);

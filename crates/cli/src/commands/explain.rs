@@ -1,7 +1,7 @@
 //! `jobtree explain`: why a job does not run.
 
 use clap::{ArgMatches, Command};
-use jobtree_protocol::EstimateBasis;
+use jobtree_protocol::{EstimateBasis, JobCost};
 
 use crate::args::{self, place};
 use crate::context::Context;
@@ -47,6 +47,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
             .out
             .print(&format!("  starts when {}", reason.change))?;
     }
+    if let Some(cost) = explained.cost {
+        context.out.print(&cost_line(&cost))?;
+    }
     if let Some(estimate) = explained.estimate {
         let basis = match estimate.basis {
             EstimateBasis::Schedule => "its own start time",
@@ -60,4 +63,21 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
             .print(&format!("probably at {at}, by {basis} ({sure:.0} % sure)"))?;
     }
     Ok(Exit::OK)
+}
+
+/// Returns what the job declares, what it is charged, and what was measured of its type, in a line.
+fn cost_line(cost: &JobCost) -> String {
+    let mut line = format!("cost: {} declared", cost.declared);
+    if cost.charged != cost.declared {
+        line += &format!(", {} charged", cost.charged);
+    }
+    match cost
+        .measured
+        .and_then(|usage| Some((usage.measured_cost?, usage.runs)))
+    {
+        Some((measured, runs)) => {
+            line + &format!(", {measured:.1} measured in {runs} runs of its type")
+        }
+        None => line + ", none measured of its type",
+    }
 }

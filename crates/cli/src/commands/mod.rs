@@ -24,6 +24,7 @@ mod schedule;
 mod serve;
 mod show;
 mod simulate;
+mod stats;
 mod submit;
 mod token;
 mod top;
@@ -65,6 +66,7 @@ all! {
     "ls" => ls,
     "show" => show,
     "explain" => explain,
+    "stats" => stats,
     "logs" => logs,
     "watch" => watch,
     "wait" => wait,

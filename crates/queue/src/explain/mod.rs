@@ -63,6 +63,7 @@ impl Explanation {
             reasons: self.obstacles.iter().map(reason).collect(),
             estimate: None,
             load_ignored: self.load_ignored,
+            cost: None,
         }
     }
 }

@@ -56,6 +56,8 @@ struct Kind {
     watched: bool,
     /// 95th percentile of how long jobs of this type took.
     learnt: Option<Duration>,
+    /// What may be charged for each declared unit, as measured.
+    cost_factor: Option<f64>,
     groups: BTreeSet<GroupId>,
 }
 
@@ -170,6 +172,7 @@ impl Order {
         // Names are kept once, not once a job.
         let mut candidate = candidate;
         candidate.addon = self.addons[addon.0].name.clone();
+        candidate.cost = self.charged_units(addon, &candidate.job_type, candidate.declared);
         self.jobs
             .insert(id, Box::new(Waiting::new(candidate, addon, risk)));
         self.place(id);

@@ -8,8 +8,12 @@ use std::time::Duration;
 use jobtree_protocol::{JobId, JobType, NodeId};
 
 use super::group::{AddonIndex, GroupId, Takes};
+use super::waiting::Waiting;
 use super::{KeyId, Order};
 use crate::policy::Policy;
+
+/// A learnt cost factor that differs by less is the same.
+const SMALL_CHANGE: f64 = 0.1;
 
 impl Order {
     /// Pauses or resumes an addon; returns how it was.
@@ -76,6 +80,60 @@ impl Order {
             .and_then(|kind| kind.learnt)
     }
 
+    /// Returns what a job of this type is charged that declares so much.
+    pub(crate) fn charged_units(
+        &self,
+        addon: AddonIndex,
+        job_type: &JobType,
+        declared: u32,
+    ) -> u32 {
+        let policy = &self.policy;
+        if !policy.cost.learn {
+            return declared;
+        }
+        let kind = self.kinds.get(&(addon, job_type.clone()));
+        let most = policy.largest_cost(self.addons[addon.0].name.as_str());
+        let factor = kind.and_then(|kind| kind.cost_factor);
+        policy.cost.charge(declared, factor, most)
+    }
+
+    /// Says what may be charged for each unit that jobs of a type declare. A small difference changes nothing: what was
+    /// measured last would move jobs about with every run.
+    pub(crate) fn learn_cost(&mut self, addon: AddonIndex, job_type: &JobType, factor: f64) {
+        let kind = self.kinds.entry((addon, job_type.clone())).or_default();
+        let before = kind.cost_factor.unwrap_or(1.0);
+        if kind.cost_factor.is_some() && (factor / before - 1.0).abs() < SMALL_CHANGE {
+            return;
+        }
+        kind.cost_factor = Some(factor);
+        self.charge_again(Some((addon, job_type)));
+    }
+
+    /// Charges waiting jobs, of one type or all, by what is known now.
+    fn charge_again(&mut self, only: Option<(AddonIndex, &JobType)>) {
+        let is_meant = |waiting: &Waiting| {
+            only.is_none_or(|(addon, job_type)| {
+                waiting.addon == addon && waiting.candidate.job_type == *job_type
+            })
+        };
+        let changed = self.jobs.values().filter(|waiting| {
+            let Waiting {
+                candidate, addon, ..
+            } = &***waiting;
+            is_meant(waiting)
+                && candidate.cost
+                    != self.charged_units(*addon, &candidate.job_type, candidate.declared)
+        });
+        let mut changed: Vec<JobId> = changed.map(|waiting| waiting.candidate.id).collect();
+        // The order of a hash map must not show.
+        changed.sort_unstable();
+        for id in changed {
+            if let Some(candidate) = self.remove(id) {
+                self.add(candidate);
+            }
+        }
+    }
+
     /// Says how long jobs of a type take.
     pub(crate) fn learn(&mut self, addon: AddonIndex, job_type: &JobType, takes: Duration) {
         let kind = self.kinds.entry((addon, job_type.clone())).or_default();
@@ -133,6 +191,9 @@ impl Order {
             if was != is.paused {
                 self.pause_addon(AddonIndex(index), is.paused);
             }
+        }
+        if before.cost != self.policy.cost || before.capacity != self.policy.capacity {
+            self.charge_again(None);
         }
         if before.deadline != self.policy.deadline {
             let mut dated: Vec<JobId> = self

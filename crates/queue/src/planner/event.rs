@@ -73,14 +73,16 @@ pub enum Event {
         /// How many.
         running: u32,
     },
-    /// Jobs of this type take so long, by the 95th percentile.
+    /// What past runs of this type tell, by the 95th percentile.
     Learnt {
         /// The addon.
         addon: AddonId,
         /// The type.
         job_type: JobType,
-        /// How long.
-        takes: Duration,
+        /// How long they take, if that is known.
+        takes: Option<Duration>,
+        /// What may be charged for each unit that they declare, if that is known.
+        cost_factor: Option<f64>,
     },
     /// The node has these labels now.
     Labels(Vec<String>),
@@ -129,8 +131,10 @@ pub struct LiveLease {
     pub lease: LeaseId,
     /// Its addon.
     pub addon: AddonId,
-    /// Its units; of a batch, the largest cost.
+    /// Its units; of a batch, the largest declared cost.
     pub units: u32,
+    /// The type of its jobs, by which they are charged; none of a lease of capacity alone.
+    pub job_type: Option<JobType>,
     /// The key of its job.
     pub key: Option<ConcurrencyKey>,
     /// How long it is expected to last from now on.

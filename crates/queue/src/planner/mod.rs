@@ -35,6 +35,7 @@ use jobtree_protocol::{AddonId, JobId, NodeId};
 
 use crate::admission::{Admission, Ask, Usage, View};
 use crate::block::Block;
+use crate::candidate::Candidate;
 use crate::hold::{Hold, Holds};
 use crate::ledger::{Held, Holder, Ledger};
 use crate::now::{Now, wall_until};
@@ -264,6 +265,12 @@ impl Planner {
     /// Whether a job waits here.
     pub fn is_waiting(&self, job: JobId) -> bool {
         self.order.jobs.contains_key(&job)
+    }
+
+    /// Returns a job that waits here, as order and admission look at it.
+    pub fn candidate(&self, job: JobId) -> Option<&Candidate> {
+        let waiting = self.order.jobs.get(&job);
+        waiting.map(|waiting| &waiting.candidate)
     }
 
     /// Since when the job waits that could have started first. Looks at the heads of all groups.

@@ -52,7 +52,10 @@ impl Planner {
                 self.order.remove(candidate.id);
                 let addon = self.order.addon(&candidate.addon);
                 let key = candidate.key.as_ref().map(|key| (addon, key.key.clone()));
-                let (units, holder) = (candidate.cost, Holder::Job(candidate.id));
+                let holder = Holder::Job(candidate.id);
+                let units =
+                    self.order
+                        .charged_units(addon, &candidate.job_type, candidate.declared);
                 let ends = candidate.expected_duration.map(|takes| now.mono + takes);
                 let (phase, jobs) = (Phase::Reserved(until), vec![candidate]);
                 self.enter(
@@ -108,9 +111,15 @@ impl Planner {
                 addon,
                 job_type,
                 takes,
+                cost_factor,
             } => {
                 let addon = self.order.addon(&addon);
-                self.order.learn(addon, &job_type, takes);
+                if let Some(takes) = takes {
+                    self.order.learn(addon, &job_type, takes);
+                }
+                if let Some(factor) = cost_factor {
+                    self.order.learn_cost(addon, &job_type, factor);
+                }
             }
             Event::Labels(labels) => self.order.set_labels(labels.into_iter().collect()),
             Event::Drain(draining) => self.draining = draining,
@@ -125,7 +134,11 @@ impl Planner {
     }
 
     /// A job waits. If it is new here and has waited for long, its type may be served on the node that it came from.
-    fn waits(&mut self, candidate: Candidate, now: Now) {
+    fn waits(&mut self, mut candidate: Candidate, now: Now) {
+        let addon = self.order.addon(&candidate.addon);
+        candidate.cost = self
+            .order
+            .charged_units(addon, &candidate.job_type, candidate.declared);
         let known = self.order.jobs.get(&candidate.id);
         if known.is_some_and(|known| known.candidate == candidate) {
             // Old news. To take it out and put it back would look like a type that has come and gone.
@@ -195,7 +208,10 @@ impl Planner {
         let addon = self.order.addon(&live.addon);
         let key = live.key.map(|key| (addon, key.key));
         let ends = live.ends_in.map(|takes| now.mono + takes);
-        let (units, phase) = (live.units, Phase::Running);
+        let units = live.job_type.map_or(live.units, |job_type| {
+            self.order.charged_units(addon, &job_type, live.units)
+        });
+        let phase = Phase::Running;
         let held = Held {
             addon,
             units,

@@ -4,6 +4,7 @@
 //! leave a default in force), and [`Policy::from_toml`] says of every value that cannot be which field it is, what
 //! it was and what is allowed. A policy is replaced as a whole: a file that is refused leaves the old one in force.
 
+mod cost;
 mod error;
 mod text;
 mod validate;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use cost::CostPolicy;
 pub use error::{PolicyError, Violation};
 pub use text::parse_duration;
 pub(crate) use text::write_duration;
@@ -51,6 +53,8 @@ pub struct Policy {
     pub quiet: QuietPolicy,
     /// How busy becomes usable capacity.
     pub capacity: CapacityPolicy,
+    /// What a job is charged.
+    pub cost: CostPolicy,
     /// How many leases may be live.
     pub caps: CapsPolicy,
     /// How fast load may be added.

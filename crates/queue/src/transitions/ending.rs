@@ -218,6 +218,9 @@ fn answer_of_worker(
         next.started_at = Some(began);
         next.metrics.clear();
     }
+    if let Some(usage) = &request.usage {
+        usage.put_into(&mut next.metrics);
+    }
     if next.ended_at.is_some() {
         let ended = told_time(cx, lease, request.ended_ms_ago.unwrap_or(0));
         next.ended_at = Some(next.started_at.map_or(ended, |began| began.max(ended)));

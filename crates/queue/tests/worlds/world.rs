@@ -220,6 +220,7 @@ impl World {
             lease,
             addon,
             units,
+            job_type: None,
             key,
             ends_in,
         }));

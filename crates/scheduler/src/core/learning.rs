@@ -1,14 +1,15 @@
 //! What is learnt from the jobs that ran and from this machine's load, and remembered across restarts: how long jobs of
-//! a type take and how they did, and the machine's hours of quiet.
+//! a type take, what they use and how they did, and the machine's hours of quiet.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobtree_protocol::{AddonId, HistoryStats, JobState, JobType, Json};
+use jobtree_protocol::{AddonId, HistoryStats, JobState, JobType, Json, Usage, UsageStats};
 use jobtree_queue::JobRecord;
 use jobtree_queue::estimate::WeeklyProfile;
 use jobtree_queue::history::{History, Record, Run};
+use jobtree_queue::usage::Measured;
 
 use super::operations::PutNote;
 use super::turn::Turn;
@@ -19,11 +20,29 @@ pub(super) const PREFIX: &str = "learnt/";
 /// How often what was learnt is written.
 const WRITING: Duration = Duration::from_secs(15 * 60);
 
-/// The expected duration of jobs of one type.
+/// What is expected of jobs of one type.
 pub(super) struct Expected {
     pub(super) addon: AddonId,
     pub(super) job_type: JobType,
-    pub(super) takes: Duration,
+    pub(super) learnt: Learnt,
+}
+
+/// What the runs of a type taught.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Learnt {
+    /// How long they take.
+    pub(super) takes: Option<Duration>,
+    /// What admission may charge for each unit that they declare.
+    pub(super) cost_factor: Option<f64>,
+}
+
+impl Learnt {
+    fn of(record: &Record) -> Self {
+        Self {
+            takes: record.learnt(),
+            cost_factor: record.usage().factor(),
+        }
+    }
 }
 
 /// See the module's head.
@@ -46,8 +65,9 @@ impl Learning {
         }
     }
 
-    /// Takes a job that changed. Returns what jobs of its type are expected to take, if that is new.
-    pub(super) fn learn(&mut self, job: &JobRecord) -> Option<Expected> {
+    /// Takes a job that changed. Returns what is expected of jobs of its type, if that is new. `capacity` is the units of the
+    /// whole machine.
+    pub(super) fn learn(&mut self, job: &JobRecord, capacity: u32) -> Option<Expected> {
         let succeeded = match job.state {
             JobState::Done => true,
             JobState::Failed => false,
@@ -59,20 +79,31 @@ impl Learning {
             succeeded,
             waited: between(job.waiting_since(), started),
             ran: between(started, ended),
+            measured: Some(Measured {
+                usage: Usage::of(&job.metrics),
+                declared: job.cost(),
+                capacity,
+            }),
         };
-        let before = self.expected(addon, job_type);
+        let before = self.learnt(addon, job_type);
         self.history.add(addon, job_type, &run);
         self.unwritten.insert((addon.clone(), job_type.clone()));
-        let takes = self.expected(addon, job_type)?;
-        (Some(takes) != before).then(|| Expected {
+        let learnt = self.learnt(addon, job_type);
+        (learnt != before).then(|| Expected {
             addon: addon.clone(),
             job_type: job_type.clone(),
-            takes,
+            learnt,
         })
     }
 
-    fn expected(&self, addon: &AddonId, job_type: &JobType) -> Option<Duration> {
-        self.history.job_type(addon, job_type)?.learnt()
+    fn learnt(&self, addon: &AddonId, job_type: &JobType) -> Learnt {
+        let record = self.history.job_type(addon, job_type);
+        record.map(Learnt::of).unwrap_or_default()
+    }
+
+    /// Returns what was measured of jobs of one type; none if no run of it was.
+    pub(super) fn usage(&self, addon: &AddonId, job_type: &JobType) -> Option<UsageStats> {
+        self.history.job_type(addon, job_type)?.usage().stats()
     }
 
     /// Notes that the machine is quiet now, or is not.
@@ -93,12 +124,12 @@ impl Learning {
                 None => {}
                 Some(Note::Profile(profile)) => self.profile = profile,
                 Some(Note::Record(addon, job_type, record)) => {
-                    expected.extend(record.learnt().map(|takes| Expected {
+                    expected.push(Expected {
                         addon: addon.clone(),
                         job_type: job_type.clone(),
-                        takes,
-                    }));
-                    self.history.restore(addon, job_type, record);
+                        learnt: Learnt::of(&record),
+                    });
+                    self.history.restore(addon, job_type, *record);
                 }
             }
         }
@@ -137,6 +168,7 @@ impl Learning {
             success_rate: record.success_rate(),
             average_wait_sec: record.average_wait().map(|wait| wait.as_secs_f64()),
             p95_run_sec: record.p95_run().map(|run| run.as_secs_f64()),
+            usage: record.usage().stats(),
         };
         let mut all = Vec::new();
         for (addon, record, types) in self.history.iter() {
@@ -168,7 +200,7 @@ enum Note {
     /// The profile of this node.
     Profile(WeeklyProfile),
     /// The record of a type.
-    Record(AddonId, JobType, Record),
+    Record(AddonId, JobType, Box<Record>),
 }
 
 /// Reads a note; none if it is another node's, or of a version that is not known.
@@ -180,5 +212,5 @@ fn read(name: &str, value: &Json, node: &str) -> Option<Note> {
     let (addon, job_type) = rest.strip_prefix("runs/")?.split_once('/')?;
     let (addon, job_type) = (AddonId::new(addon).ok()?, JobType::new(job_type).ok()?);
     let record = value.read().ok()?;
-    Some(Note::Record(addon, job_type, record))
+    Some(Note::Record(addon, job_type, Box::new(record)))
 }

@@ -344,6 +344,7 @@ fn holding(lease: &LeaseRecord, known: &Known, now: Duration) -> LiveLease {
         lease: lease.id,
         addon: lease.addon_id.clone(),
         units: lease.cost(),
+        job_type: (!lease.jobs.is_empty()).then(|| lease.job_type.clone()),
         key: known.key.clone(),
         ends_in: known.ends.map(|at| at.saturating_sub(now)),
     }

@@ -292,7 +292,8 @@ impl Core {
         let Written { changes, now: then } = written;
         self.journal.committed(&changes);
         for job in &changes.jobs {
-            if let Some(expected) = self.learning.learn(job) {
+            let capacity = self.turn.config.policy.capacity.units;
+            if let Some(expected) = self.learning.learn(job, capacity) {
                 self.places.expect(expected);
             }
             self.late.watch(job);
@@ -409,7 +410,8 @@ impl Core {
             Answer::ReadJobs(op, Ok(found)) => self.jobs_read(&op.jobs, found),
             Answer::ReadExplained(op, result) => {
                 let read = result.as_ref().map(|job| job.as_deref());
-                self.questions.explained(op.call, read, turn);
+                let learning = &self.learning;
+                self.questions.explained(op.call, read, learning, turn);
                 if let Ok(found) = result {
                     self.jobs_read(&[op.job], found.into_iter().collect());
                 }

@@ -12,11 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jobtree_protocol::{
-    AddonId, Explain, JobId, JobState, JobType, LeaseAnswer, LeaseId, LeaseLimits, LeaseNumbers,
-    QuietState,
+    AddonId, Explain, JobCost, JobId, JobState, JobType, LeaseAnswer, LeaseId, LeaseLimits,
+    LeaseNumbers, QuietState,
 };
 use jobtree_queue::candidate::{Candidate, ConcurrencyKey};
-use jobtree_queue::estimate::WeeklyProfile;
 use jobtree_queue::ledger::Holder;
 #[cfg(feature = "sim")]
 use jobtree_queue::planner::Mistake;
@@ -28,7 +27,7 @@ use jobtree_queue::{JobRecord, LeaseRecord, Now, Reservation};
 use jobtree_store::{Pause, StoreError};
 
 use super::in_flight::FIRST_REPEAT;
-use super::learning::Expected;
+use super::learning::{Expected, Learning};
 use super::operations::ReadJobs;
 use super::planted::Bug;
 use super::retry_backoff::RetryBackoff;
@@ -198,7 +197,8 @@ impl Places {
         self.tell(Event::Learnt {
             addon: expected.addon,
             job_type: expected.job_type,
-            takes: expected.takes,
+            takes: expected.learnt.takes,
+            cost_factor: expected.learnt.cost_factor,
         });
     }
 
@@ -292,15 +292,16 @@ impl Places {
     }
 
     /// Explains why a job waits; none if the planner does not know it.
-    pub(super) fn explain(
-        &mut self,
-        job: JobId,
-        profile: &WeeklyProfile,
-        now: Now,
-    ) -> Option<Explain> {
+    pub(super) fn explain(&mut self, job: JobId, learning: &Learning, now: Now) -> Option<Explain> {
         let explanation = self.planner.explain(job, now)?;
         let mut explain = explanation.to_wire();
-        explain.estimate = self.planner.estimate(&explanation, profile, now);
+        explain.estimate = self.planner.estimate(&explanation, learning.profile(), now);
+        let candidate = self.planner.candidate(job)?;
+        explain.cost = Some(JobCost {
+            declared: candidate.declared,
+            charged: candidate.cost,
+            measured: learning.usage(&candidate.addon, &candidate.job_type),
+        });
         Some(explain)
     }
 

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use jobtree_protocol::{
-    AddonStatus, ApiError, ErrorCode, Explain, JobId, JobState, LoadSample, NodeStatus, Reason,
-    StatusView, Streak,
+    AddonStatus, ApiError, ErrorCode, Explain, JobCost, JobId, JobState, LoadSample, NodeStatus,
+    Reason, StatusView, Streak,
 };
+use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::Sample;
 use jobtree_queue::{JobRecord, Now};
 use jobtree_store::{Count, StoreError};
@@ -45,7 +46,7 @@ impl Questions {
         learning: &Learning,
         turn: &mut Turn,
     ) {
-        match places.explain(job, learning.profile(), turn.now) {
+        match places.explain(job, learning, turn.now) {
             Some(explain) => turn.respond(caller, Ok(explain)),
             None => {
                 let call = caller.call();
@@ -60,6 +61,7 @@ impl Questions {
         &mut self,
         call: CallId,
         read: Result<Option<&JobRecord>, &StoreError>,
+        learning: &Learning,
         turn: &mut Turn,
     ) {
         let Some((id, caller)) = self.explaining.remove(&call) else {
@@ -76,6 +78,7 @@ impl Questions {
                 reasons: dependencies(job).into_iter().collect(),
                 estimate: None,
                 load_ignored: turn.config.policy.busy.ignore,
+                cost: Some(cost_of(job, learning, &turn.config.policy)),
             }),
         };
         turn.respond(caller, answer);
@@ -117,6 +120,19 @@ impl Questions {
         for caller in std::mem::take(&mut self.statuses).into_values() {
             turn.respond(caller, Err(error.clone()));
         }
+    }
+}
+
+/// Returns what a job that does not wait declares, and what one like it is charged.
+fn cost_of(job: &JobRecord, learning: &Learning, policy: &Policy) -> JobCost {
+    let (addon, declared) = (&job.intent.addon_id, job.cost());
+    let measured = learning.usage(addon, &job.intent.job_type);
+    let factor = measured.and_then(|usage| usage.cost_factor);
+    let most = policy.largest_cost(addon.as_str());
+    JobCost {
+        declared,
+        charged: policy.cost.charge(declared, factor, most),
+        measured,
     }
 }
 

@@ -134,6 +134,7 @@ pub fn completion(lease: &ClaimAnswer) -> CompleteManyRequest {
         retry: true,
         began_ms_ago: None,
         ended_ms_ago: None,
+        usage: None,
     };
     CompleteManyRequest {
         lease_id: lease.lease_id,
