@@ -515,7 +515,7 @@ impl LeaseRecord {
     }
 
     /// The jobs that the worker may be asked to give back: claimed, not begun, and not in hand.
-    pub fn returnable(&self) -> impl Iterator<Item = &LeasedJob> {
+    pub fn returnable(&self) -> impl DoubleEndedIterator<Item = &LeasedJob> {
         let in_hand = self.in_hand().map(|job| job.id);
         let able = self.is_live() && self.returns_unbegun;
         self.jobs

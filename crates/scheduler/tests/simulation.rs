@@ -120,6 +120,15 @@ fn seeds_of_three_schedulers() {
     holds("seeds_of_three_schedulers", &scenario, seeds(2));
 }
 
+/// Idle workers get what others hold and have not begun, and no job runs twice by that.
+#[test]
+fn batches_are_shared_with_idle_workers() {
+    let test = "batches_are_shared_with_idle_workers";
+    let reports = run_lot(test, &short(Scenario::bursts()), 0..200);
+    let given_back: u64 = reports.iter().map(|it| it.given_back).sum();
+    assert!(given_back > 50, "{given_back} jobs given back in 200 runs");
+}
+
 #[test]
 fn a_seed_is_retold() {
     let _watchdog = Watchdog::watching("a retold run");
@@ -289,6 +298,7 @@ planted! {
     a_lost_proposal_is_forgotten: one, Mistake::Core(Bug::LostProposal), "nothing will look at it";
     pauses_are_ignored: one, Mistake::Core(Bug::IgnorePauses), "is paused";
     capacity_is_leased_twice: one, Mistake::Core(Bug::DoubledCapacity), "has two live leases";
+    workers_begin_what_they_gave_back: bursts, Mistake::BeginsGivenBack, "both may believe";
     firings_go_by_the_clock: three, Mistake::Core(Bug::FireByClock), "no time of it";
     idempotency_keys_are_forgotten: one, Mistake::ForgottenKeys, "one key";
     unique_keys_are_forgotten: one, Mistake::ForgottenUnique, "are unique as";

@@ -82,6 +82,49 @@ impl Planner {
             .find(|ask| ask.wants(job_type))
     }
 
+    /// Returns `true` if a waiting ask gets no job of a type only because none of it waits: a job of the type, on these terms,
+    /// could start now.
+    pub fn lacks_jobs(&mut self, id: u64, job_type: &JobType, terms: &LeaseAsk, now: Now) -> bool {
+        let Some(ask) = self.asks.get(&id) else {
+            return false;
+        };
+        if !ask.wants(job_type) || ask.addon != terms.addon {
+            return false;
+        }
+        let addon = self.order.addon(&terms.addon);
+        let kind = (addon, job_type.clone());
+        if self.order.has_groups(&kind) || self.order.type_paused(addon, job_type) {
+            return false;
+        }
+        let asked = self.machine_ask(terms, now);
+        let (usage, view) = (self.usage_of(addon), self.view(now));
+        let limits = self.order.addons[addon.0].terms;
+        (self.admission)
+            .gate(&view, asked.waiver, asked.constraints)
+            .is_none()
+            && self
+                .admission
+                .room(&view, &asked, &usage, &limits)
+                .is_empty()
+            && self.lease_obstacle(addon, terms, &asked, now).is_none()
+    }
+
+    /// What the machine is asked for by a lease without a deadline.
+    fn machine_ask(&self, asked: &LeaseAsk, now: Now) -> Ask {
+        let urgency = Urgency {
+            priority: asked.priority,
+            time_sensitive: false,
+            deadline: None,
+            takes: asked.expected_duration.unwrap_or_default(),
+        };
+        let deadlines = &self.admission.policy().deadline;
+        Ask {
+            cost: asked.cost,
+            constraints: asked.constraints,
+            waiver: urgency.standing(deadlines, now.wall).waiver,
+        }
+    }
+
     /// One lease of an ask is used up.
     pub(super) fn use_ask(&mut self, id: u64, now: Now) {
         let Some(ask) = self.asks.get_mut(&id) else {
@@ -99,19 +142,9 @@ impl Planner {
         self.admission.tick(now);
         self.note_poll(Some(&asked.addon), now);
         let addon = self.order.addon(&asked.addon);
-        let urgency = Urgency {
-            priority: asked.priority,
-            time_sensitive: false,
-            deadline: None,
-            takes: asked.expected_duration.unwrap_or_default(),
-        };
         let policy = self.admission.policy().clone();
-        let waiver = urgency.standing(&policy.deadline, now.wall).waiver;
-        let ask = Ask {
-            cost: asked.cost,
-            constraints: asked.constraints,
-            waiver,
-        };
+        let ask = self.machine_ask(asked, now);
+        let waiver = ask.waiver;
         let (usage, view, terms) = (
             self.usage_of(addon),
             self.view(now),

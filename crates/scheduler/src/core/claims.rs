@@ -248,6 +248,19 @@ impl Claims {
         }
     }
 
+    /// Returns the claims of workers that have nothing to do: they got nothing in the pass that was just made, and would begin
+    /// a job at once.
+    pub(super) fn idle(&self) -> impl Iterator<Item = (ClaimId, &ClaimRequest)> {
+        let idle = |claim: &Waiting| {
+            let waits = claim.caller.is_some() && !claim.over && claim.refused.is_none();
+            let nothing = claim.outstanding == 0 && claim.granted.is_empty();
+            waits && nothing && claim.request.begins_now != Some(0)
+        };
+        let waiting = self.waiting.iter();
+        let idle = waiting.filter(move |(_, claim)| idle(claim));
+        idle.map(|(id, claim)| (*id, &claim.request))
+    }
+
     /// Answers claims that have something, or have waited long enough. `ready` says whether the store has been read.
     pub(super) fn answer(&mut self, ready: bool, places: &mut Places, turn: &mut Turn) {
         let now = turn.now.mono;

@@ -22,6 +22,7 @@ use super::operations::{Expire, FindLease, FoundLease, Live, Op, ReadJobs, Retur
 use super::places::{Places, key_of};
 use super::planted::Bug;
 use super::turn::Turn;
+use super::unbegun::Unbegun;
 
 /// What is known of a lease of this node.
 #[derive(Clone, Debug)]
@@ -84,6 +85,7 @@ pub(super) struct Leases {
     deadlines: Deadlines,
     longest_gap: Duration,
     ending: HashSet<Ending>,
+    unbegun: Unbegun,
     processes_version: u64,
     /// The advice for leases may have changed.
     advice_changed: bool,
@@ -102,6 +104,7 @@ impl Leases {
             deadlines: Deadlines::new(turn.now, longest_gap),
             longest_gap,
             ending: HashSet::new(),
+            unbegun: Unbegun::default(),
             processes_version: 0,
             advice_changed: false,
             advised: false,
@@ -110,6 +113,16 @@ impl Leases {
 
     pub(super) fn count(&self) -> usize {
         self.live.len()
+    }
+
+    /// Returns the jobs that workers hold and have not begun.
+    pub(super) fn unbegun(&mut self) -> &mut Unbegun {
+        &mut self.unbegun
+    }
+
+    /// Returns when a worker may be asked to give jobs back.
+    pub(super) fn next_returnable(&self) -> Option<Duration> {
+        self.unbegun.next()
     }
 }
 
@@ -168,6 +181,7 @@ impl Leases {
                 places.count_key_up(&lease.addon_id, &key.key);
             }
         }
+        self.unbegun.put(lease, key.is_some(), now);
         let known = Known {
             key,
             ends,
@@ -187,6 +201,7 @@ impl Leases {
 
     /// A lease is over.
     fn ended(&mut self, id: LeaseId, places: &mut Places, turn: &Turn) {
+        self.unbegun.remove(id);
         if let Some(known) = self.live.remove(&id)
             && !known.processes.pids.is_empty()
         {

@@ -27,6 +27,7 @@
 //! | where a job is, and what moves it | `places`, with the backoff of refused jobs in `retry_backoff` |
 //! | what holds capacity, and when it is over | `leases`; jobs that wait beyond their deadline in `late` |
 //! | how a worker gets jobs, how a caller gets one job or capacity | `claims`, `requests`, `capacity` |
+//! | how an idle worker gets jobs that another one holds and has not begun | `unbegun` |
 //! | how a caller waits for something | `polls` |
 //! | how the store is read again | `resync` |
 //! | what fires when | `schedules` |
@@ -54,6 +55,7 @@ pub(crate) mod rng;
 pub(crate) mod schedules;
 mod stats;
 mod turn;
+mod unbegun;
 mod upkeep;
 
 use std::collections::HashMap;
@@ -74,7 +76,7 @@ pub use calls::{Call, CallId, CapacityRequest, Input, Responder, Response};
 pub use claims::{ClaimId, WorkerClaim};
 pub use leases::LeaseProcesses;
 pub use operations::{
-    Admit, Answer, Claim, CountJobs, Deny, Expire, FindClaimed, FindLease, FindRequested,
+    Admit, Answer, AskBack, Claim, CountJobs, Deny, Expire, FindClaimed, FindLease, FindRequested,
     FoundLease, GiveBack, GrantFor, Live, MarkAtRisk, MissDeadline, Op, OpId, PAGE, Performing,
     PollRead, Prune, PutNote, ReadExplained, ReadJobs, ReadLive, ReadNotes, ReadQueued, Request,
     Reserve, Return, TimeOut, perform,
@@ -250,6 +252,7 @@ impl Core {
                 .decide(places, leases, &mut self.journal, &mut self.turn);
             self.capacity
                 .decide(places, leases, &mut self.journal, &mut self.turn);
+            self.take_back_unbegun();
             for call in self.questions.take_postponed() {
                 self.call(call);
             }
@@ -260,8 +263,20 @@ impl Core {
         self.turn.wake_at(wake);
     }
 
+    /// Asks workers for jobs that they have not begun, for workers that have nothing to do.
+    fn take_back_unbegun(&mut self) {
+        let unbegun = self.leases.unbegun();
+        if !unbegun.ripen(self.turn.now.mono) {
+            return;
+        }
+        for (claim, request) in self.claims.idle() {
+            unbegun.ask_for(claim, request, &mut self.places, &mut self.turn);
+        }
+    }
+
     fn next_wake(&self) -> Duration {
         let now = self.turn.now;
+        let idle = self.claims.idle().next().is_some();
         let by_wall = |at: Timestamp| {
             let left = Duration::try_from(at.duration_since(now.wall)).unwrap_or_default();
             now.mono + left.min(WALL_CHECK)
@@ -272,6 +287,7 @@ impl Core {
             self.late.next(now.wall).map(by_wall),
             self.schedules.next().map(by_wall),
             self.turn.in_flight.next_repeat(),
+            self.leases.next_returnable().filter(|_| idle),
             self.claims.next_end(),
             self.polls.next_end(now.mono),
             self.resync.next(),
@@ -397,6 +413,10 @@ impl Core {
             // Refused: the job or the lease is not as it was, and there is nothing to note or to give back any more.
             Answer::Deny(..) | Answer::MarkAtRisk(..) | Answer::GiveBack(..) => {}
             Answer::PutNote(..) => {}
+            Answer::AskBack(op, asked) => {
+                let jobs = asked.map_or(0, |jobs| jobs.len());
+                self.leases.unbegun().asked(op.lease, jobs, turn.now.mono);
+            }
             Answer::Prune(_, pruned) => self.upkeep.pruned(pruned.is_ok_and(|it| it.more), turn),
             Answer::Fire(..) => self.read_store(Extent::Live),
             Answer::ReadLive(_, Ok(live)) => self.live_read(live, commits_seen),

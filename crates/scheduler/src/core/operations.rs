@@ -129,6 +129,8 @@ operations! {
     MissDeadline(MissDeadline) or Repeat;
     /// Gives a lease back whose answer no caller took.
     GiveBack(GiveBack) or Repeat;
+    /// Asks a worker to give back jobs that it has not begun.
+    AskBack(AskBack) or TellCaller;
     /// Fires a schedule.
     Fire(Box<Firing>) or Repeat;
     /// Forgets old rows.
@@ -345,6 +347,24 @@ impl Request for GiveBack {
             reason: Some("its worker did not take the answer".to_owned()),
         };
         store.release(stamp, self.lease, request)
+    }
+}
+
+/// See [`Op::AskBack`].
+#[derive(Clone, Debug)]
+pub struct AskBack {
+    /// The lease.
+    pub lease: LeaseId,
+    /// Jobs of it.
+    pub jobs: Vec<JobId>,
+}
+
+impl Request for AskBack {
+    /// Those that are asked for.
+    type Output = Vec<JobId>;
+
+    fn begin(self, store: &Store, stamp: Stamp) -> StoreAnswer<Self::Output> {
+        store.ask_back(stamp, self.lease, self.jobs)
     }
 }
 

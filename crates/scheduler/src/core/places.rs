@@ -256,6 +256,17 @@ impl Places {
         self.tell(Event::Freed(Holder::Lease(lease)));
     }
 
+    /// Returns `true` if a claim waits only because no job of the type waits: one on these terms could start now.
+    pub(super) fn lacks_jobs(
+        &mut self,
+        claim: u64,
+        job_type: &JobType,
+        terms: &LeaseAsk,
+        now: Now,
+    ) -> bool {
+        self.planner.lacks_jobs(claim, job_type, terms, now)
+    }
+
     /// Decides on capacity without a job. If it is approved, its units are in use from now on.
     pub(super) fn decide_capacity(
         &mut self,

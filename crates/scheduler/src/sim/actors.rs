@@ -9,12 +9,12 @@ use jobtree_protocol::{
 use jobtree_queue::transitions::{LoadAdvice, TakeUp};
 use jobtree_store::StoreError;
 
-use super::Bug;
 use super::check::Broken;
 use super::machine::registered;
 use super::sim_event::{Calling, From, Out, Reply, SimEvent};
 use super::worker::{Doing, Holding, Task, Way};
 use super::world::{World, core_bug};
+use super::{Bug, Mistake};
 use crate::core::{Call, CallId, CapacityRequest, Dispatchable, WorkerClaim};
 use crate::error::told;
 
@@ -119,8 +119,8 @@ impl World {
                     node_id: None,
                     pids,
                     process_origin,
-                    begins_now: self.rng.chance(500).then_some(1),
-                    returns_unbegun: false,
+                    begins_now: self.rng.chance(700).then_some(1),
+                    returns_unbegun: self.rng.chance(700),
                 };
                 let (id, caller) = self.nodes[node].caller(Reply::Claimed);
                 let claim = WorkerClaim {
@@ -294,6 +294,7 @@ impl World {
             next_beat: time,
             ends: None,
             telling: None,
+            given_back: Vec::new(),
         };
         let careless = self.workers[worker].careless;
         let holding = if careless {
@@ -360,13 +361,36 @@ impl World {
             return;
         }
         let stamp = self.stamp(node);
-        let request = Heartbeat::of(holding.lease);
+        let request = Heartbeat {
+            given_back: holding.given_back.clone(),
+            ..Heartbeat::of(holding.lease)
+        };
         let answer = self.nodes[node]
             .store
             .heartbeat(stamp, request, LoadAdvice::default());
         let turn = self.workers[worker].turn;
         let calling: Calling = Box::pin(async { answer.await.map(Out::Beat) });
         self.call_store(node, From::Worker(worker, turn, self.time), calling);
+    }
+
+    /// Takes what it is asked to give back out of what it will run, and confirms that with its next heartbeat, at once. What
+    /// it confirmed and is not asked for any more was taken back.
+    fn give_back(&mut self, holding: &mut Holding, asked: &[JobId]) {
+        let gone = |id: &&JobId| !asked.contains(id);
+        self.report.given_back += holding.given_back.iter().filter(gone).count() as u64;
+        let in_hand = holding.tasks.front().map(|task| task.id);
+        let given: Vec<JobId> = asked
+            .iter()
+            .copied()
+            .filter(|id| Some(*id) != in_hand)
+            .collect();
+        if !self.scenario.has(Mistake::BeginsGivenBack) {
+            holding.tasks.retain(|task| !given.contains(&task.id));
+        }
+        if !given.is_empty() {
+            holding.next_beat = self.time;
+        }
+        holding.given_back = given;
     }
 
     /// What it ran is over, or it gives its capacity back.
@@ -486,6 +510,7 @@ impl World {
                     Ok(Out::Beat(beat)) => {
                         holding.fence = holding.fence.max(sent + self.lease_ttl());
                         holding.confirmed = true;
+                        self.give_back(&mut holding, &beat.give_back);
                         let told_to_stop = |task: &Task| beat.cancel.contains(&task.id);
                         if holding.tasks.front().is_some_and(told_to_stop) {
                             holding.ends = Some(self.time);

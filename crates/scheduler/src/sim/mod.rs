@@ -32,7 +32,8 @@
 //! # Invariants
 //!
 //! - no acknowledged job is lost, and what was acknowledged as done stays done;
-//! - a job has one live lease at most, and no two workers run it that both may believe they hold it;
+//! - a job has one live lease at most, and no two workers run it that both may believe they hold it, also after one was asked
+//!   to give it back;
 //! - nothing is granted above the capacity that is known then, counting what the *store* says is in use;
 //! - concurrency keys hold, and unique ones; a key that comes again means the same job, and with another body is refused;
 //! - a request for capacity has one live lease at most, however often it is repeated;
@@ -94,6 +95,8 @@ pub enum Mistake {
     BlindRescue,
     /// Workers do not renew while they run something, and do not stop by their own clock.
     NoHeartbeats,
+    /// Workers begin jobs although they have said that they will not.
+    BeginsGivenBack,
     /// The store answers before what it wrote is on disk.
     AnswersEarly,
     /// Commands go by the clocks of the machines that send them, and not by the database's.
@@ -168,6 +171,8 @@ pub struct Scenario {
     pub policy: Policy,
     /// Workers of `a0` and `a2` claim; otherwise they poll and accept reservations, as those of `a1` do.
     pub claims: bool,
+    /// Jobs come in bursts, and those of an addon are alike: workers get batches, and have nothing to do in between.
+    pub bursts: bool,
     /// What goes wrong.
     pub faults: Faults,
     /// Mistakes that are switched on.
@@ -185,6 +190,7 @@ impl Scenario {
             calm: Duration::from_secs(600),
             policy: node::policy(),
             claims: true,
+            bursts: false,
             faults: Faults {
                 store_fails: 40,
                 answer_lost_in_store: 0,
@@ -197,6 +203,15 @@ impl Scenario {
                 machine: 8,
             },
             mistakes: BTreeSet::new(),
+        }
+    }
+
+    /// One scheduler, with several workers of each addon that get batches.
+    pub fn bursts() -> Self {
+        Self {
+            workers: 9,
+            bursts: true,
+            ..Self::one()
         }
     }
 
@@ -273,6 +288,8 @@ pub struct Report {
     pub retries: u64,
     /// Dispatches that were taken up under a lease that was there before.
     pub joined: u64,
+    /// Jobs that a worker had not begun and gave back for an idle one.
+    pub given_back: u64,
     /// Keys that came with another body, and were refused.
     pub conflicts: u64,
     /// Virtual time.

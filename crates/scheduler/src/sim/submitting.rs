@@ -16,6 +16,9 @@ use crate::core::rules_of;
 /// A request that is not answered for so long is repeated.
 const REPEAT: Duration = Duration::from_secs(4);
 
+/// Seconds between two bursts.
+const BURST: u64 = 30;
+
 impl World {
     pub(super) fn plan_submissions(&mut self) {
         let span = self.scenario.trouble.as_millis() as u64 * 3 / 4;
@@ -26,6 +29,10 @@ impl World {
                 Duration::from_secs(1)
             } else {
                 self.millis(0, span)
+            };
+            let when = match self.scenario.bursts {
+                true => Duration::from_secs(when.as_secs() / BURST * BURST),
+                false => when,
             };
             self.later(when, SimEvent::Submit(place));
             if self.rng.chance(80) {
@@ -71,6 +78,13 @@ impl World {
         let (when, then) = (self.rng.below(300), self.rng.below(200));
         let unique = self.rng.chance(150);
         let runs_anyway = self.rng.chance(300);
+        if self.scenario.bursts && place > 0 {
+            return SubmitRequest {
+                payload: Json::of(&script).ok(),
+                idempotency_key: Some(format!("s{place}")),
+                ..SubmitRequest::new(["a0", "a2"][place % 2], "t", 5)
+            };
+        }
         SubmitRequest {
             priority,
             payload: Json::of(&script).ok(),

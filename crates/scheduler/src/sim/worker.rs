@@ -71,6 +71,8 @@ pub(super) struct Holding {
     pub(super) ends: Option<Duration>,
     /// It has worked, and tells so: since when, until it is answered.
     pub(super) telling: Option<Duration>,
+    /// Jobs that it was asked for and will not begin.
+    pub(super) given_back: Vec<JobId>,
 }
 
 /// What a worker does.
