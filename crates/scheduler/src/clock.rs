@@ -28,14 +28,18 @@ impl Clock {
     /// The moment.
     pub fn now(&self) -> Now {
         Now {
-            wall: Timestamp::now(),
+            wall: Timestamp::now() + advanced(),
             mono: self.mono(),
         }
     }
 
     /// The monotonic part alone.
-    #[cfg(target_os = "linux")]
     pub fn mono(&self) -> Duration {
+        self.running() + advanced()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn running(&self) -> Duration {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
         Duration::new(
             u64::try_from(time.tv_sec).unwrap_or(0),
@@ -43,11 +47,33 @@ impl Clock {
         )
     }
 
-    /// The monotonic part alone.
     #[cfg(not(target_os = "linux"))]
-    pub fn mono(&self) -> Duration {
+    fn running(&self) -> Duration {
         self.start.elapsed()
     }
+}
+
+/// By how many nanoseconds tests have moved the clocks of this process.
+#[cfg(feature = "sim")]
+static ADVANCED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+
+#[cfg(feature = "sim")]
+fn advanced() -> Duration {
+    Duration::from_nanos(ADVANCED.load(std::sync::atomic::Ordering::Relaxed))
+}
+
+#[cfg(not(feature = "sim"))]
+fn advanced() -> Duration {
+    Duration::ZERO
+}
+
+/// Moves the clocks of all schedulers of this process forward, for tests of programs that wait for minutes. A running
+/// scheduler looks at its clock with the next call that reaches it; a step longer than a few seconds looks to it like a
+/// machine that slept.
+#[cfg(feature = "sim")]
+pub fn advance(by: Duration) {
+    let nanos = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+    ADVANCED.fetch_add(nanos, std::sync::atomic::Ordering::Relaxed);
 }
 
 #[cfg(test)]

@@ -82,6 +82,7 @@ use std::time::Duration;
 
 use jobtree_queue::policy::Policy;
 
+pub use crate::clock::advance;
 pub use crate::core::Bug;
 pub use flood::{Flood, flood};
 use world::{Telling, World};
