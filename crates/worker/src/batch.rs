@@ -12,12 +12,15 @@ use std::time::Duration;
 
 use jobtree_protocol::{InHand, JobId, JobState, JobView};
 
+use crate::planted::{Bug, Planted};
+
 /// A run without a time limit that is over within this is told by its completion alone.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
 
 pub(crate) struct Batch {
     /// The scheduler knows begins and jobs that are given back.
     reports: bool,
+    planted: Planted,
     waiting: VecDeque<JobView>,
     in_hand: Option<Begun>,
     /// Jobs that go back, until the scheduler has answered to that.
@@ -47,9 +50,10 @@ enum Told {
 
 impl Batch {
     /// The jobs of a new lease.
-    pub(crate) fn new(jobs: Vec<JobView>, reports: bool) -> Self {
+    pub(crate) fn new(jobs: Vec<JobView>, reports: bool, planted: Planted) -> Self {
         Batch {
             reports,
+            planted,
             waiting: jobs.into(),
             in_hand: None,
             given_back: Vec::new(),
@@ -126,16 +130,17 @@ impl Batch {
 
     /// Gives back those of the jobs that have not begun. Returns `true` if there was one.
     pub(crate) fn give_back(&mut self, asked: &[JobId]) -> bool {
-        let before = self.waiting.len();
+        let before = self.given_back.len();
         let given_back = &mut self.given_back;
+        let kept = self.planted.has(Bug::BeginsGivenBack);
         self.waiting.retain(|job| {
             let back = asked.contains(&job.job_id);
             if back {
                 given_back.push(job.job_id);
             }
-            !back
+            !back || kept
         });
-        self.waiting.len() < before
+        self.given_back.len() > before
     }
 
     /// Returns `true` if a job was given back and the scheduler has not answered to that.

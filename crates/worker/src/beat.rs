@@ -174,7 +174,7 @@ impl Sent {
                 let mut answers = answer.leases.into_iter();
                 for held in &self.leases {
                     match answers.next() {
-                        Some(Each::Done(answer)) => held.renewed(self.at, &answer),
+                        Some(Each::Done(answer)) => held.renewed(self.at, grantor.mono(), &answer),
                         Some(Each::Refused { error }) => refused(held, &error, grantor),
                         None => held.unanswered(grantor.mono()),
                     }

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use crate::grantor::Grantor;
 use crate::handler::{Handler, Run};
 use crate::live::LiveJobs;
+use crate::planted::Planted;
 use crate::worker::{Setup, Worker, WorkerHandle};
 
 /// What is said about a worker before it starts.
@@ -26,6 +27,7 @@ pub struct WorkerBuilder {
     batch: u32,
     program: String,
     runtime: Option<Runtime>,
+    planted: Planted,
     on_start: Option<OnStart>,
 }
 
@@ -43,6 +45,7 @@ impl WorkerBuilder {
             batch: 500,
             program: own_name(),
             runtime: None,
+            planted: Planted::default(),
             on_start: None,
         }
     }
@@ -124,6 +127,13 @@ impl WorkerBuilder {
         self
     }
 
+    /// Switches a mistake on.
+    #[cfg(feature = "sim")]
+    pub fn plant(mut self, bug: crate::Bug) -> Self {
+        self.planted = Planted::new(bug);
+        self
+    }
+
     /// Starts to claim and run jobs.
     ///
     /// # Errors
@@ -144,6 +154,7 @@ impl WorkerBuilder {
             batch: self.batch,
             program: self.program,
             live: self.live,
+            planted: self.planted,
         };
         let runtime = self.runtime.as_ref().unwrap_or_else(|| Runtime::global());
         let worker = Worker::start(setup, runtime, heart);

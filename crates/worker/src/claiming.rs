@@ -24,6 +24,17 @@ impl Drop for Slot {
     }
 }
 
+/// How a lease was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// When it was first asked for, by the worker's own clock.
+    pub(crate) at: Duration,
+    /// Its scheduler knows begins.
+    pub(crate) reports: bool,
+    /// An answer to the same claim may have got lost: nothing says when the lease was granted.
+    pub(crate) is_repeated: bool,
+}
+
 /// Claims as many leases as there are places, again and again, until it is stopped.
 ///
 /// There are twice as many places as jobs that may run at once: for short jobs, the next lease is there before the one
@@ -31,7 +42,7 @@ impl Drop for Slot {
 pub(crate) fn claim(
     shared: &Arc<Shared>,
     stopped: &Receiver<()>,
-    mut start: impl FnMut(ClaimAnswer, bool, Duration, Slot),
+    mut start: impl FnMut(ClaimAnswer, Asked, Slot),
 ) -> Result<(), BoxError> {
     let setup = &shared.setup;
     let places = setup.concurrency * 2;
@@ -62,6 +73,7 @@ pub(crate) fn claim(
             continue;
         };
         // A claim that may have been granted in an answer that got lost is made again, as it was.
+        let is_repeated = lost.is_some();
         let (lease_id, asked) = match lost.take() {
             Some((lease_id, asked)) => (Some(lease_id), asked),
             None => {
@@ -96,7 +108,12 @@ pub(crate) fn claim(
                 pause = Duration::from_millis(50);
                 for lease in leases {
                     spare = spare.saturating_sub(1);
-                    start(lease, reports, asked, Slot(give.clone()));
+                    let asked = Asked {
+                        at: asked,
+                        reports,
+                        is_repeated,
+                    };
+                    start(lease, asked, Slot(give.clone()));
                 }
             }
             // It has taken nothing: the claim is made again in its words.

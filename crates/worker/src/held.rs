@@ -18,6 +18,7 @@ use jobtree_runtime::{CancelReason, Job};
 use crate::batch::Batch;
 use crate::handler::Run;
 use crate::outbox::{Begins, Outbox};
+use crate::planted::{Bug, Planted};
 use crate::reply::{Promise, Reply, promise};
 
 /// What is told of progress is passed on this often at most.
@@ -35,6 +36,7 @@ pub(crate) struct Held {
 }
 
 struct State {
+    planted: Planted,
     ttl: Duration,
     /// When the renewal was asked for that holds.
     asked: Duration,
@@ -59,6 +61,8 @@ struct State {
     progress: Option<(JobId, Progress)>,
     /// Who waits until all of it is told, which then goes at once.
     telling_all: Option<Promise<()>>,
+    /// Who waits until a renewal is answered.
+    confirming: Option<Promise<()>>,
     lost: Option<String>,
 }
 
@@ -79,9 +83,11 @@ impl Held {
         ttl: Duration,
         granted: Duration,
         batch: Batch,
+        planted: Planted,
         ring: impl Fn() + Send + Sync + 'static,
     ) -> Self {
         let state = State {
+            planted,
             ttl,
             asked: granted,
             beat_at: granted + ttl / 3,
@@ -96,11 +102,12 @@ impl Held {
             advice: Advice::Continue,
             progress: None,
             telling_all: None,
+            confirming: None,
             lost: None,
         };
         Held {
             lease,
-            outbox: Outbox::new(lease),
+            outbox: Outbox::new(lease, planted),
             state: Mutex::new(state),
             ring: Box::new(ring),
         }
@@ -226,6 +233,23 @@ impl Held {
         Some(Reply::new(promised))
     }
 
+    /// Ready when a renewal, which goes at once, was answered or the lease is lost.
+    pub(crate) fn confirm(&self) -> Reply<()> {
+        let (confirmed, promised) = promise();
+        let broken = {
+            let mut state = self.lock();
+            state.hurried = true;
+            match state.lost {
+                None => state.confirming.replace(confirmed),
+                Some(_) => Some(confirmed),
+            }
+        };
+        // Not under the lock: it wakes the waiting job.
+        drop(broken);
+        (self.ring)();
+        Reply::new(promised)
+    }
+
     /// Somebody changed the lease: ask at once.
     pub(crate) fn hurry(&self) {
         self.lock().hurried = true;
@@ -234,7 +258,7 @@ impl Held {
 
     /// The lease is gone: nothing that was done under it counts any more, so it stops.
     pub(crate) fn lose(&self, why: &str) {
-        let (job, telling_all) = {
+        let (job, waiting) = {
             let mut state = self.lock();
             if state.lost.is_some() {
                 return;
@@ -242,10 +266,10 @@ impl Held {
             state.lost = Some(why.to_owned());
             let current = state.current.as_ref();
             let job = current.map(|current| (current.tree.clone(), current.run.clone()));
-            (job, state.telling_all.take())
+            (job, (state.telling_all.take(), state.confirming.take()))
         };
         // There is nobody to tell.
-        drop(telling_all);
+        drop(waiting);
         self.outbox.lose();
         if let Some((job, run)) = job {
             run.give_up_log();
@@ -258,7 +282,7 @@ impl Held {
         let mut state = self.lock();
         let told = state.news_at().is_some_and(|at| now >= at);
         let due = early || told || state.hurried || now >= state.beat_at;
-        let held_off = state.in_flight || now < state.not_before;
+        let held_off = state.in_flight || now < state.not_before || state.never_renews();
         if held_off || state.lost.is_some() || !due {
             return None;
         }
@@ -308,6 +332,7 @@ impl Held {
         }
         let beat = match (state.in_flight, state.news_at()) {
             (true, _) => Duration::MAX,
+            _ if state.never_renews() => Duration::MAX,
             (false, _) if state.hurried => Duration::ZERO,
             (false, None) => state.beat_at,
             (false, Some(at)) => state.beat_at.min(at),
@@ -316,10 +341,14 @@ impl Held {
         Some(beat.max(state.not_before).min(state.fence()).min(own))
     }
 
-    /// The heartbeat that was sent at `asked` was answered.
-    pub(crate) fn renewed(&self, asked: Duration, answer: &HeartbeatAnswer) {
-        let (stop, told) = {
+    /// The heartbeat that was sent at `asked` was answered at `now`.
+    pub(crate) fn renewed(&self, asked: Duration, now: Duration, answer: &HeartbeatAnswer) {
+        let (stop, waiting) = {
             let mut state = self.lock();
+            let asked = match state.planted.has(Bug::CountsFromAnswer) {
+                true => now,
+                false => asked,
+            };
             state.in_flight = false;
             state.telling = None;
             state.ttl = Duration::from_secs(answer.ttl_sec.into());
@@ -335,9 +364,9 @@ impl Held {
                 let reason = state.stop_reason(current.run.id())?;
                 Some((current.tree.clone(), reason))
             });
-            (stop, state.told_all())
+            (stop, [state.told_all(), state.confirming.take()])
         };
-        keep(told);
+        waiting.into_iter().for_each(keep);
         if let Some((job, reason)) = stop {
             job.cancel(reason);
         }
@@ -456,8 +485,16 @@ impl State {
         self.not_before = self.beat_at;
     }
 
+    /// By a planted mistake.
+    fn never_renews(&self) -> bool {
+        self.planted.has(Bug::NoHeartbeats) && self.current.is_some()
+    }
+
     /// A sixth of the TTL is left for the job to stop in.
     fn fence(&self) -> Duration {
+        if self.planted.has(Bug::NoFence) {
+            return Duration::MAX;
+        }
         self.asked + self.ttl - self.ttl / 6
     }
 

@@ -17,6 +17,7 @@ use jobtree_runtime::{
 };
 
 use crate::batch::Batch;
+use crate::claiming::Asked;
 use crate::handler::{GiveBack, Handler, Permanent, Run};
 use crate::held::{Held, YIELDED};
 use crate::outbox::EndedRun;
@@ -51,9 +52,13 @@ impl Ended {
     }
 }
 
-/// Runs the jobs of a lease. `reports` says that its scheduler knows begins.
-pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, reports: bool, asked: Duration) {
-    let held = hold(shared, lease, reports, asked);
+/// Runs the jobs of a lease.
+pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Asked) {
+    let held = hold(shared, lease, asked);
+    if asked.is_repeated {
+        // It may have been granted long ago, and be over soon. If it is lost, nothing of it begins.
+        let _ = block_on(held.confirm());
+    }
     let mut back = None;
     // Its turn may take a while; it is renewed meanwhile.
     let Ok(turn) = shared.running.acquire(1) else {
@@ -161,17 +166,19 @@ fn last_words(shared: &Shared, held: &Held, say: impl Fn() -> Result<(), Cancell
 
 /// Puts the lease where it is renewed. It was granted after it was asked for; if that was long ago, because there was
 /// nothing to grant, a first heartbeat at once tells how long it holds.
-fn hold(shared: &Arc<Shared>, lease: ClaimAnswer, reports: bool, asked: Duration) -> Arc<Held> {
+fn hold(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Asked) -> Arc<Held> {
     let ttl = Duration::from_secs(lease.ttl_sec.into());
     let now = shared.grantor().mono();
     let recent = now.saturating_sub(ttl / 6);
     let board = Arc::clone(&shared.board);
-    let batch = Batch::new(lease.jobs, reports);
+    let batch = Batch::new(lease.jobs, asked.reports, shared.setup.planted);
     let ring = move || board.ring();
-    let held = Held::new(lease.lease_id, ttl, asked.max(recent), batch, ring);
+    let granted = asked.at.max(recent);
+    let planted = shared.setup.planted;
+    let held = Held::new(lease.lease_id, ttl, granted, batch, planted, ring);
     let held = Arc::new(held);
     shared.board.add(&held, now);
-    if asked < recent {
+    if asked.at < recent {
         held.hurry();
     }
     held

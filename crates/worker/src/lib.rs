@@ -27,6 +27,7 @@ mod live;
 mod log;
 mod outbox;
 mod pace;
+mod planted;
 mod process_origin;
 pub mod reply;
 mod report;
@@ -41,6 +42,8 @@ pub use clock::mono;
 pub use grantor::{Grantor, Poke};
 pub use handler::{GiveBack, Permanent, Run};
 pub use live::LiveJobs;
+#[cfg(feature = "sim")]
+pub use planted::Bug;
 pub use process_origin::process_origin;
 pub use reply::Reply;
 pub use stragglers::Stragglers;

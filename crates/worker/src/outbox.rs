@@ -25,6 +25,7 @@ use jobtree_protocol::{
 
 use crate::batch::millis;
 use crate::grantor::Grantor;
+use crate::planted::{Bug, Planted};
 use crate::reply::Reply;
 
 /// Completions in one request.
@@ -62,6 +63,7 @@ pub(crate) struct Link<'a> {
 
 pub(crate) struct Outbox {
     lease: LeaseId,
+    planted: Planted,
     state: Mutex<State>,
 }
 
@@ -93,9 +95,10 @@ struct Flight {
 }
 
 impl Outbox {
-    pub(crate) fn new(lease: LeaseId) -> Self {
+    pub(crate) fn new(lease: LeaseId, planted: Planted) -> Self {
         Outbox {
             lease,
+            planted,
             state: Mutex::default(),
         }
     }
@@ -262,7 +265,8 @@ impl Outbox {
             }
         };
         let mut state = self.lock();
-        if again.is_empty() || state.lost {
+        let drops = self.planted.has(Bug::DropsUnanswered);
+        if again.is_empty() || state.lost || drops {
             state.pause = None;
             return None;
         }

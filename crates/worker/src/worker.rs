@@ -24,6 +24,7 @@ use crate::lease;
 use crate::live::LiveJobs;
 use crate::outbox::Link;
 use crate::pace::Pace;
+use crate::planted::Planted;
 use crate::stragglers::Stragglers;
 
 /// How long a job that was asked to stop may take to do so before [`Worker::drain`] gives up on it.
@@ -41,6 +42,7 @@ pub(crate) struct Setup {
     pub(crate) program: String,
     /// Of all workers of the queue.
     pub(crate) live: Arc<LiveJobs>,
+    pub(crate) planted: Planted,
 }
 
 /// What all parts of a worker share.
@@ -303,12 +305,12 @@ fn work(shared: &Arc<Shared>, heart: &Dispatcher, stopped: &Receiver<()>) -> Res
             Ok(())
         });
         let leases = supervisor(|leases| {
-            claim(shared, stopped, |lease, reports, asked, slot| {
+            claim(shared, stopped, |lease, asked, slot| {
                 let shared = Arc::clone(shared);
                 let label = format!("lease {}", lease.lease_id);
                 leases.job_options().label(label).launch(move || {
                     let _slot = slot;
-                    lease::run(&shared, lease, reports, asked);
+                    lease::run(&shared, lease, asked);
                     Ok(())
                 });
             })

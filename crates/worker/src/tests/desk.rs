@@ -1,7 +1,7 @@
 //! A scheduler that says what the test says, by a clock that the test moves; in a simulation by that of the simulation.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -45,6 +45,8 @@ pub(super) struct Desk {
     /// Refuses pieces of logs before they are taken.
     pub(super) log_refusals: Mutex<VecDeque<ApiError>>,
     pub(super) report_every: Mutex<Option<Duration>>,
+    /// Answers may get lost, so claims are repeated.
+    pub(super) loses_answers: AtomicBool,
     said: Mutex<mpsc::Sender<Said>>,
     poke: Mutex<Option<Poke>>,
     /// Heartbeats that are never answered.
@@ -76,6 +78,7 @@ impl Desk {
             kept: Mutex::default(),
             log_refusals: Mutex::default(),
             report_every: Mutex::default(),
+            loses_answers: AtomicBool::new(false),
             said: Mutex::new(sender),
             poke: Mutex::default(),
             unanswered: Mutex::default(),
@@ -242,6 +245,10 @@ impl Grantor for Desk {
 
     fn watch(&self, poke: Poke) {
         *self.poke.lock().unwrap() = Some(poke);
+    }
+
+    fn loses_answers(&self) -> bool {
+        self.loses_answers.load(Ordering::SeqCst)
     }
 
     fn report_every(&self) -> Option<Duration> {

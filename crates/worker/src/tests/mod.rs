@@ -6,6 +6,7 @@ mod simulated;
 mod telling;
 mod yielding;
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -597,4 +598,23 @@ fn a_worker_without_a_handler_does_not_start() {
     assert!(matches!(desk.worker().start(), Err(WorkerError::NoHandler)));
     let odd = desk.worker().handle("a b", |(), _| Ok(())).start();
     assert!(odd.unwrap_err().to_string().contains("holds ' '"));
+}
+
+#[test]
+fn a_lease_whose_claim_was_repeated_is_renewed_before_its_first_job_begins() {
+    let _watch = Watchdog::watching("a repeated claim");
+    let (desk, said) = Desk::friendly();
+    desk.loses_answers.store(true, Ordering::SeqCst);
+    // Whether the first claim was granted is not known, nor when.
+    desk.put(Err(ApiError::new(ErrorCode::Unavailable, "no answer")));
+    let lease = desk.offer(vec![job("double", "1")]);
+    let runtime = runtime();
+    let worker = desk.worker().on(&runtime);
+    let worker = worker
+        .handle("double", |number: u32, _| Ok(number * 2))
+        .start()
+        .unwrap();
+    assert!(matches!(said.recv().unwrap(), Said::Beat(beat) if beat.lease_id == lease));
+    completed(&said);
+    end(&worker);
 }
