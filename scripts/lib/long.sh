@@ -41,6 +41,8 @@ stage_simulation_long() {
   # More seeds than the quick stage, which has the first ones.
   JOBTREE_SIM_SEEDS="${JOBTREE_SIM_SEEDS:-20000}" JOBTREE_SIM_FIRST_SEED="${JOBTREE_SIM_FIRST_SEED:-2000}" limited 7200 \
     cargo test --locked --release -p jobtree-scheduler --test simulation seeds_of
+  JOBTREE_SYSTEM_SEEDS="${JOBTREE_SYSTEM_SEEDS:-10000}" JOBTREE_SIM_FIRST_SEED="${JOBTREE_SIM_FIRST_SEED:-1000}" limited 3600 \
+    cargo test --locked --release -p jobtree-scheduler --test system seeds_of
 }
 
 stage_crash_long() {

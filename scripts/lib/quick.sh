@@ -108,6 +108,8 @@ stage_planted() {
 stage_simulation() {
   # Two thousand runs of the durable queue's engine against everything that can go wrong, and planted bugs to be found.
   limited 900 cargo test --locked --release -p jobtree-scheduler --test simulation
+  # A thousand runs of the whole system: the same engine with real workers on a simulated runtime.
+  limited 300 cargo test --locked --release -p jobtree-scheduler --test system
 }
 
 # run_loom SECONDS: runs every loom model with the limits in the environment.

@@ -91,6 +91,9 @@ const ARROWS_FOR_TESTS: &[(&str, &str)] = &[
     ("jobtree-client", "jobtree-par"),
     // Its own tests run in its simulator, which is a feature.
     ("jobtree-scheduler", "jobtree-scheduler"),
+    // Handlers in the simulated system fork, and use lanes.
+    ("jobtree-scheduler", "jobtree-pool"),
+    ("jobtree-scheduler", "jobtree-lanes"),
 ];
 
 /// Stands for all crates of ours, except those for development only.

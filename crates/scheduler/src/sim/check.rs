@@ -314,6 +314,15 @@ impl Shadow {
         Ok(())
     }
 
+    /// Returns a live lease with jobs that its worker can give back, and these.
+    pub(super) fn returnable(&self) -> Option<(LeaseId, Vec<JobId>)> {
+        let mut leases = self.live.values().filter(|lease| lease.returns_unbegun);
+        leases.find_map(|lease| {
+            let jobs: Vec<_> = lease.returnable().map(|job| job.id).collect();
+            (!jobs.is_empty()).then_some((lease.id, jobs))
+        })
+    }
+
     /// Returns `true` if a job is reserved for a node.
     pub(super) fn is_reserved(&self, id: &JobId, node: &NodeId) -> bool {
         let known = self.jobs.get(id).and_then(|job| job.reservation.as_ref());

@@ -56,8 +56,8 @@
 //!
 //! Whatever is not in the core: threads and their wakers (the engine around it, the handles), files and SQL (the store
 //! here is memory, which neither tears nor reorders a commit), pruned history, the files of real machines, HTTP, and the
-//! code of handlers. A simulated worker renews, runs and answers as ours does, but it is not ours. And a run is one of
-//! many: what takes a rare order of events is found by many seeds, if at all.
+//! code of handlers. A simulated worker renews, runs and answers as ours does, but it is not ours: ours is simulated in
+//! [`system`]. And a run is one of many: what takes a rare order of events is found by many seeds, if at all.
 
 mod actors;
 mod calendar;
@@ -72,6 +72,7 @@ mod operators;
 mod sim_event;
 mod stale_rescue;
 mod submitting;
+pub mod system;
 mod tables;
 mod worker;
 mod world;

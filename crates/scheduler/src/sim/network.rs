@@ -45,6 +45,7 @@ impl World {
         self.take_settings(&settings)?;
         self.progressed |= !written.is_empty() || !settings.is_empty();
         self.check_ends(&written)?;
+        self.follow_leases(&written)?;
         if !written.is_empty() {
             self.touched.fill(true);
             self.commits += 1;

@@ -206,13 +206,19 @@ impl Node {
         self.news();
     }
 
+    /// Returns the id of a new call.
+    pub(super) fn new_call(&mut self) -> CallId {
+        let call = self.next_call;
+        self.next_call += 1;
+        call
+    }
+
     /// Returns the way back for a call, and its id.
     pub(super) fn caller<T: Send + 'static>(
         &mut self,
         reply: fn(T) -> Reply,
     ) -> (CallId, Responder<T>) {
-        let call = self.next_call;
-        self.next_call += 1;
+        let call = self.new_call();
         let replies = Arc::clone(&self.replies);
         let caller = Responder::new(call, move |answer| {
             let mut replies = replies.lock().unwrap_or_else(PoisonError::into_inner);

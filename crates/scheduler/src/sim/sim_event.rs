@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use jobtree_protocol::{
     AddonId, ApiError, ClaimAnswer, CompleteAnswer, HeartbeatAnswer, JobId, JobView, LeaseAnswer,
-    SubmitAnswer,
+    LeaseId, SubmitAnswer,
 };
 use jobtree_queue::LeaseRecord;
 use jobtree_store::StoreError;
 
+use super::system::{Arrival, Ready};
 use crate::core::{Answer, Call, CallId, OpId};
 
 /// What happens.
@@ -50,6 +51,22 @@ pub(super) enum SimEvent {
     Blind(usize, u64, super::stale_rescue::Rescue),
     /// Nothing goes wrong from now on.
     Calm,
+    /// A process with a real worker is started.
+    StartProcess(usize),
+    /// A process that was asked to end is gone.
+    EndProcess(usize),
+    /// Something happens to a process.
+    ProcessTrouble(usize),
+    /// Jobs that have not begun are asked back for an idle worker.
+    AskBack,
+    /// A call of a real worker reaches a scheduler.
+    Arrive(usize, Box<Arrival>),
+    /// An answer reaches a real worker.
+    Deliver(usize, Box<Ready>),
+    /// A real worker does not wait for an answer any more.
+    CallOver(u64),
+    /// A real worker hears that something happened to a lease.
+    Poke(usize, LeaseId),
 }
 
 impl SimEvent {
@@ -73,6 +90,14 @@ impl SimEvent {
             Self::Calm => (15, 0),
             Self::Blind(node, ..) => (16, *node),
             Self::Operate => (17, 0),
+            Self::StartProcess(place) => (18, *place),
+            Self::EndProcess(place) => (19, *place),
+            Self::ProcessTrouble(place) => (20, *place),
+            Self::Arrive(node, _) => (21, *node),
+            Self::Deliver(place, _) => (22, *place),
+            Self::CallOver(call) => (23, *call as usize),
+            Self::Poke(place, _) => (24, *place),
+            Self::AskBack => (25, 0),
         }
     }
 }

@@ -25,10 +25,10 @@ impl World {
         for place in 0..self.scenario.jobs {
             let request = self.request(place);
             self.submissions.push((request, None));
-            let when = if place == 0 {
-                Duration::from_secs(1)
-            } else {
-                self.millis(0, span)
+            let when = match place {
+                0 => Duration::from_secs(1),
+                _ if self.processes.is_some() && self.rng.chance(700) => self.in_a_burst(span),
+                _ => self.millis(0, span),
             };
             let when = match self.scenario.bursts {
                 true => Duration::from_secs(when.as_secs() / BURST * BURST),
@@ -42,10 +42,26 @@ impl World {
         }
     }
 
+    /// A time at which many jobs come at once: real workers take them in batches.
+    fn in_a_burst(&mut self, span: u64) -> Duration {
+        let bursts = 4;
+        let burst = span * self.rng.below(bursts) / bursts;
+        self.millis(burst + 2_000, burst + 2_100)
+    }
+
     fn request(&mut self, place: usize) -> SubmitRequest {
         // Most are small, some take the whole machine.
-        let cost = [1, 5, 10, 20, 40, 60][self.rng.below(6) as usize];
-        let addon = self.rng.below(3);
+        let is_system = self.processes.is_some();
+        let costs = match is_system {
+            // An idle worker shall find capacity, too: jobs are given back for it.
+            true => [1, 2, 5, 10, 15, 30],
+            false => [1, 5, 10, 20, 40, 60],
+        };
+        let cost = costs[self.rng.below(6) as usize];
+        let addon = match is_system {
+            true => [0, 0, 1, 2][self.rng.below(4) as usize],
+            false => self.rng.below(3),
+        };
         let cost = if addon != 2 && self.rng.chance(60) {
             100
         } else {
@@ -59,7 +75,15 @@ impl World {
             format!("a{addon}")
         };
         let cost = cost.min(self.scenario.policy.largest_cost(&addon));
-        let takes = 200 + self.rng.below(9_000);
+        // Real workers take short jobs in batches.
+        let short_jobs = self.processes.as_ref().map(|it| it.short_jobs());
+        let short = short_jobs.is_some_and(|in_1000| self.rng.chance(in_1000));
+        let takes = match (short, is_system) {
+            (true, _) => 1 + self.rng.below(6),
+            // Longer than a worker that is cut off may believe in its lease.
+            (false, true) => 200 + self.rng.below(25_000),
+            (false, false) => 200 + self.rng.below(9_000),
+        };
         let poison = self.rng.chance(40);
         let fails = if self.rng.chance(150) { 1 } else { 0 };
         let script = Script {

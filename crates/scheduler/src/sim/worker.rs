@@ -23,6 +23,17 @@ pub(super) struct Script {
     pub(super) fails: u32,
 }
 
+impl Default for Script {
+    /// Of a job that says nothing, such as one of a schedule.
+    fn default() -> Self {
+        Script {
+            takes: 1000,
+            poison: false,
+            fails: 0,
+        }
+    }
+}
+
 /// How a worker gets its jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
@@ -48,11 +59,7 @@ impl Task {
         Self {
             id: job.job_id,
             attempts: job.attempts,
-            script: script.unwrap_or(Script {
-                takes: 1000,
-                poison: false,
-                fails: 0,
-            }),
+            script: script.unwrap_or_default(),
         }
     }
 }

@@ -16,6 +16,7 @@ use super::machine::SimMachine;
 use super::node::{Node, base};
 use super::operators::{OPERATOR, Operators};
 use super::sim_event::{Calling, From, Reply, SimEvent};
+use super::system::Processes;
 use super::tables::Forgets;
 use super::worker::{Doing, Way, Worker};
 use super::{Bug, Failure, Mistake, Report, Scenario};
@@ -68,6 +69,8 @@ pub(super) struct World {
     pub(super) progressed: bool,
     pub(super) busy_since: Duration,
     pub(super) busy_steps: u32,
+    /// Of a simulated system: processes with real workers.
+    pub(super) processes: Option<Box<Processes>>,
 }
 
 impl World {
@@ -142,11 +145,18 @@ impl World {
             progressed: false,
             busy_since: Duration::ZERO,
             busy_steps: 0,
+            processes: None,
         }
     }
 
     /// How it went, and the steps that were remembered.
     pub(super) fn run(mut self) -> (Result<Report, Box<Failure>>, VecDeque<String>) {
+        self.plan();
+        let result = self.go();
+        self.concluded(result)
+    }
+
+    pub(super) fn plan(&mut self) {
         self.pause_one();
         self.plan_operators();
         self.disk.sync();
@@ -164,7 +174,14 @@ impl World {
         self.plan_submissions();
         let trouble = self.scenario.trouble;
         self.later(trouble, SimEvent::Calm);
-        let result = match self.go() {
+    }
+
+    /// How it went, and the steps that were remembered.
+    pub(super) fn concluded(
+        mut self,
+        result: Result<(), Broken>,
+    ) -> (Result<Report, Box<Failure>>, VecDeque<String>) {
+        let result = match result {
             Ok(()) => {
                 self.report.time = self.time;
                 self.report.expired = self.shadow.expired;
@@ -201,42 +218,56 @@ impl World {
     }
 
     fn go(&mut self) -> Result<(), Broken> {
-        let end = self.scenario.trouble + self.scenario.calm;
         while let Some(((time, _), event)) = self.queue.pop_first() {
-            self.busy_steps = if time.saturating_sub(self.busy_since) < Duration::from_millis(100) {
-                self.busy_steps + 1
-            } else {
-                self.busy_since = time;
-                0
-            };
-            if self.busy_steps > SPINNING {
-                return Err("it spins: thousands of steps, and no time passes".to_owned());
-            }
-            self.time = time;
-            self.report.steps += 1;
-            if let Some(wall) = self.database_time()
-                && !self.scenario.has(Mistake::MachineTime)
-            {
-                self.disk.set_wall(wall);
-            }
-            if let Some(later) = self.sleeper(&event) {
-                // Its machine sleeps: it happens when that wakes.
-                let jitter = self.millis(0, 50);
-                self.at(later + jitter, event);
-                continue;
-            }
-            self.note(&event);
-            self.happen(event)?;
-            self.check_runs()?;
-            self.check_moments()?;
-            let progressed = std::mem::take(&mut self.progressed);
-            if self.calm && progressed && self.is_closed() && self.finished() {
+            if self.turn(time, event)? {
                 return self.check_kept();
             }
-            if time > end {
+            if time > self.end() {
                 break;
             }
         }
+        Err(self.unended())
+    }
+
+    /// When everything must have ended.
+    pub(super) fn end(&self) -> Duration {
+        self.scenario.trouble + self.scenario.calm
+    }
+
+    /// Lets an event happen. Returns `true` if everything has ended.
+    pub(super) fn turn(&mut self, time: Duration, event: SimEvent) -> Result<bool, Broken> {
+        self.busy_steps = if time.saturating_sub(self.busy_since) < Duration::from_millis(100) {
+            self.busy_steps + 1
+        } else {
+            self.busy_since = time;
+            0
+        };
+        if self.busy_steps > SPINNING {
+            return Err("it spins: thousands of steps, and no time passes".to_owned());
+        }
+        self.time = time;
+        self.report.steps += 1;
+        if let Some(wall) = self.database_time()
+            && !self.scenario.has(Mistake::MachineTime)
+        {
+            self.disk.set_wall(wall);
+        }
+        if let Some(later) = self.sleeper(&event) {
+            // Its machine sleeps: it happens when that wakes.
+            let jitter = self.millis(0, 50);
+            self.at(later + jitter, event);
+            return Ok(false);
+        }
+        self.note(&event);
+        self.happen(event)?;
+        self.check_runs()?;
+        self.check_moments()?;
+        let progressed = std::mem::take(&mut self.progressed);
+        Ok(self.calm && progressed && self.is_closed() && self.finished())
+    }
+
+    /// Says what has not ended.
+    pub(super) fn unended(&self) -> Broken {
         let left = self.shadow.unfinished();
         let told: Vec<String> = left
             .iter()
@@ -256,11 +287,11 @@ impl World {
                 )
             })
             .collect();
-        Err(format!(
+        format!(
             "{} acknowledged jobs never end, first: {}",
             left.len(),
             told.join("; ")
-        ))
+        )
     }
 
     /// What the time is, where all go by the database's.
@@ -275,6 +306,11 @@ impl World {
 
     pub(super) fn at(&mut self, time: Duration, event: SimEvent) {
         self.next += 1;
+        let time = match &self.processes {
+            None => time,
+            // The runtime's clock has milliseconds.
+            Some(_) => Duration::from_millis(time.as_nanos().div_ceil(1_000_000) as u64),
+        };
         self.queue.insert((time, self.next), event);
     }
 
@@ -323,6 +359,7 @@ impl World {
             | SimEvent::Call(node, ..)
             | SimEvent::Left(node, ..)
             | SimEvent::Sample(node)
+            | SimEvent::Arrive(node, _)
             | SimEvent::Hint(node, _) => *node,
             SimEvent::Reply(worker, ..) | SimEvent::Act(worker, _) => self.workers[*worker].node,
             SimEvent::Back(From::Worker(worker, ..), _) => self.workers[*worker].node,
@@ -402,6 +439,14 @@ impl World {
                 }
             }
             SimEvent::Calm => self.calm_down()?,
+            SimEvent::StartProcess(place) => self.start_process(place)?,
+            SimEvent::EndProcess(place) => self.end_process(place),
+            SimEvent::ProcessTrouble(place) => self.process_trouble(place),
+            SimEvent::Arrive(node, arrival) => self.arrive(node, *arrival)?,
+            SimEvent::Deliver(_, answer) => self.deliver(*answer),
+            SimEvent::CallOver(call) => self.call_over(call),
+            SimEvent::Poke(place, lease) => self.poke(place, lease),
+            SimEvent::AskBack => self.ask_back_something(),
         }
         Ok(())
     }
