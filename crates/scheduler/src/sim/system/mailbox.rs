@@ -1,8 +1,6 @@
 //! What the simulated processes leave for the job that drives the simulation, which alone owns its world.
 
-use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 
 use jobtree_protocol::{
     ApiError, ClaimAnswer, ClaimRequest, CompleteManyAnswer, CompleteManyRequest,
@@ -120,7 +118,8 @@ pub(super) struct Mailbox(Mutex<State>);
 #[derive(Default)]
 struct State {
     mail: Vec<Mail>,
-    waiting: Option<Waker>,
+    /// Of the job that waits for mail.
+    waiting: Option<Promise<()>>,
 }
 
 impl Mailbox {
@@ -130,9 +129,7 @@ impl Mailbox {
             state.mail.push(mail);
             state.waiting.take()
         };
-        if let Some(waiting) = waiting {
-            waiting.wake();
-        }
+        tell(waiting);
     }
 
     /// Takes what there is.
@@ -141,16 +138,24 @@ impl Mailbox {
     }
 
     /// Ready when there is something.
-    pub(super) async fn came(&self) {
-        poll_fn(|context| self.poll(context)).await;
+    pub(super) fn came(&self) -> Promised<()> {
+        let (promise, promised) = promise();
+        let ready = {
+            let mut state = lock(&self.0);
+            match state.mail.is_empty() {
+                true => state.waiting.replace(promise),
+                false => Some(promise),
+            }
+        };
+        tell(ready);
+        promised
     }
+}
 
-    fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
-        let mut state = lock(&self.0);
-        if !state.mail.is_empty() {
-            return Poll::Ready(());
-        }
-        state.waiting = Some(context.waker().clone());
-        Poll::Pending
+/// Not under the lock: it wakes the waiting job.
+fn tell(waiting: Option<Promise<()>>) {
+    if let Some(waiting) = waiting {
+        // The job may wait no longer.
+        let _ = waiting.keep(Ok(()));
     }
 }
