@@ -106,3 +106,18 @@ fn a_handler_that_panics_when_it_is_dropped_disturbs_no_other_worker() {
     }
     still_works(&queue);
 }
+
+#[test]
+fn a_worker_that_may_run_more_than_a_claim_can_ask_for_gets_jobs() {
+    let _watch = watch();
+    for (concurrency, batch) in [(65_536, 1), (usize::MAX, u32::MAX)] {
+        let queue = Queue::in_memory();
+        let worker = queue.worker().concurrency(concurrency).batch(batch);
+        let worker = worker.handle("works", |n: u32, _| Ok(n + 1)).start();
+        let worker = worker.unwrap();
+        let job = queue.submit(NewJob::new("works", &1)).wait();
+        let job = job.unwrap().job_id;
+        assert_eq!(queue.result_of::<u32>(job).wait().unwrap(), 2);
+        worker.drain(FAR).unwrap();
+    }
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobtree_protocol::{ApiError, ClaimAnswer, ClaimRequest, ErrorCode};
+use jobtree_protocol::{ApiError, ClaimAnswer, ClaimRequest, ErrorCode, Limits};
 use jobtree_runtime::channel::{self, Receiver, Sender};
 use jobtree_runtime::{BoxError, select};
 
@@ -45,7 +45,9 @@ pub(crate) fn claim(
     mut start: impl FnMut(ClaimAnswer, Asked, Slot),
 ) -> Result<(), BoxError> {
     let setup = &shared.setup;
-    let places = setup.concurrency * 2;
+    let places = setup.concurrency.saturating_mul(2);
+    // What a scheduler takes in one claim: it refuses more, and a worker that asks for too much would never get anything.
+    let most = Limits::default().batch;
     let (give, free) = channel::bounded(places);
     let mut spare = places;
     let mut lost = None;
@@ -62,16 +64,14 @@ pub(crate) fn claim(
         } else {
             places - setup.concurrency
         };
-        let Some(wanted) = u32::try_from(spare.saturating_sub(kept))
-            .ok()
-            .filter(|wanted| *wanted > 0)
-        else {
+        let wanted = capped(spare.saturating_sub(kept), most);
+        if wanted == 0 {
             select! {
                 recv(stopped) -> _ => return Ok(()),
                 recv(free) -> _ => spare += 1,
             }?;
             continue;
-        };
+        }
         // A claim that may have been granted in an answer that got lost is made again, as it was.
         let is_repeated = lost.is_some();
         let (lease_id, asked) = match lost.take() {
@@ -89,14 +89,14 @@ pub(crate) fn claim(
             lease_id,
             addon_id: setup.addon.clone(),
             job_types: setup.types.clone(),
-            max_jobs: shared.pace.batch(setup.batch),
+            max_jobs: shared.pace.batch(setup.batch.min(most)),
             max_leases: if lease_id.is_some() { 1 } else { wanted },
             wait_sec: CLAIM_WAIT_SEC,
             instance_id: shared.instance,
             node_id: None,
             pids: pids.to_vec(),
             process_origin: origin.clone().filter(|_| reports),
-            begins_now: u32::try_from(idle).ok().filter(|_| reports),
+            begins_now: reports.then(|| capped(idle, most)),
             returns_unbegun: reports,
         });
         let answer = select! {
@@ -130,6 +130,11 @@ pub(crate) fn claim(
             }
         }
     }
+}
+
+/// Returns `count`, or `most` if that is less.
+fn capped(count: usize, most: u32) -> u32 {
+    u32::try_from(count).map_or(most, |count| count.min(most))
 }
 
 /// Returns `true` if a scheduler refused a claim because it is of a release that does not know begins: it refuses fields
