@@ -532,6 +532,7 @@ fn with_a_policy_jobs_wait_until_the_machine_is_quiet() {
 fn a_run_that_can_yield_goes_back_in_a_panic_and_ends_later() {
     let _watch = watch();
     let mut policy = Policy::default();
+    // Samples are given by hand, one for each load, and the test cannot wait for minutes of panic and calm.
     policy.busy.stale_after = FAR;
     policy.quiet.enter_after = Duration::ZERO;
     policy.quiet.calm_after = Duration::ZERO;
