@@ -463,7 +463,7 @@ impl State {
             }
         }
         let grace = current.run.yield_grace()?;
-        let at = *current.yield_at.get_or_insert(now + grace);
+        let at = *current.yield_at.get_or_insert(now.saturating_add(grace));
         if current.has_yielded || now < at {
             return None;
         }

@@ -61,7 +61,7 @@ fn a_run_that_can_yield_is_cancelled_with_all_below_and_goes_back() {
     // It is asked now, and has its grace, by the worker's clock.
     desk.pass(GRACE);
     let (back, request) = loop {
-        match said.recv_timeout(Duration::from_millis(20)) {
+        match said.recv_timeout(Duration::from_millis(100)) {
             Ok(Said::Released(lease, request)) => break (lease, request),
             Ok(Said::Beat(_)) => {}
             Ok(other) => panic!("{other:?}"),
@@ -104,6 +104,34 @@ fn a_run_keeps_its_grace_and_goes_on_if_the_advice_is_taken_back() {
         while run.advice() != Advice::Slow {
             std::thread::yield_now();
         }
+    }
+    go.send(()).unwrap();
+    let (_, request) = completed(&said);
+    assert_eq!(request.result.unwrap().text(), "\"done\"");
+    end(&worker);
+}
+
+#[test]
+fn a_grace_without_end_never_ends() {
+    let _watch = Watchdog::watching("a grace without end");
+    let (desk, said, _) = advising();
+    let (go, goes) = mpsc::channel::<()>();
+    let (begun, begins) = mpsc::channel();
+    let (goes, begun) = (Mutex::new(goes), Mutex::new(begun));
+    let runtime = runtime();
+    let worker = desk.worker().on(&runtime);
+    let worker = worker.handle_blocking("yields", move |(), run: &Run| {
+        run.can_yield(Duration::MAX);
+        begun.lock().unwrap().send(())?;
+        goes.lock().unwrap().recv()?;
+        jobtree_runtime::checkpoint()?;
+        Ok("done")
+    });
+    let worker = worker.start().unwrap();
+    desk.offer(vec![job("yields", "null")]);
+    begins.recv().unwrap();
+    for _ in 0..3 {
+        beat(&desk, &said);
     }
     go.send(()).unwrap();
     let (_, request) = completed(&said);
@@ -160,7 +188,7 @@ fn how_a_run_ends_that_was_stopped_to_yield_says_what_becomes_of_its_job() {
     let offer = |how: &str| {
         desk.offer(vec![job("ends", &format!("{how:?}"))]);
         loop {
-            match said.recv_timeout(Duration::from_millis(20)) {
+            match said.recv_timeout(Duration::from_millis(100)) {
                 Ok(Said::Beat(_)) => {}
                 Ok(other) => return other,
                 Err(_) => desk.pass(Duration::from_secs(10)),
