@@ -33,7 +33,7 @@ pub struct OnAdvice {
     pub yield_grace: Option<Duration>,
 }
 
-/// How a program ended that was not stopped.
+/// The end of a program that was not stopped.
 #[derive(Debug)]
 pub struct Ran {
     pub ending: Ending,

@@ -22,7 +22,7 @@ pub struct Ending {
     pub result: Option<String>,
     /// Bytes of output that were not kept.
     pub left_out: u64,
-    /// What it used, with all that it started.
+    /// The resources that the program used, with all that it started.
     pub used: Used,
 }
 

@@ -43,7 +43,7 @@ pub(crate) enum News {
         exit_code: Option<i32>,
         /// Or the signal that ended it.
         signal: Option<i32>,
-        /// What it used, with all that it started.
+        /// The resources that the program used, with all that it started.
         used: Used,
     },
 }

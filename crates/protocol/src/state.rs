@@ -85,7 +85,7 @@ job_states! {
     Done { name: "DONE", phase: Phase::Ended(Outcome::Done), colour: 32 },
     /// It ended badly, and is kept as a dead letter that can be redriven.
     Failed { name: "FAILED", phase: Phase::Ended(Outcome::Failed), colour: 31 },
-    /// It was stopped by somebody's wish.
+    /// A caller cancelled it.
     Canceled { name: "CANCELED", phase: Phase::Ended(Outcome::Cancelled), colour: 35 },
 }
 

@@ -112,7 +112,7 @@ pub struct Run {
     pub waited: Duration,
     /// How long it ran.
     pub ran: Duration,
-    /// What was measured of it.
+    /// The measured usage.
     pub measured: Option<Measured>,
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct Held {
     pub(crate) allowed: Option<Duration>,
     /// Since when it holds units here, on the monotonic clock.
     pub(crate) since: Duration,
-    /// It is a probe: nobody is known to serve its type.
+    /// The reservation is a probe: no worker is known to serve its type.
     pub(crate) probe: bool,
 }
 

@@ -15,7 +15,7 @@ use crate::policy::CostPolicy;
 /// A run that was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measured {
-    /// What it used.
+    /// The resources that the run used.
     pub usage: Usage,
     /// The declared cost units of its job.
     pub declared: u32,

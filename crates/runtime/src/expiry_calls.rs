@@ -23,7 +23,7 @@ use crate::timers::Expiry;
 /// shorter than what a program would call an outage.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How long a caller without work stays.
+/// The time that a caller without work stays.
 pub(crate) const KEEP: Duration = Duration::from_secs(10);
 
 /// The name of a caller.
@@ -36,7 +36,7 @@ pub(crate) struct ExpiryCalls {
     waiting: VecDeque<Expiry>,
     /// The caller that takes what waits.
     current: Option<Current>,
-    /// How many callers there were.
+    /// The number of callers so far.
     started: u64,
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum Then {
     Start(CallerId),
 }
 
-/// What a caller has to do.
+/// The next step of a caller.
 pub(crate) enum Turn {
     Call(Expiry),
     /// Sleep until more comes, or leave.

@@ -22,7 +22,7 @@ use crate::task::{Slot, Spawned, task_around};
 ///
 /// Dropping it neither cancels the job nor detaches it: its scope still waits for it. The value is then dropped at the end of
 /// the job, or with the handle if the job has ended, in both cases outside of any job. A panic of its destructor is recorded
-/// ([`user_code`](crate::user_code)), and goes to nobody.
+/// ([`user_code`](crate::user_code)), and goes to no caller.
 ///
 /// ```
 /// use jobtree_runtime::nursery;

@@ -450,11 +450,11 @@ impl Shared {
     }
 }
 
-/// What has come, taken out.
+/// The expiries whose time has come, taken out of the wheel.
 struct Due {
     /// Of the library's own waiters.
     wakes: Vec<Expiry>,
-    /// What is to be done for the user code.
+    /// The step that the user code among them needs.
     then: Then,
     /// The caller to be started in the place of one that is stuck.
     replaced: Option<CallerId>,

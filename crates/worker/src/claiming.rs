@@ -24,7 +24,7 @@ impl Drop for Slot {
     }
 }
 
-/// How a lease was asked for.
+/// The circumstances of a claim.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     /// When it was first asked for, by the worker's own clock.

@@ -53,7 +53,7 @@ struct State {
     batch: Batch,
     /// The run of the one in hand.
     current: Option<Current>,
-    /// What that run used, as its handler says.
+    /// The usage of that run, as its handler reported it.
     usage: Option<Usage>,
     /// Jobs that somebody wants stopped.
     wanted_stopped: Vec<JobId>,
@@ -61,7 +61,7 @@ struct State {
     progress: Option<(JobId, Progress)>,
     /// Who waits until all of it is told, which then goes at once.
     telling_all: Option<Promise<()>>,
-    /// Who waits until a renewal is answered.
+    /// The waiter for the answer to a renewal.
     confirming: Option<Promise<()>>,
     lost: Option<String>,
 }

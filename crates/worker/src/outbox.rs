@@ -36,7 +36,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// A run that ended.
 #[derive(Clone)]
 pub(crate) struct EndedRun {
-    /// What is said of it, but for its times.
+    /// The completion, without its times.
     pub(crate) told: CompleteOne,
     /// When it began and ended, if that is to be told.
     pub(crate) times: Option<(Duration, Duration)>,

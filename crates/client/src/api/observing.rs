@@ -33,7 +33,7 @@ pub enum Probe {
 }
 
 impl Client {
-    /// How jobs did, by addon and type.
+    /// Returns statistics of ended jobs, by addon and type.
     ///
     /// # Errors
     /// If the daemon does not answer.
@@ -41,7 +41,7 @@ impl Client {
         Ok(self.call::<GetHistory>((), &(), &())?.history)
     }
 
-    /// What was decided last, the newest first.
+    /// Returns the last decisions, the newest first.
     ///
     /// # Errors
     /// If the daemon does not answer.
@@ -50,7 +50,7 @@ impl Client {
         Ok(self.call::<ListDecisions>((), &query, &())?.decisions)
     }
 
-    /// How busy the machine was, oldest first.
+    /// Returns samples of the machine's load, the oldest first.
     ///
     /// # Errors
     /// If the daemon does not answer.
@@ -63,7 +63,7 @@ impl Client {
         Ok(self.call::<ListLoad>((), &window, &())?.samples)
     }
 
-    /// Who works here.
+    /// Returns the workers that report to the daemon.
     ///
     /// # Errors
     /// If the daemon does not answer.
@@ -75,15 +75,15 @@ impl Client {
     /// Whether the process is alive.
     ///
     /// # Errors
-    /// If nobody answers.
+    /// If the daemon does not answer.
     pub fn health(&self) -> Result<Probe> {
         self.probe::<Health>()
     }
 
-    /// Whether it can take jobs.
+    /// Asks whether the daemon can take jobs.
     ///
     /// # Errors
-    /// If nobody answers.
+    /// If the daemon does not answer.
     pub fn ready(&self) -> Result<Probe> {
         self.probe::<Ready>()
     }

@@ -120,7 +120,7 @@ pub trait AnswerBody: Send + Sync + 'static {
     /// Reads the answer.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// With a text that says what is wrong with the answer.
     fn decode(body: Vec<u8>) -> Result<Self::Value, String>;
 }
 

@@ -56,7 +56,7 @@ pub struct Info {
     pub long: bool,
     /// The query's parameters.
     pub parameters: &'static [Parameter],
-    /// What a successful answer says.
+    /// The description of a successful answer.
     pub answer: &'static str,
     /// The errors that not every operation has: status and description.
     pub errors: &'static [(u16, &'static str)],

@@ -41,7 +41,7 @@ impl QueryString for () {
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
-    /// What it selects.
+    /// The description of what the parameter selects.
     pub description: &'static str,
     /// Which values it can have.
     pub kind: Kind,

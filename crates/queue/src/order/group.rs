@@ -68,7 +68,7 @@ impl Gate {
     }
 }
 
-/// What the jobs of a group share.
+/// The properties that the jobs of a group share.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     pub(crate) addon: AddonIndex,

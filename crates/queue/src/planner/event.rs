@@ -79,7 +79,7 @@ pub enum Event {
         addon: AddonId,
         /// The type.
         job_type: JobType,
-        /// How long they take, if that is known.
+        /// The expected duration of such jobs, if it is known.
         takes: Option<Duration>,
         /// What may be charged for each unit that they declare, if that is known.
         cost_factor: Option<f64>,
@@ -103,7 +103,7 @@ pub enum Event {
     Listening {
         /// The addon; `None` if for those of all addons.
         addon: Option<AddonId>,
-        /// How many.
+        /// The number of listeners.
         listeners: u32,
     },
     /// A scheduling pass is wanted.

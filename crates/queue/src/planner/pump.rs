@@ -42,7 +42,7 @@ pub(super) struct Pick {
     pub(super) gate: Gate,
 }
 
-/// How a job is to start.
+/// The way in which a job starts.
 #[derive(Clone, Copy, Default)]
 pub(super) struct How {
     /// Jobs of its group that go with it, at most.

@@ -20,7 +20,7 @@ pub enum Requested {
     /// Grant a lease for the job, if it still is at this revision. Its units are in use from now on, until
     /// [`Event::Answered`](super::Event::Answered) says what became of it.
     Granted {
-        /// What to compare and swap on.
+        /// The revision to compare and swap on.
         revision: u64,
         /// The units of the lease.
         cost: u32,

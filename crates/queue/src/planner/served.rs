@@ -39,7 +39,7 @@ const TRUSTED: u32 = 2;
 /// Types of which something is remembered before those without waiting jobs and recent calls are forgotten.
 const REMEMBERED: usize = 1024;
 
-/// What is known of a type.
+/// The record of when a type was served.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Service {
     callers: Callers,

@@ -53,7 +53,7 @@ pub struct Policy {
     pub quiet: QuietPolicy,
     /// How busy becomes usable capacity.
     pub capacity: CapacityPolicy,
-    /// What a job is charged.
+    /// The rules for the cost that a job is charged.
     pub cost: CostPolicy,
     /// How many leases may be live.
     pub caps: CapsPolicy,

@@ -7,7 +7,7 @@
 //! - by a heartbeat or a report that names it;
 //! - with its own completion, which then begins and ends the run in one step.
 //!
-//! So a job that ends soon costs no call and no write more than one whose begin is nobody's concern.
+//! So a job that ends soon costs no call and no write more than one whose begin is not reported.
 //!
 //! Times are told as distances from the sending of the call. Here they are counted back from the time of the command, which
 //! is later by the way of the call, and are kept within the life of the lease: a worker can make a run of its own lease look

@@ -48,7 +48,7 @@ pub struct TakeUp {
     pub instance_id: Option<InstanceId>,
     /// Its processes.
     pub pids: Vec<u32>,
-    /// How to recognise them.
+    /// The origin of these processes, to recognise them by.
     pub process_origin: Option<Box<ProcessOrigin>>,
 }
 
@@ -63,11 +63,11 @@ pub struct Claim {
     pub instance_id: Option<InstanceId>,
     /// Its processes.
     pub pids: Vec<u32>,
-    /// How to recognise them.
+    /// The origin of these processes, to recognise them by.
     pub process_origin: Option<Box<ProcessOrigin>>,
     /// Why it was admitted, with the numbers.
     pub reason: String,
-    /// What the worker declared with its claim.
+    /// The abilities that the worker declared with its claim.
     pub worker: Abilities,
 }
 
@@ -139,7 +139,7 @@ pub struct Admit {
     pub request_key: Option<String>,
     /// Its processes.
     pub pids: Vec<u32>,
-    /// How to recognise them.
+    /// The origin of these processes, to recognise them by.
     pub process_origin: Option<Box<ProcessOrigin>>,
     /// Why it was admitted, with the numbers.
     pub reason: String,

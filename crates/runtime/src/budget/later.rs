@@ -2,8 +2,8 @@
 //! wakers, budget handlers, and destructors of what no code takes.
 //!
 //! Such code has the capabilities and quotas of the job that it comes from: it keeps the job's account, and runs with a meter
-//! that points to it. It has no rates, since nobody could recharge them: the job may have ended. It has no memory of the
-//! account either, for the same reason: nobody would give it back. A meter with an account but without a share tells the
+//! that points to it. It has no rates, since no job is left to recharge them: the job may have ended. It has no memory of the
+//! account either, for the same reason: no job would give it back. A meter with an account but without a share tells the
 //! account of such code ([`Account::meter_of_later_code`]).
 //!
 //! An account that is done for (its job's body has returned, and so have all jobs below) has no spawns left. So what runs

@@ -184,7 +184,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
 fn with_account(use_it: impl FnOnce(&Account)) {
     let meter = fuel::meter();
     if meter.share.is_null() {
-        // No account, or code that runs later than its job and counts for nobody: see `later.rs`.
+        // No account, or code that runs later than its job and counts for no account: see `later.rs`.
         return;
     }
     let account = meter.account.cast::<Account>();

@@ -87,7 +87,7 @@
 //! *Called later.* Cancel callbacks, foreign wakers and budget handlers have the capabilities and quotas of the code that
 //! registered them, wherever the library calls them. Destructors of values, closures, futures, errors and locals that no code
 //! takes have those of their job. When the job has ended its budget has gone back, so that such code has no spawns left and
-//! starts nothing. Its operations are not charged and its memory is not counted, since nobody could recharge either.
+//! starts nothing. Its operations are not charged and its memory is not counted, since no job is left to recharge either.
 //!
 //! *Given to others.* What another job takes or drops (a message, an outcome, a handle) runs its destructor with the limits of
 //! that job. Jobs of a `JobManager`, and their callbacks, have the limits of the code that made the manager's runtime, not of

@@ -24,7 +24,7 @@ use super::stats::Stats;
 /// The caller's name for a call.
 pub type CallId = u64;
 
-/// What happened.
+/// An input of the core.
 #[derive(Debug)]
 pub enum Input {
     /// These commits were made, in this order.
@@ -39,7 +39,7 @@ pub enum Input {
     Answer {
         /// The operation.
         op: OpId,
-        /// What became of it.
+        /// The result of the operation.
         answer: Box<Answer>,
     },
     /// The machine was measured.
@@ -124,15 +124,15 @@ impl Call {
 pub struct CapacityRequest {
     /// The addon that asks.
     pub addon_id: AddonId,
-    /// What it is for.
+    /// The type of work that the capacity is for.
     pub job_type: JobType,
     /// The units.
     pub cost_units: u32,
-    /// How urgent it is.
+    /// The priority of the request.
     pub priority: Priority,
-    /// What it leans on.
+    /// The resources that the work uses heavily.
     pub constraints: Constraints,
-    /// How long it probably holds.
+    /// The expected duration of the lease.
     pub expected_duration_sec: Option<u32>,
     /// The process that asks.
     pub instance_id: Option<InstanceId>,
@@ -140,7 +140,7 @@ pub struct CapacityRequest {
     pub request_key: Option<String>,
     /// Its processes.
     pub pids: Vec<u32>,
-    /// How to recognise them.
+    /// The origin of these processes, to recognise them by.
     pub process_origin: Option<Box<ProcessOrigin>>,
 }
 

@@ -40,7 +40,7 @@ struct UnderWay {
     stage: Stage,
 }
 
-/// How far a request is.
+/// The progress of a request.
 #[derive(Debug)]
 enum Stage {
     /// The lease that answers it already is looked for.

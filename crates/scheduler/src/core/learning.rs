@@ -17,20 +17,20 @@ use super::turn::Turn;
 /// The beginning of all names under which something is remembered.
 pub(super) const PREFIX: &str = "learnt/";
 
-/// How often what was learnt is written.
+/// The interval at which learnt statistics are written.
 const WRITING: Duration = Duration::from_secs(15 * 60);
 
-/// What is expected of jobs of one type.
+/// The expectations of jobs of one type.
 pub(super) struct Expected {
     pub(super) addon: AddonId,
     pub(super) job_type: JobType,
     pub(super) learnt: Learnt,
 }
 
-/// What the runs of a type taught.
+/// The statistics of a type's runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Learnt {
-    /// How long they take.
+    /// The durations of the runs.
     pub(super) takes: Option<Duration>,
     /// What admission may charge for each unit that they declare.
     pub(super) cost_factor: Option<f64>,

@@ -24,7 +24,7 @@ use super::planted::Bug;
 use super::turn::Turn;
 use super::unbegun::Unbegun;
 
-/// What is known of a lease of this node.
+/// The view of a lease of this node.
 #[derive(Clone, Debug)]
 struct Known {
     /// The concurrency key of its jobs.
@@ -47,7 +47,7 @@ pub struct LeaseProcesses {
     pub units: u32,
     /// The registered processes.
     pub pids: Vec<u32>,
-    /// How to recognise them.
+    /// The origin of these processes, to recognise them by.
     pub origin: Option<Box<ProcessOrigin>>,
 }
 
@@ -126,7 +126,7 @@ impl Leases {
     }
 }
 
-/// What holds.
+/// Leases and dispatches that hold capacity.
 impl Leases {
     /// Takes a commit: first its timers, then the leases themselves.
     pub(super) fn committed(
@@ -365,7 +365,7 @@ fn holding(lease: &LeaseRecord, known: &Known, now: Duration) -> LiveLease {
     }
 }
 
-/// What is over.
+/// Leases, dispatches and runs whose time is over.
 impl Leases {
     /// Ends what is over.
     pub(super) fn sweep(&mut self, claims: &Claims, turn: &mut Turn) {

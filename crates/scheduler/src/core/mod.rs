@@ -111,7 +111,7 @@ const WALL_CHECK: Duration = Duration::from_secs(15);
 /// The reason of a claim that got a reserved job: it was admitted when it was reserved.
 const ACCEPTED: &str = "a claim accepted a reserved job";
 
-/// How far the core is.
+/// The phase of the core's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The store is being read for the first time: what is in use is not known.
@@ -300,7 +300,7 @@ impl Core {
     }
 }
 
-/// What happened in the store.
+/// Commits and results of the store.
 impl Core {
     /// Takes a commit.
     fn committed(&mut self, written: Written) {
@@ -486,7 +486,7 @@ impl Core {
         }
     }
 
-    /// What is live was read.
+    /// Takes the live leases and dispatches that were read.
     fn live_read(&mut self, live: Live, begun: u64) {
         let turn = &mut self.turn;
         let starting = self.phase == Phase::Starting;

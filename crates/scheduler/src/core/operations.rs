@@ -304,7 +304,7 @@ impl Request for Deny {
 pub struct MarkAtRisk {
     /// The job.
     pub job: JobId,
-    /// How late it is.
+    /// The time by which the job is late.
     pub reason: String,
 }
 
@@ -379,7 +379,7 @@ impl Request for Box<Firing> {
 /// See [`Op::Prune`].
 #[derive(Clone, Debug)]
 pub struct Prune {
-    /// What is old.
+    /// The age from which rows are pruned.
     pub retention: Retention,
     /// The most rows of each kind.
     pub limit: usize,
@@ -425,7 +425,7 @@ pub struct Live {
     pub held: Vec<Arc<JobRecord>>,
     /// Jobs that wait for a worker to accept them.
     pub dispatching: Vec<Arc<JobRecord>>,
-    /// What is paused.
+    /// The paused addons and types.
     pub pauses: Vec<Pause>,
     /// Schedules.
     pub schedules: Vec<ScheduleRecord>,
@@ -593,7 +593,7 @@ fn find_lease(store: &Store, id: LeaseId) -> StoreAnswer<FoundLease> {
 pub struct PollRead<P> {
     /// The poll's name.
     pub id: PollId,
-    /// What it waits for.
+    /// The condition that the poll waits for.
     pub poll: P,
 }
 

@@ -53,7 +53,7 @@ type KeyName = (AddonId, Arc<str>);
 #[derive(Debug)]
 pub(super) struct Places {
     planner: Planner,
-    /// What the planner is told with its next pass.
+    /// The events that the planner gets with its next pass.
     events: Vec<Event>,
     /// When the planner wants its next pass at the latest.
     wake: Option<Duration>,
@@ -371,7 +371,7 @@ impl Places {
     }
 }
 
-/// How jobs move.
+/// The transitions of jobs between places.
 impl Places {
     /// Takes a job as a commit has it.
     pub(super) fn committed(&mut self, job: &Arc<JobRecord>, turn: &Turn) {

@@ -16,7 +16,7 @@ pub enum Bug {
     NoGrace,
     /// Ended leases keep their units.
     LeakedUnits,
-    /// What is in use is not read at the start.
+    /// The capacity in use is not read at the start.
     ForgetLive,
     /// A refused proposal is not read again.
     LostProposal,

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Something to wait for.
 pub trait Poll: Clone + fmt::Debug + Send + 'static {
-    /// What the caller is told.
+    /// The response to the caller.
     type Answer: fmt::Debug + Send + 'static;
 
     /// Reads it.

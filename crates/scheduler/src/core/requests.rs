@@ -31,7 +31,7 @@ pub struct JobRequest {
     pub instance_id: Option<InstanceId>,
     /// Its processes.
     pub pids: Vec<u32>,
-    /// How to recognise them.
+    /// The origin of these processes, to recognise them by.
     pub process_origin: Option<Box<ProcessOrigin>>,
 }
 

@@ -17,16 +17,16 @@ use super::operations::{PAGE, ReadLive, ReadQueued};
 use super::planted::Bug;
 use super::turn::Turn;
 
-/// How much is read.
+/// The extent of a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Extent {
     /// What is live: leases, dispatches, pauses, schedules.
     Live,
-    /// What waits, too.
+    /// Also the jobs that wait.
     Everything,
 }
 
-/// How far a reading is.
+/// The progress of a reading.
 #[derive(Debug, Default)]
 pub(super) struct Resync {
     /// The reading under way.

@@ -27,7 +27,7 @@ pub(super) struct RetryBackoff {
 struct Refused {
     /// When the job is read again, or was.
     at: Duration,
-    /// How often it had been refused before.
+    /// The number of refusals before.
     times: u32,
 }
 

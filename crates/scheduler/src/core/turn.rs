@@ -18,7 +18,7 @@ use super::planted::{Bug, Planted};
 use super::rng::Rng;
 use crate::options::Options;
 
-/// What is to be done.
+/// An output of the core.
 #[derive(Debug)]
 pub enum Output {
     /// Carry this operation out, and bring its answer.

@@ -28,7 +28,7 @@ const TRIES: usize = 8;
 
 type Kind = (AddonId, JobType);
 
-/// How far a lease is.
+/// The stage of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// It is left alone until then.

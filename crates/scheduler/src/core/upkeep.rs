@@ -8,7 +8,7 @@ use jobtree_store::Retention;
 use super::operations::Prune;
 use super::turn::Turn;
 
-/// How often old rows are looked for.
+/// The interval at which old rows are pruned.
 const EVERY: Duration = Duration::from_secs(60);
 /// How soon again, when there were more than one operation takes.
 const SOON: Duration = Duration::from_millis(200);

@@ -19,7 +19,7 @@ pub(crate) struct Place {
     pub(crate) pid_namespace: u64,
 }
 
-/// What one lease may take out.
+/// The share of one lease.
 #[derive(Debug)]
 struct Share {
     units: u32,

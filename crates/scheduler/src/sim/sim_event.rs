@@ -102,7 +102,7 @@ impl SimEvent {
     }
 }
 
-/// What a core answers, as it is sent to whoever called.
+/// The answer of a core, as it is sent to the caller.
 #[derive(Debug)]
 pub(super) enum Reply {
     Claimed(Vec<ClaimAnswer>),

@@ -23,7 +23,7 @@ use crate::extract::{ReadBody, Respond, ValueOf, read_id};
 use crate::openapi::{Book, DescribeAnswer, DescribeBody};
 use crate::problem::Answered;
 
-/// What a handler gets.
+/// The input of a handler.
 pub(crate) struct Call<O: Operation>
 where
     O::Path: Owned,

@@ -157,13 +157,13 @@ fn too_large(most: usize) -> Refusal {
 
 /// A kind of answer that the server can write.
 pub(crate) trait Respond: AnswerBody {
-    /// What a handler returns.
+    /// The result type of a handler.
     type Returned: Send;
 
     fn respond(value: Self::Returned) -> Response<Body>;
 }
 
-/// What the handler of an operation returns.
+/// The result of an operation's handler.
 pub(crate) type ValueOf<O> = <<O as Operation>::Answer as Respond>::Returned;
 
 impl<T: Serialize + DeserializeOwned + Send + 'static> Respond for Answer<T> {

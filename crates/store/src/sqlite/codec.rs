@@ -46,7 +46,7 @@ pub(crate) fn priority_of(number: i64) -> Result<Priority> {
     meaning(number, disk_numbers::priority_of, "a priority")
 }
 
-/// What a number on disk stands for.
+/// Reads the meaning of a number on disk.
 pub(crate) fn meaning<T>(number: i64, of: impl FnOnce(u8) -> Option<T>, what: &str) -> Result<T> {
     let number = u8::try_from(number).ok();
     number.and_then(of).ok_or_else(|| damaged(what))

@@ -181,7 +181,7 @@ impl SimRun {
         &self.run
     }
 
-    /// How long the job takes.
+    /// The duration of the job.
     pub fn takes(&self) -> Duration {
         Duration::from_millis(self.script.takes)
     }

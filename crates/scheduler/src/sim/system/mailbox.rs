@@ -77,7 +77,7 @@ impl<T> std::fmt::Debug for Place<T> {
     }
 }
 
-/// What became of an answer.
+/// The fate of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Put<T> {
     /// Its caller has it.

@@ -65,7 +65,7 @@ pub struct System {
     pub short_jobs: u64,
     /// Messages that take long, in 1000.
     pub slow_messages: u64,
-    /// What handlers do.
+    /// The work of handlers.
     pub work: MakeWork,
     /// A mistake of the workers that is switched on.
     pub bug: Option<WorkerBug>,
@@ -165,10 +165,10 @@ fn rest(run: &SimRun) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// What happened in a run of a whole system.
+/// The report of a run of a whole system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SystemReport {
-    /// What happened to the schedulers and the jobs.
+    /// The report of the schedulers and the jobs.
     pub queue: Report,
     /// Processes that crashed.
     pub crashes: u64,
