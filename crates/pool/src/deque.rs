@@ -142,7 +142,7 @@ unsafe impl Sync for Deque {}
 
 impl Deque {
     /// [`Deque::without_room`] with nothing of anybody's between.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     fn empty(private_limit: usize) -> Deque {
         Deque::without_room(private_limit, Default::default())
     }

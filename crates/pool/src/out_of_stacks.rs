@@ -7,7 +7,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+#[cfg(jobtree_stacks)]
 use crate::pool::shared::Shared;
+#[cfg(jobtree_stacks)]
 use crate::spawn::spawn_unasked;
 
 /// A layer above that wants to know of it.
@@ -40,6 +42,7 @@ impl Listeners {
         listener.out_of_stacks();
     }
 
+    #[cfg(jobtree_stacks)]
     fn call(&self) {
         let all: Vec<_> = {
             let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,6 +62,7 @@ impl fmt::Debug for Listeners {
 }
 
 /// Says that a stack was not to be had. Called by a worker of the pool.
+#[cfg(jobtree_stacks)]
 #[cold]
 pub(crate) fn report(pool: &Arc<Shared>) {
     // A simulation has its stacks, and what runs in it is part of its trace.

@@ -215,6 +215,7 @@ pub(crate) struct Shared {
     pub(crate) stacks: crate::stack::StackSupply,
     pub(crate) out_of_stacks: Listeners,
     /// A task that calls these listeners was posted.
+    #[cfg(jobtree_stacks)]
     pub(crate) posted_out_of_stacks: AtomicBool,
     /// Of a pool whose worker 0 is a thread of the program's own.
     pub(crate) current_thread: CurrentThread,
@@ -254,6 +255,7 @@ impl Shared {
             #[cfg(jobtree_stacks)]
             stacks,
             out_of_stacks: Listeners::default(),
+            #[cfg(jobtree_stacks)]
             posted_out_of_stacks: AtomicBool::new(false),
             current_thread: CurrentThread::default(),
             made_outside: AtomicU64::new(0),

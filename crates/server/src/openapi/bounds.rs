@@ -59,12 +59,6 @@ pub(super) fn all() -> Vec<(&'static str, &'static str, Value)> {
         ("ClaimRequest", "job_types", at_once.clone()),
         ("AckRequest", "pids", most(64)),
         ("PidsRequest", "pids", most(64)),
-        (
-            "ProcessOrigin",
-            "boot_id",
-            json!({"minLength": 1, "maxLength": 64}),
-        ),
-        ("ProcessOrigin", "started", most(64)),
         ("HeartbeatBody", "pids", most(64)),
         ("HeartbeatBody", "given_back", most(1000)),
         ("ReportBody", "pids", most(64)),
