@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use jobtree_protocol::{
-    AddonId, Event, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId, ScheduleSpec,
+    AddonId, Event, JobId, JobQuery, JobState, JobType, Json, LeaseId, Outcome, ScheduleId,
+    ScheduleSpec,
 };
 use jobtree_queue::transitions::Changes;
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now, RequestName};
@@ -102,12 +103,11 @@ pub struct Retention {
 impl Retention {
     /// The time before which jobs that ended in this state are forgotten; `None` for one that has not ended.
     pub fn of(&self, state: JobState) -> Option<Timestamp> {
-        match state {
-            JobState::Done => Some(self.done),
-            JobState::Failed => Some(self.failed),
-            JobState::Canceled => Some(self.canceled),
-            JobState::Queued | JobState::Dispatching | JobState::Running => None,
-        }
+        state.outcome().map(|outcome| match outcome {
+            Outcome::Done => self.done,
+            Outcome::Failed => self.failed,
+            Outcome::Cancelled => self.canceled,
+        })
     }
 
     pub(crate) fn newest_for_jobs(&self) -> Timestamp {

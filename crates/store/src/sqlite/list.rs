@@ -4,7 +4,7 @@
 //! perhaps with few jobs or none, and says where to go on. What people look for most is found at once all the same:
 //! dispatched, failed and canceled jobs, and tags, have small tables of their own, and those that workers have are known to leases.
 
-use jobtree_protocol::{JobId, JobQuery, JobState};
+use jobtree_protocol::{JobId, JobQuery, JobState, Outcome, Phase};
 use jobtree_queue::JobRecord;
 use rusqlite::{Connection, Row, params};
 
@@ -35,8 +35,7 @@ fn list_within(db: &Connection, query: &JobQuery, limit: usize, budget: usize) -
         .iter()
         .map(|sql| search(db, sql, query, text.as_ref(), limit, budget))
         .collect::<Result<Vec<_>>>()?;
-    let has_held = |state: &JobState| matches!(state, JobState::Dispatching | JobState::Running);
-    if query.tag.is_none() && query.state.iter().any(has_held) {
+    if query.tag.is_none() && query.state.iter().any(|state| state.holds_capacity()) {
         found.push(held(db, query, text.as_ref(), limit)?);
     }
     // Beyond this a place may have more that was not looked at.
@@ -86,16 +85,16 @@ pub fn statements(query: &JobQuery) -> Vec<String> {
         return vec![by_id("scheduler_jobs"), by_id("scheduler_jobs_history")];
     }
     let place = |state: &JobState| {
-        Some(match state {
-            JobState::Queued => by_id("scheduler_jobs"),
-            JobState::Dispatching => "SELECT job.* FROM scheduler_dispatching AS waiting \
+        Some(match state.phase() {
+            Phase::Queued => by_id("scheduler_jobs"),
+            Phase::Reserved => "SELECT job.* FROM scheduler_dispatching AS waiting \
              CROSS JOIN scheduler_jobs AS job ON job.id = waiting.id \
              WHERE waiting.id > ?1 ORDER BY waiting.id LIMIT ?2"
                 .to_owned(),
             // By their leases, as those that are claimed and not begun: see `held`.
-            JobState::Running => return None,
-            JobState::Done => by_id("scheduler_jobs_history"),
-            JobState::Failed | JobState::Canceled => not_done(*state),
+            Phase::Running => return None,
+            Phase::Ended(Outcome::Done) => by_id("scheduler_jobs_history"),
+            Phase::Ended(Outcome::Failed | Outcome::Cancelled) => not_done(*state),
         })
     };
     query.state.iter().filter_map(place).collect()
