@@ -5,12 +5,19 @@ use std::sync::Arc;
 use jobtree::budget::{Budget, Decision};
 use jobtree::{Profile, Runtime, nursery, tick};
 
-use crate::place::Place;
+use crate::behaviour::Behaviour;
+use crate::place::{Outcome, Place, Rule};
 use crate::stage::Stage;
+
+/// A handler of a nursery has the limits of the job that set it, and its profile refuses tasks that belong to no job.
+const HAS_LIMITS: Rule = (
+    &[Behaviour::Spawn, Behaviour::SpawnMany],
+    Outcome::EndsOrRefused("a task that belongs to no job has no supervisor"),
+);
 
 pub const PLACES: &[Place] = &[
     Place::new("budget/handler-of-runtime", handler_of_runtime),
-    Place::new("budget/handler-of-nursery", handler_of_nursery),
+    Place::new("budget/handler-of-nursery", handler_of_nursery).with(&[HAS_LIMITS]),
     Place::new("budget/captured-by-handler", captured_by_handler),
 ];
 

@@ -24,13 +24,31 @@ const BY_CLOCK: Rule = (
     Outcome::EndsOrRefused("can neither fork nor wait"),
 );
 
+/// A refusal is a panic, and one that leaves a destructor while its thread unwinds ends the process.
+const BY_CLOCK_UNWINDING: Rule = (
+    &[PanicFork],
+    Outcome::AbortedByStd("can neither fork nor wait"),
+);
+
 pub const PLACES: &[Place] = &[
     Place::new("sim/program", program).with(&[OF_OTHERS]),
     Place::new("sim/job", job).with(&[OF_OTHERS]),
     Place::new("sim/future", eventual).with(&[OF_OTHERS]),
-    Place::new("sim/cancel-callback-by-clock", callback_by_clock).with(&[OF_OTHERS, BY_CLOCK]),
-    Place::new("sim/cancel-callback-at-end", callback_at_end).with(&[OF_OTHERS, BY_CLOCK]),
-    Place::new("sim/waker-by-clock", waker_by_clock).with(&[OF_OTHERS, BY_CLOCK]),
+    Place::new("sim/cancel-callback-by-clock", callback_by_clock).with(&[
+        OF_OTHERS,
+        BY_CLOCK_UNWINDING,
+        BY_CLOCK,
+    ]),
+    Place::new("sim/cancel-callback-at-end", callback_at_end).with(&[
+        OF_OTHERS,
+        BY_CLOCK_UNWINDING,
+        BY_CLOCK,
+    ]),
+    Place::new("sim/waker-by-clock", waker_by_clock).with(&[
+        OF_OTHERS,
+        BY_CLOCK_UNWINDING,
+        BY_CLOCK,
+    ]),
     Place::new("sim/dropped-value", dropped_value).with(&[OF_OTHERS]),
     Place::new("sim/dropped-at-deadlock", dropped_at_deadlock).with(&[OF_OTHERS]),
     Place::new("sim/dropped-at-limit", dropped_at_limit).with(&[OF_OTHERS]),
