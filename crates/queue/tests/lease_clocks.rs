@@ -280,7 +280,7 @@ fn a_job_that_has_not_begun_has_no_time_to_run_out() {
         "the lease alone: no run, and no reservation"
     );
     at.world.pass(10);
-    // The first begins, by the word of its worker two seconds ago, and it is its begin that counts.
+    // The first begins, by the word of its worker two seconds ago.
     let beat = Heartbeat {
         job_id: Some(jobs[0]),
         began_ms_ago: Some(2000),
@@ -297,6 +297,10 @@ fn a_job_that_has_not_begun_has_no_time_to_run_out() {
         )
     });
     assert_eq!(at.deadlines.len(), 2);
+    let began = at.world.now.wall - Duration::from_secs(2);
+    assert_eq!(at.world.lease(lease).current_since, began);
+    assert_eq!(at.world.job(jobs[0]).started_at, Some(began));
+    // Its time goes from when that was heard: longer is always safe.
     let until = at.deadlines.next().unwrap() - at.world.now.mono;
     assert_eq!(until, Duration::from_secs(15) + COMPLETION_GRACE);
     // Its end is told, and the next has not begun as far as is known: again there is no run.
