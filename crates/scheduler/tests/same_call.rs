@@ -15,7 +15,7 @@ use jobtree_protocol::{
 };
 use jobtree_scheduler::Scheduler;
 use jobtree_store::Store;
-use support::{OnQuietMachine, claim, start};
+use support::{Folder, OnQuietMachine, claim, start};
 use watchdog::Watchdog;
 
 fn scheduler() -> OnQuietMachine {
@@ -99,10 +99,12 @@ fn an_ack_of_a_job_that_has_ended_is_refused() {
     assert_eq!(error.unwrap_err().code, ErrorCode::WrongState);
 }
 
+/// In a file, where a reading does not wait for what is being written.
 #[test]
 fn a_poll_that_does_not_wait_returns_what_it_caused_to_be_reserved() {
     let _watchdog = Watchdog::watching("poll");
-    let scheduler = scheduler();
+    let folder = Folder::new("same-call");
+    let scheduler = start(folder.store());
     let job = submit(&scheduler, 30);
     let polled = scheduler.dispatchable(None, Duration::ZERO).wait().unwrap();
     assert_eq!(polled.len(), 1, "{polled:?}");
@@ -150,13 +152,14 @@ fn jobs_that_no_one_serves_keep_no_served_job_waiting() {
     );
 }
 
-/// A program that is told of dispatches need not poll: what may start is reserved for it.
+/// A program that is told of dispatches need not poll: what may start is reserved for it. Of a type that is not served one job
+/// is reserved at a time, as a probe.
 #[test]
 fn jobs_are_reserved_for_those_who_listen() {
     let _watchdog = Watchdog::watching("listeners");
     let scheduler = scheduler();
+    let jobs = [(); 3].map(|()| submit(&scheduler, 5));
     scheduler.set_listeners(Some("photos".parse().unwrap()), 1);
-    let job = submit(&scheduler, 30);
     let mut after = 0;
     loop {
         let events = scheduler.events(after, 100, support::LONG).wait().unwrap();
@@ -166,5 +169,11 @@ fn jobs_are_reserved_for_those_who_listen() {
             break;
         }
     }
-    assert_eq!(state(&scheduler, job), JobState::Dispatching);
+    let used = scheduler.load().wait().unwrap().used;
+    assert_eq!(used, 15, "of all of them, in the same pass");
+    for job in jobs {
+        while state(&scheduler, job) != JobState::Dispatching {
+            std::thread::yield_now();
+        }
+    }
 }
