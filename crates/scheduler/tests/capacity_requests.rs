@@ -7,7 +7,8 @@ mod watchdog;
 mod support;
 
 use jobtree_protocol::{
-    ErrorCode, InstanceId, JobId, LeaseAnswer, LeaseRequest, NodeId, ReleaseRequest,
+    ErrorCode, InstanceId, JobId, LeaseAnswer, LeaseRequest, LeaseState, NodeId, ReleaseRequest,
+    SubmitRequest,
 };
 use jobtree_queue::signals::Sample;
 use jobtree_scheduler::Scheduler;
@@ -89,6 +90,29 @@ fn a_caller_that_left_asks_again_and_gets_its_lease() {
     // Nothing that the first callers left behind takes it away.
     let lease = scheduler.lease(live[0].lease_id).wait().unwrap();
     assert_eq!(lease.reason, None);
+}
+
+#[test]
+fn a_lease_whose_answer_was_not_taken_stays_for_the_next_request() {
+    let _watchdog = Watchdog::watching("an answer that was not taken");
+    let scheduler = scheduler();
+    let untaken = scheduler.lease_request(request("a"));
+    let lease = loop {
+        if let Some(lease) = scheduler.leases().wait().unwrap().first() {
+            break lease.lease_id;
+        }
+    };
+    // The engine has answered, and the answer waits to be taken.
+    scheduler.load().wait().unwrap();
+    drop(untaken);
+    // The engine hears that it was dropped, and the store carries commands out in their order: a lease that was given back
+    // has ended when the job is taken.
+    scheduler.load().wait().unwrap();
+    let job = SubmitRequest::new("other", "index", 1);
+    scheduler.submit(job).wait().unwrap();
+    let shown = scheduler.lease(lease).wait().unwrap();
+    assert_eq!((shown.state, shown.reason), (LeaseState::Active, None));
+    assert_eq!(ask(&scheduler, request("a")).lease_id, Some(lease));
 }
 
 #[test]

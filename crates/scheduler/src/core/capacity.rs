@@ -279,3 +279,78 @@ fn command_of(
         reason: reason.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use jobtree_protocol::InstanceId;
+    use jobtree_queue::policy::Policy;
+    use jobtree_queue::signals::Sample;
+    use jobtree_queue::{Now, planner};
+
+    use super::super::turn::{Config, Output};
+    use super::*;
+    use crate::options::Options;
+
+    /// Returns the leases that are given back since their caller had gone when it was answered.
+    fn given_back(request_key: Option<&str>) -> (LeaseId, Vec<LeaseId>) {
+        let now = Now {
+            wall: "2026-01-01T00:00:00Z".parse().unwrap(),
+            mono: Duration::from_secs(100),
+        };
+        let mut policy = Policy::default();
+        policy.busy.ignore = true;
+        let config = Config::new(&Options::default(), Arc::new(policy));
+        let mut turn = Turn::new(config, 7, now);
+        let (mut places, mut leases) = (Places::new(&turn), Leases::new(&turn));
+        let (mut capacity, mut journal) = (Capacity::default(), Journal::default());
+        places.tell(planner::Event::Sample(Sample::idle()));
+        places.pass(&turn);
+        let request = CapacityRequest {
+            addon_id: "a".parse().unwrap(),
+            job_type: "t".parse().unwrap(),
+            cost_units: 5,
+            priority: Default::default(),
+            constraints: Default::default(),
+            expected_duration_sec: None,
+            instance_id: Some(InstanceId::from_random([7; 16])),
+            request_key: request_key.map(str::to_owned),
+            pids: Vec::new(),
+            process_origin: None,
+        };
+        let has_gone = Responder::new(1, Err);
+        capacity.ask(request.clone(), has_gone, &mut turn);
+        capacity.found(1, Ok(None), &mut turn);
+        capacity.decide(&mut places, &mut leases, &mut journal, &mut turn);
+        let command = command_of(&request, turn.rng.lease_id(), "", &turn);
+        let cx = transitions::Context {
+            now: turn.now,
+            roll: 0,
+            rules: &turn.config.rules,
+        };
+        let lease = transitions::admit(&cx, None, command).unwrap().answer;
+        let id = lease.id;
+        capacity.granted(1, lease);
+        turn.take_outputs();
+        capacity.decide(&mut places, &mut leases, &mut journal, &mut turn);
+        let responses = turn
+            .take_outputs()
+            .into_iter()
+            .filter_map(|output| match output {
+                Output::Respond(response) => Some(response),
+                Output::Op { .. } | Output::WakeAt(_) => None,
+            });
+        (
+            id,
+            responses.flat_map(|response| response.deliver()).collect(),
+        )
+    }
+
+    #[test]
+    fn a_lease_is_given_back_unless_its_caller_may_ask_again() {
+        let (lease, given_back_leases) = given_back(None);
+        assert_eq!(given_back_leases, [lease]);
+        assert_eq!(given_back(Some("a")).1, []);
+    }
+}
