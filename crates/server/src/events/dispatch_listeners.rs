@@ -55,3 +55,34 @@ impl Drop for DispatchListener {
         self.all.change(self.addon.take(), |count| *count -= 1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use jobtree_scheduler::Options;
+    use jobtree_store::Store;
+
+    use super::*;
+
+    /// The numbers that the scheduler was told last, without those that are 0.
+    fn counts(listeners: &DispatchListeners) -> Vec<(Option<AddonId>, u32)> {
+        let counts = listeners.counts.lock().unwrap();
+        let counts = counts.iter().map(|(addon, count)| (addon.clone(), *count));
+        counts.collect()
+    }
+
+    #[test]
+    fn an_addon_is_listened_for_until_its_last_listener_goes() {
+        let scheduler = Scheduler::start(Store::in_memory(), Options::default());
+        let listeners = DispatchListeners::new(scheduler);
+        let photos: Option<AddonId> = Some("photos".parse().unwrap());
+        let [first, second] = [(); 2].map(|()| listeners.listen(photos.clone()));
+        let all = listeners.listen(None);
+        assert_eq!(counts(&listeners), [(None, 1), (photos.clone(), 2)]);
+        drop(first);
+        assert_eq!(counts(&listeners), [(None, 1), (photos.clone(), 1)]);
+        drop(all);
+        assert_eq!(counts(&listeners), [(photos, 1)]);
+        drop(second);
+        assert_eq!(counts(&listeners), []);
+    }
+}
