@@ -22,6 +22,17 @@ impl Burner {
         shell.args(["-c", "while :; do :; done"]);
         Burner(shell.stdin(Stdio::null()).spawn().expect("a shell"))
     }
+
+    /// Returns the CPU time that it has used, in ticks of the kernel.
+    fn cpu_ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id())).expect("it runs");
+        // The name in parentheses may hold blanks; `utime` and `stime` are fields 14 and 15.
+        let (_, fields) = stat.rsplit_once(") ").expect("a name");
+        let fields = fields.split(' ').skip(11).take(2);
+        fields
+            .map(|ticks| ticks.parse::<u64>().expect("a number"))
+            .sum()
+    }
 }
 
 impl Drop for Burner {
@@ -84,6 +95,16 @@ impl Measured {
         }
     }
 
+    /// Asserts that none of what a process uses counts as our own load, until it has used enough for a mistake to show.
+    fn counts_nothing_of(&mut self, process: &Burner, why: &str) {
+        let before = process.cpu_ticks();
+        let mut samples = 0;
+        while samples < 3 || process.cpu_ticks() < before + 10 {
+            assert_eq!(self.own_cpu(), 0.0, "{why}");
+            samples += 1;
+        }
+    }
+
     /// Returns the first own load that is not nothing.
     fn own_cpu_that_counts(&mut self) -> f64 {
         // The support's watchdog ends a test that waits in vain.
@@ -104,19 +125,33 @@ fn a_process_counts_only_with_what_makes_it_unambiguous() {
     let origin = process_origin(&[pid]).expect("it runs");
 
     measured.register(&json!({"pids": [pid]}));
-    for _ in 0..3 {
-        assert_eq!(measured.own_cpu(), 0.0, "a worker of the first release");
+    measured.counts_nothing_of(&burner, "a worker of the first release");
+    let [mut boot, mut container, mut reused] = [(); 3].map(|()| origin.clone());
+    boot.boot_id.replace_range(..1, "x");
+    container.pid_namespace += 1;
+    reused.started[0] += 1;
+    let wrong = [
+        (boot, "a worker before the last boot, or on another machine"),
+        (container, "a worker in another container"),
+        (reused, "a process that had this pid before"),
+    ];
+    for (wrong, why) in wrong {
+        // In between it counts: what does not count afterwards is not only unknown yet.
+        measured.register(&json!({"pids": [pid], "process_origin": origin}));
+        measured.own_cpu_that_counts();
+        measured.register(&json!({"pids": [pid], "process_origin": wrong}));
+        measured.counts_nothing_of(&burner, why);
     }
-    measured.register(&json!({"pids": [pid], "process_origin": origin}));
-    measured.own_cpu_that_counts();
+}
 
-    let mut other = origin.clone();
-    other.pid_namespace += 1;
-    measured.register(&json!({"pids": [1], "process_origin": process_origin(&[1])}));
-    assert_eq!(measured.own_cpu(), 0.0, "everything is below process 1");
-    measured.register(&json!({"pids": [pid], "process_origin": other}));
-    for _ in 0..3 {
-        assert_eq!(measured.own_cpu(), 0.0, "a worker in another container");
+#[test]
+fn the_daemon_and_the_processes_above_it_never_count() {
+    let mut measured = Measured::with_units(100);
+    // It is below each of these, as nearly everything is.
+    let burner = Burner::start();
+    for pid in [1, std::process::id(), std::os::unix::process::parent_id()] {
+        measured.register(&json!({"pids": [pid], "process_origin": process_origin(&[pid])}));
+        measured.counts_nothing_of(&burner, &format!("process {pid}"));
     }
 }
 

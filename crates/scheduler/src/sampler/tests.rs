@@ -183,6 +183,30 @@ fn process_1_the_sampler_itself_and_what_is_above_it_never_count() {
     }
 }
 
+/// A daemon that was started in a container from outside (`docker exec`) has no parent that it can see: the way up does not
+/// lead to process 1.
+#[test]
+fn process_1_does_not_count_where_it_is_not_above_the_sampler() {
+    let using = |own: u64| {
+        let [mut first, mut this] = [process(1, 3, own), process(OWN, 3, 0)];
+        (first.parent, this.parent) = (0, 0);
+        vec![first, this]
+    };
+    let script = Script::default();
+    let mut sampler = Sampler::of(script.clone());
+    let lease = [Arc::new(lease(1, 3, 100))];
+    let mut own_cpu = |second, own| {
+        script.say(|said| {
+            said.total += 1000;
+            said.processes = using(own);
+        });
+        sampler.register(&lease, CAPACITY);
+        sampler.sample(SECOND * second).map(|sample| sample.own_cpu)
+    };
+    own_cpu(1, 0).unwrap_err();
+    assert_eq!(own_cpu(2, 500), Ok(0.0));
+}
+
 #[test]
 fn a_lease_takes_out_at_most_its_share_of_the_capacity() {
     assert_eq!(own_cpu_with(vec![lease(9, 3, 20)]), 0.2);
