@@ -118,6 +118,16 @@ impl Ledger {
         self.held.contains_key(&holder)
     }
 
+    /// Returns everything that holds units.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = Holder> {
+        self.held.keys().copied()
+    }
+
+    /// Returns the number of concurrency keys that are held.
+    pub(crate) fn keys(&self) -> usize {
+        self.by_key.len()
+    }
+
     /// What is in use, as an addon sees it.
     pub(crate) fn usage(&self, addon: AddonIndex) -> Usage {
         let (addon_units, addon_leases) = self.by_addon.get(&addon).copied().unwrap_or_default();

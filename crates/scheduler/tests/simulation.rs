@@ -106,6 +106,11 @@ fn holds(test: &str, scenario: &Scenario, seeds: Range<u64>) {
     some("retry", |it| it.retries);
     some("dispatch under an earlier lease", |it| it.joined);
     some("key with another body", |it| it.conflicts);
+    some("time in which the store stands still", |it| it.stalls);
+    if scenario.schedulers > 1 {
+        some("call at another node", |it| it.called_elsewhere);
+        some("call at two nodes at once", |it| it.called_twice);
+    }
 }
 
 #[test]
@@ -211,10 +216,24 @@ fn what_is_dispatched_in_vain_is_left_to_the_others() {
     }
 }
 
+/// Reservations that are accepted at any node, from a store that loses answers: each node knows what it holds.
+#[test]
+fn dispatches_are_accepted_anywhere() {
+    let test = "dispatches_are_accepted_anywhere";
+    run_lot(test, &not_everybody_everywhere(), 0..100);
+    let mistake = Mistake::Core(Bug::RefusedIsUndone);
+    found(not_everybody_everywhere(), mistake, "units are granted");
+}
+
 #[test]
 fn what_nobody_takes_up_is_kept_from_the_others() {
     let mistake = Mistake::Core(Bug::KeepsDispatching);
-    found(not_everybody_everywhere(), mistake, "never end");
+    // A worker of another machine that accepts any dispatch would help.
+    let scenario = Scenario {
+        anywhere: false,
+        ..not_everybody_everywhere()
+    };
+    found(scenario, mistake, "never end");
 }
 
 /// Runs seeds until one finds the mistake, and tells what it says.
@@ -273,7 +292,7 @@ planted! {
     // Lease shorter than the job, which runs twice: heartbeats.
     leases_shorter_than_jobs: one, Mistake::NoHeartbeats, "both may believe";
     // Concurrency slots leak: usage is computed from live leases. Units, and slots of a key.
-    slots_leak: one, Mistake::Core(Bug::LeakedUnits), "never end";
+    slots_leak: one, Mistake::Core(Bug::LeakedUnits), "the store says otherwise";
     slots_of_keys_leak: one, Mistake::Core(Bug::LeakedKeys), "never end";
     // Poison job crashes worker after worker: rescues are counted.
     poison_takes_worker_after_worker: one, Mistake::Core(Bug::NoQuarantine), "was rescued";
@@ -283,6 +302,7 @@ planted! {
     // Clock skew: monotonic time within a machine, the database's across machines.
     the_wall_clock_ends_leases: one, Mistake::Core(Bug::WallClockExpiry), "ran out, and worker";
     each_machine_has_its_own_time: three, Mistake::MachineTime, "before its time";
+    terms_count_from_the_request: one, Mistake::Core(Bug::TermFromIssue), "before its term";
     // Poll stampede: jitter on every timer.
     all_poll_at_once: three, Mistake::Core(Bug::NoJitter), "at the same moments";
     // One tenant's limit blocks the rest: the tenant is skipped.
@@ -299,6 +319,8 @@ planted! {
     pauses_are_ignored: one, Mistake::Core(Bug::IgnorePauses), "is paused";
     capacity_is_leased_twice: one, Mistake::Core(Bug::DoubledCapacity), "has two live leases";
     workers_begin_what_they_gave_back: bursts, Mistake::BeginsGivenBack, "both may believe";
+    leases_of_other_nodes_callers_are_not_read: three, Mistake::Core(Bug::UnreadLeases), "the store says otherwise";
+    a_claim_at_two_nodes_is_granted_twice: three, Mistake::MergedGrants, "was granted twice";
     firings_go_by_the_clock: three, Mistake::Core(Bug::FireByClock), "no time of it";
     idempotency_keys_are_forgotten: one, Mistake::ForgottenKeys, "one key";
     unique_keys_are_forgotten: one, Mistake::ForgottenUnique, "are unique as";

@@ -293,6 +293,16 @@ impl Planner {
         self.ledger.contains(holder)
     }
 
+    /// Returns everything that holds units.
+    pub fn holders(&self) -> impl Iterator<Item = Holder> {
+        self.ledger.holders()
+    }
+
+    /// Returns the number of concurrency keys that are held, here or on other nodes.
+    pub fn keys_held(&self) -> usize {
+        self.ledger.keys() + self.elsewhere.len()
+    }
+
     /// The job that capacity is kept for.
     pub fn hold(&self) -> Option<Hold> {
         self.holds.current

@@ -187,14 +187,17 @@ impl Planner {
         }
     }
 
-    /// A job that was on its way runs, under a lease.
+    /// A job that was on its way runs, under a lease: a new one, or one that holds units already and is charged for the
+    /// more expensive of both.
     fn runs(&mut self, job: JobId, lease: Holder) {
         if let Some(held) = self.free(Holder::Job(job)) {
             self.forget_denials(&held);
             self.forget_vain(&held);
+            let before = self.ledger.get(lease).map_or(0, |before| before.units);
             self.enter(
                 lease,
                 Held {
+                    units: held.units.max(before),
                     phase: Phase::Running,
                     jobs: Vec::new(),
                     probe: false,

@@ -40,7 +40,19 @@ pub(super) struct Entry {
     repeat: Option<(Duration, Op)>,
 }
 
+impl Entry {
+    /// Returns `true` if an answer to the operation was lost: it may have taken effect, and be refused when it is repeated.
+    pub(super) fn may_have_happened(&self) -> bool {
+        self.failures > 0
+    }
+}
+
 impl InFlight {
+    /// Returns the name of the next operation.
+    pub(super) fn next_id(&self) -> OpId {
+        self.next
+    }
+
     pub(super) fn begin(&mut self, op: &Op, commits_seen: u64) -> OpId {
         let id = self.next;
         self.next += 1;

@@ -1,10 +1,15 @@
 //! The leases of this node, and the end of what is over: leases that were not renewed, dispatches that were not
 //! accepted, runs that took too long.
 //!
+//! A lease is this node's if its record names the node, whichever node's caller was granted it, renews it or ends it. Commits of
+//! this process tell of it at once. Commits of others are heard of by the jobs that they changed, whose leases are read; what is
+//! not heard of is found by the reading of all leases, every few seconds. What the planner counts as held by leases is what is
+//! known here, or being granted or read ([`Leases::all_read`]).
+//!
 //! Only the lease is trusted, and this process's own monotonic clock: no row of a worker, no wall clock. What is due is
 //! told again until it is over, so one end of each is under way at a time.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +18,14 @@ use jobtree_protocol::{Advice, Constraints, InstanceId, JobId, LeaseId, Priority
 use jobtree_queue::advice::advice;
 use jobtree_queue::candidate::ConcurrencyKey;
 use jobtree_queue::lease::{Deadlines, Due};
+use jobtree_queue::ledger::Holder;
 use jobtree_queue::planner::LiveLease;
 use jobtree_queue::transitions::{self, Changes, Proof, RuntimeProof, Unclaimed};
 use jobtree_queue::{JobRecord, LeaseRecord, Now};
 
 use super::claims::Claims;
-use super::operations::{Expire, FindLease, FoundLease, Live, Op, ReadJobs, Return, TimeOut};
+use super::lease_reads::LeaseReads;
+use super::operations::{Expire, FoundLease, Live, Op, ReadJobs, Return, TimeOut};
 use super::places::{Places, key_of};
 use super::planted::Bug;
 use super::turn::Turn;
@@ -36,6 +43,8 @@ struct Known {
     expires_at: Timestamp,
     priority: Priority,
     constraints: Constraints,
+    /// Its jobs, where other nodes may change them.
+    jobs: Vec<JobId>,
     /// The number of commits that had been seen when it was last heard of.
     commits_seen: u64,
 }
@@ -80,8 +89,9 @@ pub(super) struct Leases {
     live: BTreeMap<LeaseId, Known>,
     /// Leases whose grant is under way here, and whether they have ended before it was answered.
     granting: HashMap<LeaseId, bool>,
-    /// While all leases are being read: those that have ended since.
-    ended_since: Option<HashSet<LeaseId>>,
+    reads: LeaseReads,
+    /// The lease of each job that is held here, where other nodes may change it.
+    holders: HashMap<JobId, LeaseId>,
     deadlines: Deadlines,
     longest_gap: Duration,
     ending: HashSet<Ending>,
@@ -100,7 +110,8 @@ impl Leases {
         Self {
             live: BTreeMap::new(),
             granting: HashMap::new(),
-            ended_since: None,
+            reads: LeaseReads::default(),
+            holders: HashMap::new(),
             deadlines: Deadlines::new(turn.now, longest_gap),
             longest_gap,
             ending: HashSet::new(),
@@ -137,7 +148,13 @@ impl Leases {
         turn: &Turn,
     ) {
         if !turn.has(Bug::NoSweeper) {
-            self.deadlines.observe(changes, then, &turn.config.rules);
+            // A term begins when its commit is learnt of, which is after the commit. `then` is when the operation was issued: the
+            // store may have taken longer than the term.
+            let since = match turn.has(Bug::TermFromIssue) {
+                true => then,
+                false => turn.now,
+            };
+            self.deadlines.observe(changes, since, &turn.config.rules);
         }
         for lease in &changes.leases {
             let of_lease = |job: &&Arc<JobRecord>| job.lease_id == Some(lease.id);
@@ -182,6 +199,11 @@ impl Leases {
             }
         }
         self.unbegun.put(lease, key.is_some(), now);
+        let mut jobs = Vec::new();
+        if turn.config.options.shared {
+            jobs.extend(lease.jobs.iter().map(|job| job.id));
+            self.note_jobs(lease.id, &jobs);
+        }
         let known = Known {
             key,
             ends,
@@ -190,6 +212,7 @@ impl Leases {
             expires_at: lease.expires_at,
             priority: lease.priority,
             constraints: lease.constraints,
+            jobs,
             commits_seen: turn.commits_seen,
         };
         // The units of a grant that is under way are those of the proposal until that is answered: not twice.
@@ -202,6 +225,7 @@ impl Leases {
     /// A lease is over.
     fn ended(&mut self, id: LeaseId, places: &mut Places, turn: &Turn) {
         self.unbegun.remove(id);
+        self.note_jobs(id, &[]);
         if let Some(known) = self.live.remove(&id)
             && !known.processes.pids.is_empty()
         {
@@ -211,12 +235,21 @@ impl Leases {
         if let Some(ended) = self.granting.get_mut(&id) {
             *ended = true;
         }
-        if let Some(ended) = &mut self.ended_since {
-            ended.insert(id);
-        }
+        self.reads.ended(id);
         if !turn.has(Bug::LeakedUnits) {
             places.lease_ended(id);
         }
+    }
+
+    /// Notes the jobs that a lease holds now.
+    fn note_jobs(&mut self, lease: LeaseId, jobs: &[JobId]) {
+        let before = self.live.get(&lease).map(|known| &known.jobs);
+        for job in before.into_iter().flatten() {
+            if self.holders.get(job) == Some(&lease) {
+                self.holders.remove(job);
+            }
+        }
+        self.holders.extend(jobs.iter().map(|job| (*job, lease)));
     }
 
     /// A grant is asked for.
@@ -270,7 +303,34 @@ impl Leases {
 
     /// A reading of all leases begins.
     pub(super) fn reading_begins(&mut self) {
-        self.ended_since = Some(HashSet::new());
+        self.reads.begin_all();
+    }
+
+    /// Another node changed these jobs: reads the leases of this node that hold them, as far as is known here.
+    pub(super) fn jobs_changed(&mut self, jobs: &[JobId], turn: &mut Turn) {
+        let leases: BTreeSet<LeaseId> = jobs
+            .iter()
+            .filter_map(|job| self.holders.get(job).copied())
+            .collect();
+        if !turn.has(Bug::UnreadLeases) {
+            self.reads.read(leases, turn);
+        }
+    }
+
+    /// A reading showed jobs under leases of this node: reads those of which no commit told that they hold the job.
+    pub(super) fn seen_on_jobs(&mut self, held: &[(JobId, LeaseId)], turn: &mut Turn) {
+        let unknown = |(job, lease): &(JobId, LeaseId)| {
+            let known = match turn.config.options.shared {
+                true => self.holders.get(job) == Some(lease),
+                false => self.live.contains_key(lease),
+            };
+            !known && !self.granting.contains_key(lease) && !self.reads.has_ended(*lease)
+        };
+        let leases = held.iter().copied().filter(unknown);
+        let leases: BTreeSet<LeaseId> = leases.map(|(_, lease)| lease).collect();
+        if !turn.has(Bug::UnreadLeases) {
+            self.reads.read(leases, turn);
+        }
     }
 
     /// After a restart every lease and every dispatch gets one whole term: its worker may have been renewing in vain. Only
@@ -306,7 +366,6 @@ impl Leases {
         places: &mut Places,
         turn: &Turn,
     ) {
-        let ended = self.ended_since.take().unwrap_or_default();
         let key = |job: &Arc<JobRecord>| Some((job.lease_id?, key_of(job)));
         let keys: HashMap<LeaseId, Option<ConcurrencyKey>> = held.iter().filter_map(key).collect();
         let mut seen = HashSet::new();
@@ -314,7 +373,7 @@ impl Leases {
             seen.insert(lease.id);
             let known = self.live.get(&lease.id);
             let newer = known.is_some_and(|known| known.commits_seen > begun);
-            if newer || ended.contains(&lease.id) {
+            if newer || self.reads.has_ended(lease.id) {
                 continue;
             }
             self.put(lease, keys.get(&lease.id).cloned(), places, turn);
@@ -329,16 +388,48 @@ impl Leases {
         for id in gone {
             self.ended(id, places, turn);
         }
+        self.reads.end_all();
+        self.free_unfounded(places, turn);
     }
 
-    /// A lease was read because its end was refused.
-    pub(super) fn found(
+    /// Frees what the planner counts for leases of which nothing is known here: no count survives its cause.
+    fn free_unfounded(&self, places: &mut Places, turn: &Turn) {
+        if turn.has(Bug::UnreadLeases) || turn.has(Bug::LeakedUnits) {
+            return;
+        }
+        let unfounded = |holder: Holder| match holder {
+            Holder::Lease(lease) => {
+                let known = self.live.contains_key(&lease) || self.granting.contains_key(&lease);
+                (!known && !self.reads.is_reading(lease)).then_some(lease)
+            }
+            Holder::Job(_) => None,
+        };
+        let leases: Vec<LeaseId> = places.planner().holders().filter_map(unfounded).collect();
+        for lease in leases {
+            places.lease_ended(lease);
+        }
+    }
+
+    /// Leases were read: their jobs changed at another node, or their end was refused.
+    pub(super) fn read(
         &mut self,
-        id: LeaseId,
-        found: FoundLease,
+        leases: &[LeaseId],
+        found: Vec<FoundLease>,
+        begun: u64,
         places: &mut Places,
-        turn: &Turn,
+        turn: &mut Turn,
     ) {
+        for (lease, found) in leases.iter().zip(found) {
+            let known = self.live.get(lease);
+            let newer = known.is_some_and(|known| known.commits_seen > begun);
+            if !newer && !self.reads.has_ended(*lease) {
+                self.found(*lease, found, places, turn);
+            }
+        }
+        self.reads.answered(leases, turn);
+    }
+
+    fn found(&mut self, id: LeaseId, found: FoundLease, places: &mut Places, turn: &Turn) {
         match found {
             Some((lease, jobs)) if lease.is_live() => {
                 let key = jobs.first().map(|job| key_of(job));
@@ -393,7 +484,7 @@ impl Leases {
         self.ending.remove(&ending);
         if refused {
             match ending {
-                Ending::Lease(lease) | Ending::Run(lease) => turn.ask(FindLease { lease }),
+                Ending::Lease(lease) | Ending::Run(lease) => self.reads.read([lease], turn),
                 Ending::Dispatch(job) => turn.ask(ReadJobs::one(job)),
             }
         }
@@ -588,7 +679,7 @@ mod tests {
             leases.put(&end(&lease), None, &mut places, &turn);
         }
         assert!(leases.live.is_empty() && leases.granting.is_empty());
-        assert!(leases.ended_since.is_none());
+        assert!(leases.reads.is_empty() && leases.holders.is_empty());
         assert_eq!(units(&mut places, &turn), 0);
     }
 

@@ -25,7 +25,7 @@
 //! | you wonder | read |
 //! | --- | --- |
 //! | where a job is, and what moves it | `places`, with the backoff of refused jobs in `retry_backoff` |
-//! | what holds capacity, and when it is over | `leases`; jobs that wait beyond their deadline in `late` |
+//! | what holds capacity, and when it is over | `leases`, with what is read of them in `lease_reads`; jobs that wait beyond their deadline in `late` |
 //! | how a worker gets jobs, how a caller gets one job or capacity | `claims`, `requests`, `capacity` |
 //! | how an idle worker gets jobs that another one holds and has not begun | `unbegun` |
 //! | how a caller waits for something | `polls` |
@@ -42,6 +42,7 @@ mod in_flight;
 mod journal;
 mod late;
 mod learning;
+mod lease_reads;
 mod leases;
 mod operations;
 mod places;
@@ -76,9 +77,9 @@ pub use calls::{Call, CallId, CapacityRequest, Input, Responder, Response};
 pub use claims::{ClaimId, WorkerClaim};
 pub use leases::LeaseProcesses;
 pub use operations::{
-    Admit, Answer, AskBack, Claim, CountJobs, Deny, Expire, FindClaimed, FindLease, FindRequested,
-    FoundLease, GiveBack, GrantFor, Live, MarkAtRisk, MissDeadline, Op, OpId, PAGE, Performing,
-    PollRead, Prune, PutNote, ReadExplained, ReadJobs, ReadLive, ReadNotes, ReadQueued, Request,
+    Admit, Answer, AskBack, Claim, CountJobs, Deny, Expire, FindClaimed, FindRequested, FoundLease,
+    GiveBack, GrantFor, Live, MarkAtRisk, MissDeadline, Op, OpId, PAGE, Performing, PollRead,
+    Prune, PutNote, ReadExplained, ReadJobs, ReadLeases, ReadLive, ReadNotes, ReadQueued, Request,
     Reserve, Return, TimeOut, perform,
 };
 pub use planted::Bug;
@@ -91,12 +92,13 @@ pub use turn::{Output, rules_of};
 use crate::options::Options;
 use capacity::Capacity;
 use claims::Claims;
+use in_flight::Entry;
 use journal::Journal;
 use late::LateJobs;
 use learning::Learning;
 use leases::{Ending, Leases};
 use operations::OnFailure;
-use places::{KeyFull, Places};
+use places::{JobsRead, KeyFull, Places};
 use polls::Polls;
 use questions::Questions;
 use requests::Requests;
@@ -109,7 +111,7 @@ use upkeep::Upkeep;
 const WALL_CHECK: Duration = Duration::from_secs(15);
 
 /// The reason of a claim that got a reserved job: it was admitted when it was reserved.
-const ACCEPTED: &str = "a claim accepted a reserved job";
+pub(crate) const ACCEPTED: &str = "a claim accepted a reserved job";
 
 /// The phase of the core's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,6 +225,7 @@ impl Core {
             Input::SettingsChanged => self.read_store(Extent::Live),
             Input::JobsChanged(jobs) => {
                 self.polls.jobs_changed(&jobs);
+                self.leases.jobs_changed(&jobs, &mut self.turn);
                 self.turn.ask(ReadJobs { jobs: jobs.into() });
             }
             Input::Timer => self.leases.time_passed(),
@@ -330,7 +333,7 @@ impl Core {
         match repeat {
             Some(true) => self.turn.repeat_later(id, entry, answer.into_op()),
             Some(false) => {}
-            None => self.route(answer, entry.commits_seen),
+            None => self.route(id, answer, &entry),
         }
         if !self.turn.in_flight.reads_jobs() {
             self.places.readings_ended();
@@ -349,14 +352,28 @@ impl Core {
     }
 
     /// Brings an answer to its room.
-    fn route(&mut self, answer: Answer, commits_seen: u64) {
+    fn route(&mut self, id: OpId, answer: Answer, entry: &Entry) {
+        let commits_seen = entry.commits_seen;
         let turn = &mut self.turn;
         match answer {
             Answer::Reserve(op, Ok(made)) => self.places.reserved(op.job, &made, turn),
+            Answer::Reserve(op, Err(_))
+                if entry.may_have_happened() && !turn.has(Bug::RefusedIsUndone) =>
+            {
+                // It may have been made and accepted since: what it holds is known when the job was read.
+                self.journal.count_lost_proposal();
+                self.places.uncertain(op.job, turn);
+            }
             Answer::Reserve(op, Err(error)) => self.proposal_refused(&[op.job], &error),
             Answer::Claim(op, Ok(claimed)) => {
                 let key = claimed.jobs.first().map(|job| places::key_of(job));
-                self.places.claimed(&op.jobs, &claimed, turn);
+                let of_this = |job: &JobId| claimed.jobs.iter().any(|it| it.id == *job);
+                if op.jobs.iter().any(of_this) || turn.has(Bug::UnreadLeases) {
+                    self.places.claimed(&op.jobs, &claimed, turn);
+                } else {
+                    // The lease was granted before for other jobs, perhaps at another node: what was decided now is void.
+                    self.places.overtaken(&op.jobs, turn);
+                }
                 self.leases
                     .granted(&claimed.lease, key, &mut self.places, turn);
                 match op.grant_for {
@@ -427,24 +444,26 @@ impl Core {
                     self.places.expect(expected);
                 }
             }
-            Answer::ReadJobs(op, Ok(found)) => self.jobs_read(&op.jobs, found),
+            Answer::ReadJobs(op, Ok(found)) => self.jobs_read(id, &op.jobs, found),
             Answer::ReadExplained(op, result) => {
                 let read = result.as_ref().map(|job| job.as_deref());
                 let learning = &self.learning;
                 self.questions.explained(op.call, read, learning, turn);
                 if let Ok(found) = result {
-                    self.jobs_read(&[op.job], found.into_iter().collect());
+                    self.jobs_read(id, &[op.job], found.into_iter().collect());
                 }
             }
-            Answer::FindLease(op, Ok(found)) => {
-                self.leases.found(op.lease, found, &mut self.places, turn);
+            Answer::ReadLeases(op, Ok(found)) => {
+                let places = &mut self.places;
+                self.leases
+                    .read(&op.leases, found, commits_seen, places, turn);
             }
             // A reading is never refused; one that fails is repeated.
             Answer::ReadLive(_, Err(_))
             | Answer::ReadQueued(_, Err(_))
             | Answer::ReadNotes(_, Err(_))
             | Answer::ReadJobs(_, Err(_))
-            | Answer::FindLease(_, Err(_)) => {}
+            | Answer::ReadLeases(_, Err(_)) => {}
             Answer::FindClaimed(op, found) => {
                 self.claims.found(op.call, found, &mut self.places, turn);
             }
@@ -472,12 +491,13 @@ impl Core {
         }
     }
 
-    fn jobs_read(&mut self, asked: &[JobId], found: Vec<Arc<jobtree_queue::JobRecord>>) {
+    fn jobs_read(&mut self, id: OpId, asked: &[JobId], found: Vec<Arc<jobtree_queue::JobRecord>>) {
         for job in found.iter().filter(|job| !self.places.is_outdated(job)) {
             self.late.watch(job);
         }
-        let dispatched = self.places.read(asked, found, &self.turn);
+        let JobsRead { dispatched, held } = self.places.read(id, asked, found, &self.turn);
         self.leases.watch(dispatched, Vec::new(), &self.turn);
+        self.leases.seen_on_jobs(&held, &mut self.turn);
     }
 
     fn read_store(&mut self, extent: Extent) {
@@ -736,6 +756,12 @@ impl Core {
     #[cfg(feature = "sim")]
     pub(crate) fn has_next_step(&self, job: JobId) -> bool {
         self.places.has_next_step(job) || self.turn.in_flight.reads_job(job)
+    }
+
+    /// Returns `true` until the store was read for the first time.
+    #[cfg(feature = "sim")]
+    pub(crate) fn is_starting(&self) -> bool {
+        self.phase == Phase::Starting
     }
 
     /// Returns `true` while all of the store is being read.

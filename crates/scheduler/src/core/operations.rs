@@ -147,8 +147,8 @@ operations! {
     ReadJobs(ReadJobs) or Repeat;
     /// Reads a job to say why it waits.
     ReadExplained(ReadExplained) or TellCaller;
-    /// Reads a lease whose end was refused.
-    FindLease(FindLease) or Repeat;
+    /// Reads leases that changed elsewhere, or whose end was refused.
+    ReadLeases(ReadLeases) or Repeat;
     /// Reads the lease that a claim names.
     FindClaimed(FindClaimed) or TellCaller;
     /// Reads the lease that answers a request for capacity.
@@ -521,21 +521,25 @@ impl Request for ReadExplained {
     }
 }
 
-/// See [`Op::FindLease`].
-#[derive(Clone, Copy, Debug)]
-pub struct FindLease {
-    /// The lease.
-    pub lease: LeaseId,
+/// See [`Op::ReadLeases`].
+#[derive(Clone, Debug)]
+pub struct ReadLeases {
+    /// The leases.
+    pub leases: Arc<[LeaseId]>,
 }
 
 /// A lease and its jobs, in their order.
 pub type FoundLease = Option<(LeaseRecord, Vec<Arc<JobRecord>>)>;
 
-impl Request for FindLease {
-    type Output = FoundLease;
+impl Request for ReadLeases {
+    /// What is there of each, in their order.
+    type Output = Vec<FoundLease>;
 
-    fn begin(self, store: &Store, _: Stamp) -> StoreAnswer<FoundLease> {
-        find_lease(store, self.lease)
+    fn begin(self, store: &Store, _: Stamp) -> StoreAnswer<Self::Output> {
+        store.read(move |tables| {
+            let found = self.leases.iter().map(|id| found_lease(tables, *id));
+            found.collect()
+        })
     }
 }
 
@@ -577,15 +581,20 @@ impl Request for FindRequested {
 }
 
 fn find_lease(store: &Store, id: LeaseId) -> StoreAnswer<FoundLease> {
-    store.read(move |tables| {
-        let Some(lease) = tables.lease(id)? else {
-            return Ok(None);
-        };
-        let ids: Vec<_> = lease.jobs.iter().map(|job| job.id).collect();
-        let mut jobs = tables.jobs(&ids)?;
-        jobs.sort_by_key(|job| job.lease_position);
-        Ok(Some((lease, jobs)))
-    })
+    store.read(move |tables| found_lease(tables, id))
+}
+
+fn found_lease(
+    tables: &mut dyn jobtree_store::Reading,
+    id: LeaseId,
+) -> Result<FoundLease, StoreError> {
+    let Some(lease) = tables.lease(id)? else {
+        return Ok(None);
+    };
+    let ids: Vec<_> = lease.jobs.iter().map(|job| job.id).collect();
+    let mut jobs = tables.jobs(&ids)?;
+    jobs.sort_by_key(|job| job.lease_position);
+    Ok(Some((lease, jobs)))
 }
 
 /// A reading for a long poll.

@@ -28,7 +28,7 @@ use jobtree_store::{Pause, StoreError};
 
 use super::in_flight::FIRST_REPEAT;
 use super::learning::{Expected, Learning};
-use super::operations::ReadJobs;
+use super::operations::{OpId, ReadJobs};
 use super::planted::Bug;
 use super::retry_backoff::RetryBackoff;
 use super::turn::Turn;
@@ -45,6 +45,9 @@ enum Place {
     Refused,
     /// It is being read after a refusal.
     Reread,
+    /// Its reservation was refused after an answer had been lost: it may hold units here until a reading says what it is. Only
+    /// readings that began afterwards count, those from this operation on.
+    Uncertain { from: OpId },
 }
 
 type KeyName = (AddonId, Arc<str>);
@@ -501,6 +504,12 @@ impl Places {
         turn: &mut Turn,
     ) -> KeyFull {
         let full = self.note_full_keys(error);
+        self.overtaken(jobs, turn);
+        full
+    }
+
+    /// A proposal came to nothing: another scheduler or caller was faster.
+    pub(super) fn overtaken(&mut self, jobs: &[JobId], turn: &mut Turn) {
         if let Some(job) = jobs.first().copied() {
             let outcome = Outcome::Lost;
             self.tell(Event::Answered { job, outcome });
@@ -509,7 +518,14 @@ impl Places {
             self.land(*job);
             self.refuse(*job, turn);
         }
-        full
+    }
+
+    /// A reservation was refused that may have been made before: the job is read, and keeps its units until then.
+    pub(super) fn uncertain(&mut self, job: JobId, turn: &mut Turn) {
+        self.land(job);
+        let from = turn.in_flight.next_id();
+        self.places.insert(job, Place::Uncertain { from });
+        turn.ask(ReadJobs::one(job));
     }
 
     fn refuse(&mut self, job: JobId, turn: &mut Turn) {
@@ -564,33 +580,50 @@ impl Places {
         turn.ask(ReadJobs { jobs: due.into() });
     }
 
-    /// Jobs were read. Returns those that are dispatched, so that their deadlines are watched.
+    /// Jobs were read, by this operation.
     pub(super) fn read(
         &mut self,
+        op: OpId,
         asked: &[JobId],
         found: Vec<Arc<JobRecord>>,
         turn: &Turn,
-    ) -> Vec<Arc<JobRecord>> {
+    ) -> JobsRead {
         for job in asked {
-            if let Some(Place::Reread) = self.places.get(job) {
-                self.places.remove(job);
+            match self.places.get(job) {
+                Some(Place::Reread) => drop(self.places.remove(job)),
+                Some(Place::Uncertain { from }) if *from <= op => {
+                    if !found.iter().any(|it| it.id == *job) {
+                        self.tell(Event::Freed(Holder::Job(*job)));
+                    }
+                    self.places.remove(job);
+                }
+                _ => {}
             }
         }
-        let mut dispatched = Vec::new();
+        let mut read = JobsRead::default();
         for job in found {
             if self.may_learn_from_reading(&job) {
                 self.learn(&job, turn);
+                let here = job.node_id.as_ref() == Some(&turn.config.node);
+                read.held
+                    .extend(job.lease_id.filter(|_| here).map(|lease| (job.id, lease)));
                 if job.is_reserved() {
-                    dispatched.push(job);
+                    read.dispatched.push(job);
                 }
             }
         }
-        dispatched
+        read
     }
 
-    /// What is proposed is not known from a reading: its answer says more. And a commit may have said more since.
+    /// What is proposed is not known from a reading: its answer says more, or the reading that follows it. And a commit may
+    /// have said more since.
     fn may_learn_from_reading(&self, job: &JobRecord) -> bool {
-        !self.is_outdated(job) && !matches!(self.places.get(&job.id), Some(Place::Proposed { .. }))
+        let place = self.places.get(&job.id);
+        let waits = matches!(
+            place,
+            Some(Place::Proposed { .. } | Place::Uncertain { .. })
+        );
+        !self.is_outdated(job) && !waits
     }
 
     /// Returns `true` if a job that was read has changed since.
@@ -668,6 +701,15 @@ impl Places {
             || self.places.contains_key(&job)
             || self.events.iter().any(told)
     }
+}
+
+/// What was learnt from a reading of jobs.
+#[derive(Debug, Default)]
+pub(super) struct JobsRead {
+    /// Those that are dispatched: their deadlines are to be watched.
+    pub(super) dispatched: Vec<Arc<JobRecord>>,
+    /// Those that leases of this node hold, each with its lease.
+    pub(super) held: Vec<(JobId, LeaseId)>,
 }
 
 /// A refusal that said that a concurrency key is full: the store is to be read again after this pause.

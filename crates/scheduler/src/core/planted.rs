@@ -12,14 +12,20 @@ pub enum Bug {
     TrustWorkerNames,
     /// Leases are expired by the wall clock.
     WallClockExpiry,
+    /// The term of a lease counts from when its grant or renewal was issued, and not from when it was committed.
+    TermFromIssue,
     /// After a restart there is no grace: leases are expired at once.
     NoGrace,
     /// Ended leases keep their units.
     LeakedUnits,
+    /// A job of this node that was accepted at another node counts by its lease, which is never read.
+    UnreadLeases,
     /// The capacity in use is not read at the start.
     ForgetLive,
     /// A refused proposal is not read again.
     LostProposal,
+    /// A reservation that is refused when it is repeated after a lost answer counts as one that was never made.
+    RefusedIsUndone,
     /// An operation that failed is not repeated.
     NoRepeat,
     /// The store is never read again: lost notifications stay lost.

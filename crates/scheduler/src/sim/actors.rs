@@ -20,6 +20,10 @@ use crate::error::told;
 
 /// Workers repeat a call that was not answered for so long.
 const REPEAT: Duration = Duration::from_secs(2);
+/// Calls in 1000 that a worker makes at any node, and not at that of its own machine.
+const ANYWHERE: u64 = 250;
+/// Calls in 1000 that a worker makes at another node at the same time.
+const TWICE: u64 = 100;
 
 impl World {
     fn set(&mut self, worker: usize, doing: Doing) -> u64 {
@@ -52,6 +56,7 @@ impl World {
             }
         }
         match self.workers[worker].doing.clone() {
+            Doing::Idle if self.retired => self.act_at(worker, self.time + REPEAT),
             Doing::Idle => self.ask(worker, None),
             Doing::Asking { lease, again } if again <= self.time => self.ask(worker, lease),
             Doing::Asking { again, .. } => self.act_at(worker, again),
@@ -92,9 +97,35 @@ impl World {
         self.turn_to(worker, Doing::Dead, down);
     }
 
+    fn calls_anywhere(&self) -> bool {
+        self.scenario.anywhere && self.nodes.len() > 1
+    }
+
+    /// Returns the node that a worker calls: with several schedulers now and then another one than its own.
+    fn called_node(&mut self, worker: usize) -> usize {
+        let own = self.workers[worker].node;
+        if !self.calls_anywhere() || !self.rng.chance(ANYWHERE) {
+            return own;
+        }
+        let node = self.rng.below(self.nodes.len() as u64) as usize;
+        self.report.called_elsewhere += u64::from(node != own);
+        node
+    }
+
+    /// Returns the nodes that a worker makes the same call at: one, or now and then two at once.
+    fn called_nodes(&mut self, worker: usize) -> Vec<usize> {
+        let mut nodes = vec![self.called_node(worker)];
+        if self.calls_anywhere() && self.rng.chance(TWICE) {
+            let step = 1 + self.rng.below(self.nodes.len() as u64 - 1) as usize;
+            nodes.push((nodes[0] + step) % self.nodes.len());
+            self.report.called_twice += 1;
+        }
+        nodes
+    }
+
     /// Asks for work; again, if it was not answered.
     fn ask(&mut self, worker: usize, lease: Option<LeaseId>) {
-        let (node, way) = (self.workers[worker].node, self.workers[worker].way);
+        let way = self.workers[worker].way;
         let wait = [0, 2, 8][self.rng.below(3) as usize];
         let wait_for = Duration::from_secs(wait);
         let (addon, instance) = (
@@ -103,7 +134,10 @@ impl World {
         );
         let (pids, process_origin) = registered(worker, self.workers[worker].turn);
         let mut drawn = lease;
-        let (call, id) = match way {
+        let nodes = self.called_nodes(worker);
+        let node = nodes[0];
+        let mut calls = Vec::new();
+        match way {
             Way::Claim => {
                 let draws = self.rng.chance(500);
                 let new = self.rng.lease_id();
@@ -122,24 +156,32 @@ impl World {
                     begins_now: self.rng.chance(700).then_some(1),
                     returns_unbegun: self.rng.chance(700),
                 };
-                let (id, caller) = self.nodes[node].caller(Reply::Claimed);
-                let claim = WorkerClaim {
-                    request,
-                    in_process: false,
-                };
-                (Call::Claim(claim, caller), id)
+                // Without an id of its own the worker could not tell two grants from one.
+                let most = if drawn.is_some() { 2 } else { 1 };
+                for node in nodes.into_iter().take(most) {
+                    let (id, caller) = self.nodes[node].caller(Reply::Claimed);
+                    let claim = WorkerClaim {
+                        request: request.clone(),
+                        in_process: false,
+                    };
+                    calls.push((node, id, Call::Claim(claim, caller)));
+                }
             }
             // Some ask for a lease first, and take up a dispatch under that.
             Way::TakeUp if self.workers[worker].spare.is_none() && self.rng.chance(300) => {
-                self.capacity(worker)
+                let asked = nodes.into_iter().map(|node| self.capacity(worker, node));
+                calls.extend(asked);
             }
             Way::TakeUp => {
                 let (id, caller) = self.nodes[node].caller(Reply::Dispatchable);
                 let poll = Dispatchable(Some(addon));
-                (Call::Dispatchable(poll, wait_for, caller), id)
+                calls.push((node, id, Call::Dispatchable(poll, wait_for, caller)));
             }
-            Way::Capacity => self.capacity(worker),
-        };
+            Way::Capacity => {
+                let asked = nodes.into_iter().map(|node| self.capacity(worker, node));
+                calls.extend(asked);
+            }
+        }
         self.leave(worker);
         let again = self.time + wait_for + REPEAT;
         let turn = self.set(
@@ -150,17 +192,19 @@ impl World {
             },
         );
         self.act_at(worker, again);
-        if self.fault(self.scenario.faults.message_lost) {
-            return;
+        for (node, id, call) in calls {
+            if self.fault(self.scenario.faults.message_lost) {
+                continue;
+            }
+            let life = self.nodes[node].life;
+            let delay = self.millis(0, 30);
+            let event = SimEvent::Call(node, life, Box::new(call), id, worker, turn);
+            self.later(delay, event);
         }
-        let life = self.nodes[node].life;
-        let delay = self.millis(0, 30);
-        let event = SimEvent::Call(node, life, Box::new(call), id, worker, turn);
-        self.later(delay, event);
     }
 
     /// Asks for capacity; by the same key until it is answered.
-    fn capacity(&mut self, worker: usize) -> (Call, CallId) {
+    fn capacity(&mut self, worker: usize, node: usize) -> (usize, CallId, Call) {
         let (cost_units, key) = (1 + self.rng.below(30) as u32, self.rng.draw());
         let this = &mut self.workers[worker];
         let (pids, process_origin) = registered(worker, this.turn);
@@ -177,21 +221,21 @@ impl World {
             process_origin,
         });
         let request = request.clone();
-        let (id, caller) = self.nodes[this.node].caller(Reply::Capacity);
-        (Call::Capacity(Box::new(request), caller), id)
+        let (id, caller) = self.nodes[node].caller(Reply::Capacity);
+        (node, id, Call::Capacity(Box::new(request), caller))
     }
 
     /// It does not wait for an earlier reply any more, which its scheduler may notice.
     fn leave(&mut self, worker: usize) {
-        let node = self.workers[worker].node;
-        let mine = |(_, (whose, _)): &(&_, &(usize, u64))| *whose == worker;
-        let calls: Vec<_> = self.nodes[node]
-            .callers
-            .iter()
-            .filter(mine)
-            .map(|(call, _)| *call)
-            .collect();
-        for call in calls {
+        let mut calls = Vec::new();
+        for (node, this) in self.nodes.iter().enumerate() {
+            let mine = this
+                .callers
+                .iter()
+                .filter(|(_, (whose, _))| *whose == worker);
+            calls.extend(mine.map(|(call, _)| (node, *call)));
+        }
+        for (node, call) in calls {
             if self.rng.chance(500) {
                 let life = self.nodes[node].life;
                 let delay = self.millis(0, 200);
@@ -232,7 +276,11 @@ impl World {
             },
             Ok(Reply::Dispatchable(jobs)) => {
                 let mine = self.nodes[self.workers[worker].node].options.node.clone();
-                let found = jobs.iter().find(|job| job.node_id.as_ref() == Some(&mine));
+                let anywhere = self.calls_anywhere() && self.rng.chance(ANYWHERE);
+                let is_mine = |job: &&jobtree_protocol::JobView| {
+                    anywhere || job.node_id.as_ref() == Some(&mine)
+                };
+                let found = jobs.iter().find(is_mine);
                 match found {
                     Some(job) => self.take_up(worker, job.job_id),
                     None => self.turn_to(worker, Doing::Idle, pause),
@@ -243,39 +291,46 @@ impl World {
         Ok(())
     }
 
+    /// Accepts a dispatch: at any node, and now and then at two at once.
     fn take_up(&mut self, worker: usize, job: JobId) {
-        let node = self.workers[worker].node;
         let again = self.time + REPEAT;
         let turn = self.set(worker, Doing::Asking { lease: None, again });
         self.act_at(worker, again);
-        let stamp = self.stamp(node);
-        let (new, instance) = (self.rng.lease_id(), self.workers[worker].instance);
+        let instance = self.workers[worker].instance;
         let spare = self.workers[worker].spare.take();
         let (pids, process_origin) = registered(worker, turn);
-        let store = &self.nodes[node].store;
-        let answer = if spare.is_some() {
-            let request = AckRequest {
-                lease_id: spare,
-                instance_id: Some(instance),
-                pids,
-                process_origin,
+        for node in self.called_nodes(worker) {
+            if self.nodes[node].core.is_none() {
+                continue;
+            }
+            let stamp = self.stamp(node);
+            let new = self.rng.lease_id();
+            let (pids, process_origin) = (pids.clone(), process_origin.clone());
+            let store = &self.nodes[node].store;
+            let answer = if spare.is_some() {
+                let request = AckRequest {
+                    lease_id: spare,
+                    instance_id: Some(instance),
+                    pids,
+                    process_origin,
+                };
+                store.ack(stamp, job, request, new)
+            } else {
+                let command = TakeUp {
+                    lease_id: new,
+                    instance_id: Some(instance),
+                    pids,
+                    process_origin,
+                };
+                store.take_up(stamp, job, command)
             };
-            store.ack(stamp, job, request, new)
-        } else {
-            let command = TakeUp {
-                lease_id: new,
-                instance_id: Some(instance),
-                pids,
-                process_origin,
-            };
-            store.take_up(stamp, job, command)
-        };
-        let joined = spare.is_some();
-        let calling: Calling = Box::pin(async move {
-            let lease = answer.await?;
-            Ok(Out::TakenUp(Box::new(lease), joined))
-        });
-        self.call_store(node, From::Worker(worker, turn, self.time), calling);
+            let joined = spare.is_some();
+            let calling: Calling = Box::pin(async move {
+                let lease = answer.await?;
+                Ok(Out::TakenUp(Box::new(lease), joined))
+            });
+            self.call_store(node, From::Worker(worker, turn, self.time), calling);
+        }
     }
 
     /// It has a lease, and renews it before it begins.
@@ -356,7 +411,7 @@ impl World {
     }
 
     fn beat(&mut self, worker: usize, holding: &Holding) {
-        let node = self.workers[worker].node;
+        let node = self.called_node(worker);
         if self.nodes[node].core.is_none() || self.fault(self.scenario.faults.message_lost) {
             return;
         }
@@ -395,7 +450,7 @@ impl World {
 
     /// What it ran is over, or it gives its capacity back.
     fn tell_end(&mut self, worker: usize, holding: &Holding, from: From) {
-        let node = self.workers[worker].node;
+        let mut node = self.called_node(worker);
         let silent = self.nodes[node].core.is_none();
         if silent || self.fault(self.scenario.faults.message_lost) {
             return;
@@ -421,6 +476,11 @@ impl World {
             let calling: Calling = Box::pin(async { answer.await.map(Out::Completed) });
             let from = if time == 0 { from } else { From::Nobody };
             self.call_store(node, from, calling);
+            // The same call at another node, or at the same one.
+            let other = self.called_node(worker);
+            if self.nodes[other].core.is_some() {
+                node = other;
+            }
         }
     }
 

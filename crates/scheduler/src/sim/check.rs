@@ -140,6 +140,17 @@ impl Shadow {
         self.check_keys()
     }
 
+    /// Returns the leases that hold.
+    pub(super) fn live(&self) -> &BTreeMap<LeaseId, LeaseRecord> {
+        &self.live
+    }
+
+    /// Returns the jobs that are reserved for a node.
+    pub(super) fn reserved<'a>(&'a self, node: &'a NodeId) -> impl Iterator<Item = JobId> + 'a {
+        let active = self.active.iter().copied();
+        active.filter(move |job| self.is_reserved(job, node))
+    }
+
     fn put_job(&mut self, job: &Arc<JobRecord>) -> Result<(), Broken> {
         let id = job.id;
         if let Some(before) = self.jobs.get(&id) {

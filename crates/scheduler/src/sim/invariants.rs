@@ -1,14 +1,16 @@
 //! The invariants that need more than the store: workers, cores and clocks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jobtree_protocol::{JobId, JobQuery};
+use jobtree_queue::ledger::Holder;
 use jobtree_queue::{LeaseEnd, LeaseRecord};
 
 use super::check::Broken;
 use super::world::World;
+use crate::core::Op;
 
 /// A machine that has just woken, and a timer, may be late by this.
 const WAKING: Duration = Duration::from_millis(200);
@@ -52,6 +54,30 @@ impl World {
         Ok(())
     }
 
+    /// A lease that runs out has held for its whole term, from the commit of its grant or of its last renewal.
+    pub(super) fn check_terms(&mut self, written: &[jobtree_store::Written]) -> Result<(), Broken> {
+        for lease in written.iter().flat_map(|it| &it.changes.leases) {
+            if lease.is_live() {
+                let term = self.terms.entry(lease.id).or_insert((0, self.time));
+                if term.0 != lease.renewals {
+                    *term = (lease.renewals, self.time);
+                }
+                continue;
+            }
+            let Some((_, since)) = self.terms.remove(&lease.id) else {
+                continue;
+            };
+            let held = self.time - since;
+            if lease.end == Some(LeaseEnd::Expired) && held.as_secs() < u64::from(lease.ttl_sec) {
+                let (id, term) = (lease.id, lease.ttl_sec);
+                return Err(format!(
+                    "lease {id} ran out before its term of {term} s: it held for {held:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Each waiting job has a next moment in every scheduler that runs. What others write to a shared store a scheduler
     /// hears of when it looks again at the latest, which must be soon.
     pub(super) fn check_moments(&mut self) -> Result<(), Broken> {
@@ -87,7 +113,8 @@ impl World {
         let Some(core) = node.core.as_ref() else {
             return Ok(());
         };
-        if node.asleep_until + WAKING > time {
+        if node.asleep_until.max(node.stalled_until) + WAKING > time {
+            // It cannot hear of anything.
             node.unheard.clear();
             return Ok(());
         }
@@ -110,6 +137,78 @@ impl World {
                 time - *since
             )),
         }
+    }
+
+    /// What a scheduler counts as in use is what the store says is in use on its node, whichever node's callers change that; but
+    /// for what is on its way, and for as long as it takes to hear of it.
+    pub(super) fn check_counts(&mut self, index: usize) -> Result<(), Broken> {
+        let time = self.time;
+        let node = &mut self.nodes[index];
+        let Some(core) = node.core.as_ref() else {
+            return Ok(());
+        };
+        let resting = node.asleep_until.max(node.stalled_until) + WAKING > time;
+        if resting || core.is_starting() {
+            node.miscounted.clear();
+            return Ok(());
+        }
+        let here = &node.options.node;
+        let mut in_store: BTreeSet<Holder> = self.shadow.reserved(here).map(Holder::Job).collect();
+        let leases = self.shadow.live().values();
+        let leases = leases.filter(|lease| lease.node_id == *here);
+        in_store.extend(leases.map(|lease| Holder::Lease(lease.id)));
+        let counted: BTreeSet<Holder> = core.planner().holders().collect();
+        let mut wrong: BTreeSet<Holder> =
+            counted.symmetric_difference(&in_store).copied().collect();
+        for op in node.asked.values() {
+            match op {
+                Op::Reserve(op) => drop(wrong.remove(&Holder::Job(op.job))),
+                Op::Claim(op) => {
+                    wrong.remove(&Holder::Lease(op.command.lease_id));
+                    wrong.retain(|it| !matches!(it, Holder::Job(job) if op.jobs.contains(job)));
+                }
+                Op::Admit(op) => drop(wrong.remove(&Holder::Lease(op.command.lease_id))),
+                _ => {}
+            }
+        }
+        node.miscounted.retain(|holder, _| wrong.contains(holder));
+        for holder in wrong {
+            node.miscounted.entry(holder).or_insert(time);
+        }
+        let bound = node.options.look * 3 + UNANSWERED;
+        let lost = node.miscounted.iter();
+        let lost = lost.filter(|(_, since)| **since + bound < time).next();
+        match lost {
+            None => Ok(()),
+            Some((holder, since)) => {
+                let counts = if counted.contains(holder) {
+                    "counts"
+                } else {
+                    "does not count"
+                };
+                Err(format!(
+                    "n{index} {counts} {holder:?} for {:?}, and the store says otherwise",
+                    time - *since
+                ))
+            }
+        }
+    }
+
+    /// Nothing runs and nothing is about to: nothing is in use on any node, and no concurrency key is held.
+    pub(super) fn check_idle(&self) -> Result<(), Broken> {
+        let live = self.shadow.live().len();
+        for (index, node) in self.nodes.iter().enumerate() {
+            let Some(core) = node.core.as_ref() else {
+                continue;
+            };
+            let (used, keys) = (core.planner().used(), core.planner().keys_held());
+            if live > 0 || used > 0 || keys > 0 {
+                return Err(format!(
+                    "everything is idle, and n{index} counts {used} units and {keys} keys; {live} leases are live"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Nothing is granted above the capacity that is known.

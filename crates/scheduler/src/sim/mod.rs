@@ -1,8 +1,8 @@
 //! A simulator: the real core, one or several of it over one store, in virtual time, with everything that goes wrong.
 //!
 //! All of a run follows from its seed: the clocks of machines and of the database, their load, workers that crash, stall,
-//! lie and ask again, answers that get lost or come twice, a store that fails before and after its commit, schedulers that
-//! are killed and machines that sleep. Meanwhile jobs are submitted with keys, deadlines and dependencies, schedules fire,
+//! lie and ask again, at any scheduler and at several at once, answers that get lost or come twice, a store that fails before
+//! and after its commit or stands still, schedulers that are killed and machines that sleep. Meanwhile jobs are submitted with keys, deadlines and dependencies, schedules fire,
 //! and operators pause, cancel, redrive, hasten and revoke. After each step the invariants below are looked at. A run that
 //! fails gives its seed and its last steps; the same seed fails again in the same way, and [`retell`] tells all of its
 //! steps.
@@ -38,6 +38,9 @@
 //! - concurrency keys hold, and unique ones; a key that comes again means the same job, and with another body is refused;
 //! - a request for capacity has one live lease at most, however often it is repeated;
 //! - lease ids are never used twice; a job is rescued at most as often as the rules say;
+//! - a lease that runs out has held for its whole term, from the commit that granted or renewed it;
+//! - what a scheduler counts as in use is what the store says is in use on its node, whichever node's callers changed that; and
+//!   when everything is idle, nothing is in use on any node and no concurrency key is held;
 //! - a job starts when its time has come and what it depends on is done; one that failed waits as its backoff says;
 //! - a schedule fires once for each time of its calendar, whoever fires it; with "all" it leaves none out, without overlap
 //!   only when the job before has ended, and not at all while it is paused; and it goes on;
@@ -66,6 +69,7 @@ mod disk;
 mod flood;
 mod invariants;
 mod machine;
+mod merged_grant;
 mod network;
 mod node;
 mod operators;
@@ -103,6 +107,8 @@ pub enum Mistake {
     AnswersEarly,
     /// Commands go by the clocks of the machines that send them, and not by the database's.
     MachineTime,
+    /// The store does not look up who has a lease id when it grants one: two grants of one id at once are merged.
+    MergedGrants,
     /// The store does not look up idempotency keys.
     ForgottenKeys,
     /// The store does not look up who holds a unique key.
@@ -122,6 +128,8 @@ pub struct Faults {
     pub store_fails: u64,
     /// Commands that take effect and whose answer, and news, are lost.
     pub answer_lost_in_store: u64,
+    /// Commands before which the way to the store stands still, for longer than a lease holds.
+    pub store_stalls: u64,
     /// Requests and replies between workers and schedulers that are lost.
     pub message_lost: u64,
     /// Requests that come twice.
@@ -144,6 +152,7 @@ impl Faults {
     pub const NONE: Self = Self {
         store_fails: 0,
         answer_lost_in_store: 0,
+        store_stalls: 0,
         message_lost: 0,
         message_doubled: 0,
         worker_crashes: 0,
@@ -175,6 +184,8 @@ pub struct Scenario {
     pub claims: bool,
     /// Jobs come in bursts, and those of an addon are alike: workers get batches, and have nothing to do in between.
     pub bursts: bool,
+    /// Workers call any scheduler, and now and then two at once; otherwise that of their own machine.
+    pub anywhere: bool,
     /// What goes wrong.
     pub faults: Faults,
     /// Mistakes that are switched on.
@@ -193,9 +204,11 @@ impl Scenario {
             policy: node::policy(),
             claims: true,
             bursts: false,
+            anywhere: true,
             faults: Faults {
                 store_fails: 40,
                 answer_lost_in_store: 0,
+                store_stalls: 1,
                 message_lost: 40,
                 message_doubled: 30,
                 worker_crashes: 20,
@@ -294,7 +307,13 @@ pub struct Report {
     pub given_back: u64,
     /// Keys that came with another body, and were refused.
     pub conflicts: u64,
-    /// Virtual time.
+    /// Calls of workers at another scheduler than that of their machine.
+    pub called_elsewhere: u64,
+    /// Calls of workers at two schedulers at once.
+    pub called_twice: u64,
+    /// Times that the way to the store stood still.
+    pub stalls: u64,
+    /// Virtual time until all jobs have ended.
     pub time: Duration,
     /// A number that two runs have in common only if they went the same way.
     pub fingerprint: u64,

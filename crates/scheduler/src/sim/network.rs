@@ -28,6 +28,16 @@ impl World {
             return Ok(());
         }
         let faults = self.scenario.faults;
+        if self.fault(faults.store_stalls) {
+            let stall = self.millis(2_000, 16_000);
+            self.nodes[node].stalled_until = self.time + stall;
+            self.report.stalls += 1;
+        }
+        let stalled_until = self.nodes[node].stalled_until;
+        if stalled_until > self.time {
+            self.at(stalled_until, SimEvent::Serve(node, life));
+            return Ok(());
+        }
         let fate = if self.fault(faults.store_fails) {
             Fate::Fails
         } else if self.fault(faults.answer_lost_in_store) {
@@ -45,6 +55,7 @@ impl World {
         self.take_settings(&settings)?;
         self.progressed |= !written.is_empty() || !settings.is_empty();
         self.check_ends(&written)?;
+        self.check_terms(&written)?;
         self.follow_leases(&written)?;
         if !written.is_empty() {
             self.touched.fill(true);

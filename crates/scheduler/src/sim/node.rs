@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use jobtree_protocol::{AddonId, ApiError, JobId, NodeId};
+use jobtree_queue::ledger::Holder;
 use jobtree_queue::policy::{AddonPolicy, Policy};
 use jobtree_queue::{Now, RequestName};
 use jobtree_store::{Listening, Store, Written};
@@ -60,6 +61,8 @@ pub(super) struct Node {
     pub(super) life: u64,
     /// The machine sleeps until then.
     pub(super) asleep_until: Duration,
+    /// Its way to the store stands still until then.
+    pub(super) stalled_until: Duration,
     /// By how much its wall clock is wrong.
     pub(super) wall_off: SignedDuration,
     pub(super) machine: SimMachine,
@@ -72,6 +75,8 @@ pub(super) struct Node {
     pub(super) paused: BTreeSet<AddonId>,
     /// Waiting jobs that it has not heard of, and since when.
     pub(super) unheard: BTreeMap<JobId, Duration>,
+    /// What it counts as in use otherwise than the store, and since when.
+    pub(super) miscounted: BTreeMap<Holder, Duration>,
     boot: Duration,
 }
 
@@ -140,11 +145,13 @@ impl Node {
             alarm: 0,
             life: 0,
             asleep_until: Duration::ZERO,
+            stalled_until: Duration::ZERO,
             wall_off: SignedDuration::ZERO,
             idle: 1.0,
             blind_until: Duration::ZERO,
             paused: BTreeSet::new(),
             unheard: BTreeMap::new(),
+            miscounted: BTreeMap::new(),
             boot: Duration::from_secs(1000 + 77 * index as u64),
         }
     }
@@ -203,6 +210,7 @@ impl Node {
         self.callers.clear();
         self.requested.clear();
         self.unheard.clear();
+        self.miscounted.clear();
         self.news();
     }
 

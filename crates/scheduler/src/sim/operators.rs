@@ -133,28 +133,38 @@ impl World {
         (count > 0).then(|| found[self.rng.below(count) as usize])
     }
 
+    /// Returns the schedulers that are asked for the same at once: one, or with several of them now and then two.
+    fn asked_at_once(&mut self) -> Vec<usize> {
+        let first = self.reachable();
+        let twice = self.nodes.len() > 1 && self.rng.chance(300);
+        let second = twice.then(|| self.reachable()).flatten();
+        first.into_iter().chain(second).collect()
+    }
+
     pub(super) fn cancel_something(&mut self) {
-        let job = self.some_job(|_| true);
-        let (Some(node), Some(job)) = (self.reachable(), job) else {
+        let Some(job) = self.some_job(|_| true) else {
             return;
         };
-        let stamp = self.stamp(node);
-        let request = CancelRequest::default();
-        let answer = self.nodes[node].store.cancel(stamp, job, request);
-        let calling: Calling = Box::pin(async { answer.await.map(|_| Out::Done) });
-        self.call_store(node, From::Nobody, calling);
+        for node in self.asked_at_once() {
+            let stamp = self.stamp(node);
+            let request = CancelRequest::default();
+            let answer = self.nodes[node].store.cancel(stamp, job, request);
+            let calling: Calling = Box::pin(async { answer.await.map(|_| Out::Done) });
+            self.call_store(node, From::Nobody, calling);
+        }
     }
 
     fn redrive_something(&mut self) {
         let ended = [JobState::Failed, JobState::Canceled];
-        let job = self.some_job(|job| ended.contains(&job.state));
-        let (Some(node), Some(job)) = (self.reachable(), job) else {
+        let Some(job) = self.some_job(|job| ended.contains(&job.state)) else {
             return;
         };
-        let stamp = self.stamp(node);
-        let answer = self.nodes[node].store.redrive(stamp, job, None);
-        let calling: Calling = Box::pin(async { answer.await.map(|_| Out::Done) });
-        self.call_store(node, From::Nobody, calling);
+        for node in self.asked_at_once() {
+            let stamp = self.stamp(node);
+            let answer = self.nodes[node].store.redrive(stamp, job, None);
+            let calling: Calling = Box::pin(async { answer.await.map(|_| Out::Done) });
+            self.call_store(node, From::Nobody, calling);
+        }
     }
 
     fn hasten_something(&mut self) {
@@ -169,16 +179,21 @@ impl World {
     }
 
     fn revoke_something(&mut self) {
-        let job = self.some_job(|job| job.state == JobState::Running);
-        let lease = job.and_then(|job| self.shadow.jobs.get(&job)?.lease_id);
-        let (Some(node), Some(lease)) = (self.reachable(), lease) else {
+        let live = self.shadow.live().len() as u64;
+        if live == 0 {
+            return;
+        }
+        let place = self.rng.below(live) as usize;
+        let Some(lease) = self.shadow.live().keys().nth(place).copied() else {
             return;
         };
-        let stamp = self.stamp(node);
-        let request = RevokeRequest::default();
-        let answer = self.nodes[node].store.revoke(stamp, lease, request);
-        let calling: Calling = Box::pin(async { answer.await.map(|()| Out::Done) });
-        self.call_store(node, From::Nobody, calling);
+        for node in self.asked_at_once() {
+            let stamp = self.stamp(node);
+            let request = RevokeRequest::default();
+            let answer = self.nodes[node].store.revoke(stamp, lease, request);
+            let calling: Calling = Box::pin(async { answer.await.map(|()| Out::Done) });
+            self.call_store(node, From::Nobody, calling);
+        }
     }
 
     fn pause(&mut self, addon: &str, paused: bool) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use jobtree_protocol::{InstanceId, JobId, JobState, SubmitRequest};
+use jobtree_protocol::{InstanceId, JobId, JobState, LeaseId, SubmitRequest};
 use jobtree_queue::signals::Sample;
 use jobtree_store::{Pause, Store};
 
@@ -20,12 +20,14 @@ use super::system::Processes;
 use super::tables::Forgets;
 use super::worker::{Doing, Way, Worker};
 use super::{Bug, Failure, Mistake, Report, Scenario};
-use crate::core::{Call, Core, Input, Op, Output, Rng, perform, rng};
+use crate::core::{ACCEPTED, Call, Core, Input, Op, Output, Rng, perform, rng};
 
 /// The addon that is paused.
 pub(super) const PAUSED: &str = "a4";
 /// So many steps in a tenth of a second are no work any more.
 const SPINNING: u32 = 5000;
+/// How long after the last job what is in use must have been given back: leases of workers that are gone have to run out.
+const GIVEN_BACK: Duration = Duration::from_secs(180);
 /// Steps that are remembered for a failure.
 const TRACE: usize = 60;
 
@@ -67,6 +69,10 @@ pub(super) struct World {
     pub(super) commits: u64,
     /// Something was written or acknowledged: it may be over.
     pub(super) progressed: bool,
+    /// How often each live lease has been renewed, and when the last grant or renewal was committed.
+    pub(super) terms: BTreeMap<LeaseId, (u64, Duration)>,
+    /// All jobs have ended, and workers ask for nothing more: what is in use is to be given back.
+    pub(super) retired: bool,
     pub(super) busy_since: Duration,
     pub(super) busy_steps: u32,
     /// Of a simulated system: processes with real workers.
@@ -143,6 +149,8 @@ impl World {
             together: 0,
             commits: 0,
             progressed: false,
+            terms: BTreeMap::new(),
+            retired: false,
             busy_since: Duration::ZERO,
             busy_steps: 0,
             processes: None,
@@ -183,7 +191,6 @@ impl World {
     ) -> (Result<Report, Box<Failure>>, VecDeque<String>) {
         let result = match result {
             Ok(()) => {
-                self.report.time = self.time;
                 self.report.expired = self.shadow.expired;
                 self.report.redrives = self.shadow.redrives;
                 self.report.retries = self.shadow.retries;
@@ -229,9 +236,12 @@ impl World {
         Err(self.unended())
     }
 
-    /// When everything must have ended.
+    /// When everything must have ended, and afterwards be given back.
     pub(super) fn end(&self) -> Duration {
-        self.scenario.trouble + self.scenario.calm
+        match self.retired {
+            true => self.report.time + GIVEN_BACK,
+            false => self.scenario.trouble + self.scenario.calm,
+        }
     }
 
     /// Lets an event happen. Returns `true` if everything has ended.
@@ -263,11 +273,20 @@ impl World {
         self.check_runs()?;
         self.check_moments()?;
         let progressed = std::mem::take(&mut self.progressed);
-        Ok(self.calm && progressed && self.is_closed() && self.finished())
+        if self.calm && progressed && !self.retired && self.is_closed() && self.finished() {
+            self.report.time = self.time;
+            self.retired = true;
+        }
+        Ok(self.retired && self.check_idle().is_ok())
     }
 
     /// Says what has not ended.
     pub(super) fn unended(&self) -> Broken {
+        if self.retired
+            && let Err(used) = self.check_idle()
+        {
+            return used;
+        }
         let left = self.shadow.unfinished();
         let told: Vec<String> = left
             .iter()
@@ -415,6 +434,7 @@ impl World {
             SimEvent::Operate => self.operate()?,
             SimEvent::Sample(node) => {
                 self.check_heard(node)?;
+                self.check_counts(node)?;
                 let every = self.millis(900, 1100);
                 self.later(every, SimEvent::Sample(node));
                 let blind = self.nodes[node].blind_until > self.time;
@@ -497,6 +517,7 @@ impl World {
         for node in 0..self.nodes.len() {
             self.nodes[node].idle = 1.0;
             self.nodes[node].blind_until = Duration::ZERO;
+            self.nodes[node].stalled_until = self.time;
             self.nodes[node].wall_off = SignedDuration::ZERO;
             self.start(node)?;
         }
@@ -583,13 +604,14 @@ impl World {
                 Output::Op { id, stamp, op } => {
                     let new = id >= self.nodes[node].begun;
                     self.nodes[node].begun = self.nodes[node].begun.max(id + 1);
-                    // A claim that accepts a reservation admits nothing.
+                    // A claim that accepts a reservation admits nothing, also if another node's caller was faster.
                     let here = &self.nodes[node].options.node;
                     let grants = match &op {
                         Op::Reserve(_) | Op::Admit(_) => true,
                         Op::Claim(op) => {
                             let mut jobs = op.jobs.iter();
-                            !jobs.all(|id| self.shadow.is_reserved(id, here))
+                            let accepts = op.command.reason == ACCEPTED;
+                            !accepts && !jobs.all(|id| self.shadow.is_reserved(id, here))
                         }
                         _ => false,
                     };
@@ -645,7 +667,7 @@ impl World {
         Ok(())
     }
 
-    /// Begins an operation; the mistake [`Mistake::BlindRescue`] is made here.
+    /// Begins an operation; the mistakes [`Mistake::BlindRescue`] and [`Mistake::MergedGrants`] are made here.
     fn begin(
         &mut self,
         node: usize,
@@ -670,6 +692,11 @@ impl World {
             let life = self.nodes[node].life;
             self.later(delay, SimEvent::Blind(node, life, rescue));
             return operation;
+        }
+        if let Op::Claim(request) = &op
+            && self.scenario.has(Mistake::MergedGrants)
+        {
+            return super::merged_grant::grant(&self.nodes[node].port, stamp, request.clone());
         }
         perform(&self.nodes[node].store, stamp, op)
     }

@@ -58,11 +58,10 @@ impl World {
     fn drive(&mut self, runtime: &Runtime) -> Result<Result<(), Broken>, BoxError> {
         self.plan();
         self.plan_processes();
-        let end = self.end();
         loop {
             match self.next_turn(runtime)? {
                 Ok(true) => break,
-                Ok(false) if self.time > end => return Ok(Err(self.unended())),
+                Ok(false) if self.time > self.end() => return Ok(Err(self.unended())),
                 Ok(false) => {}
                 Err(broken) => return Ok(Err(broken)),
             }

@@ -1,0 +1,77 @@
+//! Two daemons on one PostgreSQL: every call may be made at either of them, and what each machine counts follows.
+
+#[path = "two_daemons/pair.rs"]
+mod pair;
+mod support;
+
+use std::thread;
+use std::time::Duration;
+
+use jobtree_client::Client;
+use jobtree_protocol::{
+    AckRequest, AddonId, CompleteRequest, InstanceId, JobId, JobState, SubmitRequest,
+};
+use pair::{HEARD, Pair};
+use support::{until, watch};
+
+const ADDON: &str = "photos";
+
+fn addon() -> AddonId {
+    ADDON.parse().expect("a name")
+}
+
+/// Waits for a dispatch of this job, which is made because callers of its addon ask for some.
+fn dispatched(client: &Client, job: JobId) {
+    until(|| {
+        let jobs = client.dispatchable(Some(&addon()), Duration::from_secs(1));
+        let jobs = jobs.expect("the daemon answers");
+        jobs.iter().any(|it| it.job_id == job)
+    });
+}
+
+/// Takes a dispatched job up and completes it.
+fn run(client: &Client, job: JobId) {
+    let request = AckRequest {
+        instance_id: Some(InstanceId::generate()),
+        ..AckRequest::default()
+    };
+    let lease = client.ack(job, &request).expect("it is dispatched");
+    let done = CompleteRequest::done(lease.lease_id, None);
+    let answer = client.complete(job, &done).expect("it is this lease's");
+    assert_eq!(answer.state, JobState::Done);
+}
+
+/// Twenty jobs, one after the other: submitted and dispatched at n1, taken up and completed at n2. Every other one has a
+/// concurrency key, which the next one waits for.
+#[test]
+fn what_one_node_dispatches_and_the_other_completes_is_given_back() {
+    let _watchdog = watch();
+    let pair = Pair::start();
+    let [n1, n2] = pair.clients();
+    for number in 0..20 {
+        let request = SubmitRequest {
+            concurrency_key: (number % 2 == 0).then(|| "printer".to_owned()),
+            concurrency_limit: (number % 2 == 0).then_some(1),
+            ..SubmitRequest::new(ADDON, "index", 3)
+        };
+        let job = n1.submit(request).expect("it is taken").job_id;
+        dispatched(&n1, job);
+        // n1 has read its own dispatch by now.
+        thread::sleep(Duration::from_millis(100));
+        run(&n2, job);
+    }
+    pair.is_idle();
+    let key = SubmitRequest {
+        concurrency_key: Some("printer".to_owned()),
+        concurrency_limit: Some(1),
+        ..SubmitRequest::new(ADDON, "index", 3)
+    };
+    for client in [&n1, &n2] {
+        let job = client.submit(key.clone()).expect("it is taken").job_id;
+        let begun = std::time::Instant::now();
+        dispatched(client, job);
+        assert!(begun.elapsed() < HEARD, "the key was held by no job");
+        run(client, job);
+    }
+    pair.is_idle();
+}

@@ -1,0 +1,93 @@
+//! The term of a lease begins with the commit that grants or renews it, however long the store took for that.
+
+#[path = "../../pool/tests/watchdog/mod.rs"]
+mod watchdog;
+
+mod support;
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use jobtree_protocol::{CompleteRequest, JobState, LeaseId, SubmitRequest};
+use jobtree_store::{Backend, Listen, Memory, Query, Store, StoreError, Work};
+use support::{claim, start_with};
+use watchdog::Watchdog;
+
+const TERM: Duration = Duration::from_secs(2);
+/// Longer than a term.
+const STALL: Duration = Duration::from_millis(2600);
+
+/// A store in memory that stands still before its next commit, if it is told to.
+#[derive(Clone, Default)]
+struct Stalling {
+    memory: Arc<Memory>,
+    stall: Arc<Mutex<Duration>>,
+}
+
+impl Stalling {
+    fn stall_once(&self) {
+        *self.stall.lock().unwrap_or_else(PoisonError::into_inner) = STALL;
+    }
+}
+
+impl Backend for Stalling {
+    fn transact(&self, work: Box<dyn Work>) {
+        let mut stall = self.stall.lock().unwrap_or_else(PoisonError::into_inner);
+        let stall = std::mem::take(&mut *stall);
+        if stall.is_zero() {
+            return self.memory.transact(work);
+        }
+        let memory = Arc::clone(&self.memory);
+        thread::spawn(move || {
+            thread::sleep(stall);
+            memory.transact(work);
+        });
+    }
+
+    fn snapshot(&self, query: Box<dyn Query>) {
+        self.memory.snapshot(query);
+    }
+
+    fn listen(&self, listener: Weak<Listen>) {
+        self.memory.listen(listener);
+    }
+
+    fn stopped(&self) -> Option<StoreError> {
+        None
+    }
+}
+
+/// Waits for most of a term, in which the lease must hold.
+fn holds_for_a_term(store: &Store, lease: LeaseId) {
+    let learnt = Instant::now();
+    while learnt.elapsed() < TERM - Duration::from_millis(400) {
+        let found = store.lease(lease).wait().expect("it was granted");
+        assert!(
+            found.is_live(),
+            "it ended after {:?}: {found:?}",
+            learnt.elapsed()
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_grant_that_took_longer_than_the_term_holds_for_a_term() {
+    let _watchdog = Watchdog::watching("a slow grant");
+    let backend = Stalling::default();
+    let store = Store::on(backend.clone());
+    let scheduler = start_with(store.clone(), |options| {
+        options.policy.dispatch.lease_ttl = TERM;
+    });
+    let submitted = scheduler.submit(SubmitRequest::new("a", "t", 1)).wait();
+    let job = submitted.expect("it is taken").job_id;
+    backend.stall_once();
+    let begun = Instant::now();
+    let granted = scheduler.claim(claim("a", 1)).wait().expect("it waits");
+    assert!(begun.elapsed() >= STALL, "the store stood still");
+    let lease = granted[0].lease_id;
+    holds_for_a_term(&store, lease);
+    let done = scheduler.complete(job, CompleteRequest::done(lease, None));
+    assert_eq!(done.wait().expect("its lease holds").state, JobState::Done);
+}
