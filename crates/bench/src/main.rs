@@ -76,7 +76,7 @@ fn command() -> Command {
         .subcommand(servant::command())
 }
 
-fn suite_arguments() -> [Arg; 6] {
+fn suite_arguments() -> [Arg; 7] {
     [
         Arg::new("json")
             .long("json")
@@ -105,6 +105,14 @@ fn suite_arguments() -> [Arg; 6] {
             .value_name("N")
             .value_parser(value_parser!(u64))
             .help("Where the order of the sides comes from"),
+        Arg::new("store")
+            .long("store")
+            .value_name("STORE")
+            .value_parser(["sqlite", "postgres"])
+            .default_value("sqlite")
+            .help(
+                "Database of the durable queue (suite queue): postgres starts a server of its own",
+            ),
     ]
 }
 
@@ -124,6 +132,9 @@ fn options(arguments: &ArgMatches) -> Options {
             .get_one::<u16>("workers")
             .map(|&workers| usize::from(workers)),
         filter: arguments.get_one::<String>("filter").cloned(),
+        on_postgres: arguments
+            .get_one::<String>("store")
+            .is_some_and(|store| store == "postgres"),
     }
 }
 
@@ -149,6 +160,8 @@ mod tests {
         );
         assert_eq!((options.plan.seed, options.plan.rounds), (9, 11));
         assert_eq!(parse("bench forkjoin").plan.rounds, Plan::full().rounds);
+        assert!(parse("bench queue --store postgres").on_postgres);
+        assert!(!parse("bench queue").on_postgres);
     }
 
     #[test]
@@ -158,6 +171,7 @@ mod tests {
             "bench nosuchsuite",
             "bench forkjoin --workers 0",
             "bench forkjoin --workers many",
+            "bench queue --store paper",
             "bench alone nosuchprobe 1",
             "bench alone",
         ] {

@@ -231,6 +231,7 @@ mod tests {
             quick: true,
             workers: Some(2),
             filter: Some(filter.into()),
+            on_postgres: false,
         };
         // The two large trees are left out: built without optimisation they take minutes.
         for filter in ["1023 nodes", "queens", "1 ms loops", "three"] {
@@ -252,6 +253,7 @@ mod tests {
             quick: true,
             workers: Some(2),
             filter: Some("join of".into()),
+            on_postgres: false,
         };
         let rows: Vec<usize> = run(&options)
             .standings

@@ -447,6 +447,7 @@ mod tests {
             quick: true,
             workers: Some(2),
             filter: Some(filter.into()),
+            on_postgres: false,
         };
         // Without the random sorts and the late searches, which take long where nothing is optimised.
         for (filter, rows) in [

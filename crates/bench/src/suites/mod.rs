@@ -35,6 +35,8 @@ pub struct Options {
     pub workers: Option<usize>,
     /// Only rows whose name contains this.
     pub filter: Option<String>,
+    /// Whether the durable queue is on PostgreSQL instead of SQLite.
+    pub on_postgres: bool,
 }
 
 impl Options {
@@ -116,6 +118,7 @@ mod tests {
             quick: true,
             workers,
             filter: filter.map(String::from),
+            on_postgres: false,
         }
     }
 

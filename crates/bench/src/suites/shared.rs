@@ -201,5 +201,6 @@ pub fn shortest(filter: &str) -> Options {
         quick: true,
         workers: None,
         filter: Some(filter.into()),
+        on_postgres: false,
     }
 }

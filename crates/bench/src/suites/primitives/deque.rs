@@ -157,6 +157,7 @@ mod tests {
             quick: true,
             workers: None,
             filter: None,
+            on_postgres: false,
         };
         let mut report = Report::default();
         // A side that lost an entry would disagree with the other one and panic.

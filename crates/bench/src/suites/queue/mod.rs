@@ -12,12 +12,15 @@
 //! A disk is too noisy for pairs that must agree within some percent, so these are facts: the median of rounds in which
 //! the sides take turns. Goals are in microseconds a job: 20 are 50 000 a second. The files lie beside the program, since
 //! a temporary folder may be in memory, where a sync costs nothing.
+//!
+//! With `--store postgres` the same rows run against a PostgreSQL server of their own; see `postgres`.
 
 mod dispatching;
 mod effectum;
 mod files;
 mod growth;
 mod ours;
+mod postgres;
 mod raw;
 mod workers;
 
@@ -99,6 +102,10 @@ pub fn run(options: &Options) -> Report {
         seed: options.plan.seed,
         ..Report::default()
     };
+    if options.on_postgres {
+        postgres::run(options, &mut report);
+        return report;
+    }
     let wanted = || ROWS.iter().filter(|row| options.wants(row.name));
     if wanted().next().is_some() {
         let folder = Folder::new("queue");

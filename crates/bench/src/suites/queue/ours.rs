@@ -1,4 +1,4 @@
-//! Our side: a store on a file, as it comes.
+//! Our side: a store on a file or a server, as it comes.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -26,9 +26,28 @@ impl Ours {
     ///
     /// If the file cannot be made.
     pub fn open(path: &Path) -> Self {
+        Self::on(Store::open(&SqliteOptions::new(path)).expect("a new file"))
+    }
+
+    /// On a store that has no jobs yet.
+    pub fn on(store: Store) -> Self {
         Self {
-            store: Store::open(&SqliteOptions::new(path)).expect("a new file"),
+            store,
             waiting: VecDeque::new(),
+        }
+    }
+
+    /// How many commits its writer has made.
+    pub fn commits(&self) -> u64 {
+        self.store.numbers().commits
+    }
+
+    /// Makes sure that so many jobs wait, before the time is taken.
+    pub fn provide(&mut self, work: Work, count: usize) {
+        if matches!(work, Work::ProcessOneByOne { .. } | Work::ProcessBatches)
+            && self.waiting.len() < count
+        {
+            self.submit_in_bulk(count - self.waiting.len());
         }
     }
 
@@ -38,11 +57,7 @@ impl Ours {
     ///
     /// If a call is refused.
     pub fn micros_each(&mut self, work: Work, count: usize) -> f64 {
-        if matches!(work, Work::ProcessOneByOne { .. } | Work::ProcessBatches)
-            && self.waiting.len() < count
-        {
-            self.submit_in_bulk(count - self.waiting.len());
-        }
+        self.provide(work, count);
         let start = Instant::now();
         match work {
             Work::Submit { callers } => self.submit(count, callers),
