@@ -12,6 +12,7 @@ use crate::answer::{Answer, Promise, promise};
 use crate::backup::BackupDone;
 use crate::bell::Bell;
 use crate::error::StoreError;
+use crate::needs::Needs;
 use crate::numbers::StoreNumbers;
 use crate::tables::{Reading, Result, Tables};
 
@@ -67,8 +68,19 @@ pub trait Backend: Send + Sync {
 
 /// A command on its way through a backend.
 pub trait Work: Send {
-    /// Runs it. The answer stays inside until [`finish`](Work::finish).
+    /// Adds what it will read. Only backends that several processes share ask for it.
+    fn announce(&self, needs: &mut Needs) {
+        let _ = needs;
+    }
+
+    /// Runs it. The answer stays inside until [`finish`](Work::finish). It is run a second time only in a transaction whose
+    /// tables [may run it again](Tables::may_run_again), if it [can be](Work::can_run_again).
     fn run(&mut self, tables: &mut dyn Tables) -> Result<()>;
+
+    /// Returns `true` if it can be run again after a transaction that had no effect.
+    fn can_run_again(&self) -> bool {
+        false
+    }
 
     /// It will be finished together with others, and then this rings. Whoever does not care is woken alone.
     fn gather(&mut self, bell: &Arc<Bell>) {
@@ -191,13 +203,18 @@ impl Listeners {
     }
 }
 
-struct Call<T, F> {
-    work: Option<F>,
+/// Work of a function, with what it is given.
+struct Call<T, D, N, F> {
+    /// Cloned for each run if there may be several.
+    given: Option<D>,
+    announce: N,
+    work: F,
+    can_run_again: bool,
     result: Option<Result<T>>,
     promise: Promise<T>,
 }
 
-/// Work of a function, and its answer.
+/// Work of a function that runs once, and its answer.
 pub(crate) fn work<T, F>(work: F) -> (Box<dyn Work>, Answer<T>)
 where
     T: Send + 'static,
@@ -205,21 +222,71 @@ where
 {
     let (promise, answer) = promise();
     let call = Call {
-        work: Some(work),
+        given: Some(Once(Some(work))),
+        announce: |_: &Once<F>, _: &mut Needs| {},
+        work: |tables: &mut dyn Tables, mut work: Once<F>| {
+            let work = work.0.take().expect("it was not run before");
+            work(tables)
+        },
+        can_run_again: false,
         result: None,
         promise,
     };
     (Box::new(call), answer)
 }
 
-impl<T, F> Work for Call<T, F>
+/// A function that can be given to a [`Call`] but not be cloned: the clone is empty, and is never run.
+struct Once<F>(Option<F>);
+
+impl<F> Clone for Once<F> {
+    fn clone(&self) -> Self {
+        Self(None)
+    }
+}
+
+/// Work of a function that may run several times, with what it is given and what it reads, and its answer.
+pub(crate) fn command<T, D, N, F>(given: D, announce: N, work: F) -> (Box<dyn Work>, Answer<T>)
+where
+    T: Send + 'static,
+    D: Clone + Send + 'static,
+    N: Fn(&D, &mut Needs) + Send + 'static,
+    F: FnMut(&mut dyn Tables, D) -> Result<T> + Send + 'static,
+{
+    let (promise, answer) = promise();
+    let call = Call {
+        given: Some(given),
+        announce,
+        work,
+        can_run_again: true,
+        result: None,
+        promise,
+    };
+    (Box::new(call), answer)
+}
+
+impl<T, D, N, F> Work for Call<T, D, N, F>
 where
     T: Send,
-    F: FnOnce(&mut dyn Tables) -> Result<T> + Send,
+    D: Clone + Send,
+    N: Fn(&D, &mut Needs) + Send,
+    F: FnMut(&mut dyn Tables, D) -> Result<T> + Send,
 {
+    fn announce(&self, needs: &mut Needs) {
+        if let Some(given) = &self.given {
+            (self.announce)(given, needs);
+        }
+    }
+
     fn run(&mut self, tables: &mut dyn Tables) -> Result<()> {
-        let work = self.work.take().expect("work runs once");
-        let result = catch_unwind(AssertUnwindSafe(|| work(tables))).unwrap_or_else(|_| {
+        let keep = self.can_run_again && tables.may_run_again();
+        let given = if keep {
+            self.given.clone()
+        } else {
+            self.given.take()
+        };
+        let given = given.expect("work runs once, or keeps what it was given");
+        let work = &mut self.work;
+        let result = catch_unwind(AssertUnwindSafe(|| work(tables, given))).unwrap_or_else(|_| {
             Err(StoreError::Database {
                 message: "a command panicked; this is a defect".to_owned(),
             })
@@ -230,6 +297,10 @@ where
         };
         self.result = Some(result);
         outcome
+    }
+
+    fn can_run_again(&self) -> bool {
+        self.can_run_again
     }
 
     fn gather(&mut self, bell: &Arc<Bell>) {

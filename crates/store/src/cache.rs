@@ -1,6 +1,7 @@
 //! Records as they were last read or written, so that a job that is submitted, claimed and completed is not read three
-//! times. The writer is the only one who changes the file, so what it wrote is what is there, as long as its
-//! transaction is not undone: then everything is forgotten and read again.
+//! times. The writer of a SQLite file is the only one who changes it, so what it wrote is what is there, as long as its
+//! transaction is not undone: then everything is forgotten and read again. On PostgreSQL a record is used if the row has
+//! the same revision.
 //!
 //! It is bounded: new entries go into a young half; when that is full it becomes the old half, and the old one is
 //! dropped. An entry that is used moves to the young half again. The halves are exchanged between operations only, so

@@ -29,6 +29,7 @@ mod audit;
 mod backend;
 mod backup;
 mod bell;
+mod cache;
 pub mod conformance;
 mod disk_numbers;
 mod error;
@@ -37,6 +38,7 @@ mod ids;
 mod logs;
 mod memory;
 mod moving;
+mod needs;
 mod numbers;
 pub mod outbox;
 #[cfg(feature = "postgres")]
@@ -58,6 +60,7 @@ pub use execute::{Firing, Stamp, Submission};
 pub use logs::{LogChunk, LogEnd, ReadLogs, WriteLogs, read_log};
 pub use memory::{Memory, MemoryImage};
 pub use moving::{Fired, MoveError, Moved, ReadAll, TakeIn, move_store};
+pub use needs::{Name, Needs};
 pub use numbers::{Histogram, StoreNumbers};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresOptions;

@@ -14,11 +14,12 @@ use jobtree_queue::transitions::{
 use jobtree_queue::{JobRecord, LeaseRecord, Reservation};
 
 use crate::answer::Answer;
-use crate::backend::{Backend, HintListener, Listener, Listening, question, work};
+use crate::backend::{Backend, HintListener, Listener, Listening, command, question, work};
 use crate::error::{OpenError, StoreError};
 use crate::execute::{Firing, Stamp, Submission, Unit};
 use crate::logs;
 use crate::memory::Memory;
+use crate::needs::{Name, Needs};
 use crate::numbers::StoreNumbers;
 use crate::sqlite::{Sqlite, SqliteOptions};
 use crate::tables::{
@@ -150,12 +151,16 @@ impl Store {
         answer
     }
 
-    fn command<T, F>(&self, stamp: Stamp, run: F) -> Answer<T>
+    /// Runs a command with what it is given, after it has announced what it will read.
+    fn command<T, D, N, F>(&self, stamp: Stamp, given: D, announce: N, run: F) -> Answer<T>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Unit<'_>) -> Result<T> + Send + 'static,
+        D: Clone + Send + 'static,
+        N: Fn(&D, &mut Needs) + Send + 'static,
+        F: Fn(&mut Unit<'_>, D) -> Result<T> + Send + 'static,
     {
-        let (work, answer) = work(move |tables| run(&mut Unit::new(tables, &stamp)?));
+        let run = move |tables: &mut dyn Tables, given| run(&mut Unit::new(tables, &stamp)?, given);
+        let (work, answer) = command(given, announce, run);
         self.backend.transact(work);
         answer
     }
@@ -176,7 +181,12 @@ impl Store {
 impl Store {
     /// Submits a job, or finds the one that was submitted before.
     pub fn submit(&self, stamp: Stamp, submission: Submission) -> Answer<SubmitAnswer> {
-        self.command(stamp, move |unit| unit.submit(submission))
+        self.command(
+            stamp,
+            submission,
+            |it, needs| needs.submission(it),
+            |unit, it| unit.submit(it),
+        )
     }
 
     /// Submits many at once, each answered for itself. They may depend on ones before them.
@@ -185,7 +195,12 @@ impl Store {
         stamp: Stamp,
         submissions: Vec<Submission>,
     ) -> Answer<Vec<std::result::Result<SubmitAnswer, TransitionError>>> {
-        self.command(stamp, move |unit| unit.submit_many(submissions))
+        self.command(
+            stamp,
+            submissions,
+            |all, needs| all.iter().for_each(|it| needs.submission(it)),
+            |unit, all| unit.submit_many(all),
+        )
     }
 }
 
@@ -193,7 +208,15 @@ impl Store {
 impl Store {
     /// Reserves a place for a waiting job. How many hold its concurrency key is counted here.
     pub fn reserve(&self, stamp: Stamp, job: JobId, command: Reserve) -> Answer<Reservation> {
-        self.command(stamp, move |unit| unit.reserve(job, command))
+        self.command(
+            stamp,
+            (job, command),
+            |(job, _), needs| {
+                needs.jobs.push(*job);
+                needs.keyed_jobs.push(*job);
+            },
+            |unit, (job, command)| unit.reserve(job, command),
+        )
     }
 
     /// Lets a job wait again whose dispatch nobody took up.
@@ -204,14 +227,25 @@ impl Store {
         reservation: LeaseId,
         why: Unclaimed,
     ) -> Answer<JobState> {
-        self.command(stamp, move |unit| {
-            unit.return_unclaimed(job, reservation, &why)
-        })
+        self.command(
+            stamp,
+            why,
+            move |_, needs| needs.jobs.push(job),
+            move |unit, why| unit.return_unclaimed(job, reservation, &why),
+        )
     }
 
     /// Turns a reservation into a lease.
     pub fn take_up(&self, stamp: Stamp, job: JobId, command: TakeUp) -> Answer<LeaseRecord> {
-        self.command(stamp, move |unit| unit.take_up(job, command))
+        self.command(
+            stamp,
+            command,
+            move |command, needs| {
+                needs.job_with_lease(job);
+                needs.grant(command.lease_id);
+            },
+            move |unit, command| unit.take_up(job, command),
+        )
     }
 
     /// Takes a dispatch up under a lease that was requested before, or a new one.
@@ -222,32 +256,74 @@ impl Store {
         request: AckRequest,
         new: LeaseId,
     ) -> Answer<LeaseRecord> {
-        self.command(stamp, move |unit| unit.ack(job, request, new))
+        self.command(
+            stamp,
+            request,
+            move |request, needs| {
+                needs.job_with_lease(job);
+                needs.grant(new);
+                needs.leases.extend(request.lease_id);
+            },
+            move |unit, request| unit.ack(job, request, new),
+        )
     }
 
     /// Grants one lease for those of the jobs that can have it, in this order.
     pub fn claim(&self, stamp: Stamp, jobs: Vec<JobId>, command: Claim) -> Answer<Claimed> {
-        self.command(stamp, move |unit| unit.claim(&jobs, command))
+        self.command(
+            stamp,
+            (jobs, command),
+            |(jobs, command), needs| {
+                needs.grant(command.lease_id);
+                needs.free_jobs.extend(jobs);
+            },
+            |unit, (jobs, command)| unit.claim(&jobs, command),
+        )
     }
 
     /// Grants a lease of capacity alone.
     pub fn admit(&self, stamp: Stamp, command: Admit) -> Answer<LeaseRecord> {
-        self.command(stamp, move |unit| unit.admit(command))
+        self.command(
+            stamp,
+            command,
+            |command, needs| {
+                needs.grant(command.lease_id);
+                needs
+                    .names
+                    .extend(command.request_name().map(Name::Request));
+            },
+            |unit, command| unit.admit(command),
+        )
     }
 
     /// Notes why a waiting job is not admitted.
     pub fn deny(&self, stamp: Stamp, job: JobId, code: String, reason: String) -> Answer<()> {
-        self.command(stamp, move |unit| unit.deny(job, &code, &reason))
+        self.command(
+            stamp,
+            (code, reason),
+            move |_, needs| needs.jobs.push(job),
+            move |unit, (code, reason)| unit.deny(job, &code, &reason),
+        )
     }
 
     /// Notes that a deadline will probably be missed.
     pub fn mark_at_risk(&self, stamp: Stamp, job: JobId, reason: String) -> Answer<()> {
-        self.command(stamp, move |unit| unit.mark_at_risk(job, &reason))
+        self.command(
+            stamp,
+            reason,
+            move |_, needs| needs.jobs.push(job),
+            move |unit, reason| unit.mark_at_risk(job, &reason),
+        )
     }
 
     /// Fails a job that waited beyond its deadline.
     pub fn miss_deadline(&self, stamp: Stamp, job: JobId) -> Answer<JobState> {
-        self.command(stamp, move |unit| unit.miss_deadline(job))
+        self.command(
+            stamp,
+            job,
+            |job, needs| needs.ending_job(*job),
+            |unit, job| unit.miss_deadline(job),
+        )
     }
 }
 
@@ -260,18 +336,36 @@ impl Store {
         request: Heartbeat,
         load: LoadAdvice,
     ) -> Answer<HeartbeatAnswer> {
-        self.command(stamp, move |unit| unit.heartbeat(request, load))
+        self.command(
+            stamp,
+            (request, load),
+            |(request, _), needs| needs.leases.push(request.lease_id),
+            |unit, (request, load)| unit.heartbeat(request, load),
+        )
     }
 
     /// Asks a lease's worker to give back those of the jobs that it has not begun, and answers which. They wait again when
     /// the worker has confirmed, by a heartbeat, that it will not begin them.
     pub fn ask_back(&self, stamp: Stamp, lease: LeaseId, jobs: Vec<JobId>) -> Answer<Vec<JobId>> {
-        self.command(stamp, move |unit| unit.ask_back(lease, &jobs))
+        self.command(
+            stamp,
+            jobs,
+            move |_, needs| needs.leases.push(lease),
+            move |unit, jobs| unit.ask_back(lease, &jobs),
+        )
     }
 
     /// Notes what a running job tells.
     pub fn report(&self, stamp: Stamp, request: ReportRequest) -> Answer<()> {
-        self.command(stamp, move |unit| unit.report(request))
+        self.command(
+            stamp,
+            request,
+            |request, needs| {
+                needs.jobs.extend(request.job_id);
+                needs.leases.push(request.lease_id);
+            },
+            |unit, request| unit.report(request),
+        )
     }
 
     /// Keeps what a running job printed, up to the rules' limit for its log. A text that was kept before, as its offset
@@ -282,7 +376,15 @@ impl Store {
         job: JobId,
         append: LogAppend,
     ) -> Answer<LogAppendAnswer> {
-        self.command(stamp, move |unit| unit.append_log(job, &append))
+        self.command(
+            stamp,
+            append,
+            move |append, needs| {
+                needs.jobs.push(job);
+                needs.leases.push(append.lease_id);
+            },
+            move |unit, append| unit.append_log(job, &append),
+        )
     }
 
     /// Takes a worker's answer.
@@ -292,7 +394,15 @@ impl Store {
         job: JobId,
         request: CompleteRequest,
     ) -> Answer<CompleteAnswer> {
-        self.command(stamp, move |unit| unit.complete(job, &request))
+        self.command(
+            stamp,
+            request,
+            move |request, needs| {
+                needs.ending_job(job);
+                needs.leases.push(request.lease_id);
+            },
+            move |unit, request| unit.complete(job, &request),
+        )
     }
 
     /// Takes many answers at once, each answered for itself.
@@ -301,27 +411,57 @@ impl Store {
         stamp: Stamp,
         requests: Vec<(JobId, CompleteRequest)>,
     ) -> Answer<Vec<std::result::Result<CompleteAnswer, StoreError>>> {
-        self.command(stamp, move |unit| unit.complete_many(&requests))
+        self.command(
+            stamp,
+            requests,
+            |requests, needs| {
+                for (job, request) in requests {
+                    needs.ending_job(*job);
+                    needs.leases.push(request.lease_id);
+                }
+            },
+            |unit, requests| unit.complete_many(&requests),
+        )
     }
 
     /// Gives a lease back.
     pub fn release(&self, stamp: Stamp, lease: LeaseId, request: ReleaseRequest) -> Answer<()> {
-        self.command(stamp, move |unit| unit.release(lease, &request))
+        self.command(
+            stamp,
+            request,
+            move |_, needs| needs.whole_leases.push(lease),
+            move |unit, request| unit.release(lease, &request),
+        )
     }
 
     /// Takes a lease away.
     pub fn revoke(&self, stamp: Stamp, lease: LeaseId, request: RevokeRequest) -> Answer<()> {
-        self.command(stamp, move |unit| unit.revoke(lease, &request))
+        self.command(
+            stamp,
+            request,
+            move |_, needs| needs.whole_leases.push(lease),
+            move |unit, request| unit.revoke(lease, &request),
+        )
     }
 
     /// Ends a lease that was not renewed.
     pub fn expire(&self, stamp: Stamp, lease: LeaseId, proof: Proof) -> Answer<()> {
-        self.command(stamp, move |unit| unit.expire(lease, proof))
+        self.command(
+            stamp,
+            proof,
+            move |_, needs| needs.whole_leases.push(lease),
+            move |unit, proof| unit.expire(lease, proof),
+        )
     }
 
     /// Ends a run that took too long.
     pub fn time_out(&self, stamp: Stamp, lease: LeaseId, command: TimeOut) -> Answer<JobState> {
-        self.command(stamp, move |unit| unit.time_out(lease, command))
+        self.command(
+            stamp,
+            command,
+            move |_, needs| needs.whole_leases.push(lease),
+            move |unit, command| unit.time_out(lease, command),
+        )
     }
 }
 
@@ -329,27 +469,55 @@ impl Store {
 impl Store {
     /// Stops a job.
     pub fn cancel(&self, stamp: Stamp, job: JobId, request: CancelRequest) -> Answer<JobState> {
-        self.command(stamp, move |unit| unit.cancel(job, &request))
+        self.command(
+            stamp,
+            request,
+            move |_, needs| {
+                needs.job_with_lease(job);
+                needs.ending.push(job);
+            },
+            move |unit, request| unit.cancel(job, &request),
+        )
     }
 
     /// Queues a dead letter again.
     pub fn redrive(&self, stamp: Stamp, job: JobId, reason: Option<String>) -> Answer<JobState> {
-        self.command(stamp, move |unit| unit.redrive(job, reason.as_deref()))
+        self.command(
+            stamp,
+            reason,
+            move |_, needs| needs.jobs.push(job),
+            move |unit, reason| unit.redrive(job, reason.as_deref()),
+        )
     }
 
     /// Ends a wait for a start time or a retry.
     pub fn hasten(&self, stamp: Stamp, job: JobId) -> Answer<()> {
-        self.command(stamp, move |unit| unit.hasten(job))
+        self.command(
+            stamp,
+            job,
+            |job, needs| needs.jobs.push(*job),
+            |unit, job| unit.hasten(job),
+        )
     }
 
     /// Skips an addon or a type from now on.
     pub fn pause(&self, stamp: Stamp, pause: Pause) -> Answer<()> {
-        self.command(stamp, move |unit| unit.pause(&pause))
+        self.command(
+            stamp,
+            pause,
+            |_, needs| needs.settings = true,
+            |unit, pause| unit.pause(&pause),
+        )
     }
 
     /// Skips it no longer. Whether it was skipped; when and why do not matter.
     pub fn resume(&self, stamp: Stamp, pause: Pause) -> Answer<bool> {
-        self.command(stamp, move |unit| unit.resume(&pause))
+        self.command(
+            stamp,
+            pause,
+            |_, needs| needs.settings = true,
+            |unit, pause| unit.resume(&pause),
+        )
     }
 }
 
@@ -357,29 +525,56 @@ impl Store {
 impl Store {
     /// Writes a schedule, a new one or a changed one.
     pub fn put_schedule(&self, stamp: Stamp, schedule: ScheduleRecord) -> Answer<ScheduleRecord> {
-        self.command(stamp, move |unit| unit.put_schedule(schedule))
+        self.command(
+            stamp,
+            schedule,
+            |_, needs| needs.settings = true,
+            |unit, schedule| unit.put_schedule(schedule),
+        )
     }
 
     /// Forgets a schedule.
     pub fn delete_schedule(&self, stamp: Stamp, id: ScheduleId) -> Answer<()> {
-        self.command(stamp, move |unit| unit.delete_schedule(id))
+        self.command(
+            stamp,
+            id,
+            |_, needs| needs.settings = true,
+            |unit, id| unit.delete_schedule(id),
+        )
     }
 
     /// Fires a schedule, at most once for each time: `None` if it was fired before, or if this firing has no job.
     pub fn fire(&self, stamp: Stamp, firing: Firing) -> Answer<Option<SubmitAnswer>> {
-        self.command(stamp, move |unit| unit.fire(firing))
+        self.command(
+            stamp,
+            firing,
+            |firing, needs| {
+                needs.settings = true;
+                needs.jobs.extend(firing.unless);
+                firing.job.iter().for_each(|job| needs.submission(job));
+            },
+            |unit, firing| unit.fire(firing),
+        )
     }
 
     /// Notes something under a name, or with `None` forgets it.
     pub fn put_note(&self, stamp: Stamp, name: String, value: Option<Json>) -> Answer<()> {
-        self.command(stamp, move |unit| {
-            unit.tables().put_note(&name, value.as_ref())
-        })
+        self.command(
+            stamp,
+            (name, value),
+            |_, _| {},
+            |unit, (name, value)| unit.tables().put_note(&name, value.as_ref()),
+        )
     }
 
     /// Forgets old things, at most `limit` of each kind.
     pub fn prune(&self, stamp: Stamp, retention: Retention, limit: usize) -> Answer<Pruned> {
-        self.command(stamp, move |unit| unit.tables().prune(&retention, limit))
+        self.command(
+            stamp,
+            retention,
+            |_, _| {},
+            move |unit, retention| unit.tables().prune(&retention, limit),
+        )
     }
 }
 

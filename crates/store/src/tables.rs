@@ -211,6 +211,11 @@ pub trait Reading: ReadLogs + ReadAll {
 
 /// What can be done in a transaction.
 pub trait Tables: Reading + WriteLogs + TakeIn {
+    /// Returns `true` if the transaction may be undone and all of its commands run again.
+    fn may_run_again(&self) -> bool {
+        false
+    }
+
     /// As [`jobs`](Reading::jobs), for somebody who wants any of them: those that another transaction has at the moment
     /// may be left out, so nobody waits for them.
     fn free_jobs(&mut self, ids: &[JobId]) -> Result<Vec<Arc<JobRecord>>> {

@@ -14,6 +14,10 @@
 //!   takes the others into the same transaction as they come: so it works while they wake up and ask again. When none is
 //!   left it waits a little, at most a part of the time that a group takes, for as many as there were the last time. A
 //!   lone caller is never delayed.
+//!
+//! A database that several processes share is written by other rules: see `announced`.
+
+mod announced;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,6 +27,7 @@ use std::time::{Duration, Instant};
 use crate::backend::{Listeners, Work, Written};
 use crate::bell::Ringer;
 use crate::error::StoreError;
+use crate::needs::Needs;
 use crate::numbers::{Counting, StoreNumbers};
 use crate::tables::Tables;
 
@@ -30,6 +35,24 @@ use crate::tables::Tables;
 pub(crate) trait Ledger: Tables {
     /// Begins a transaction that will write.
     fn begin_transaction(&mut self) -> Result<(), StoreError>;
+    /// Returns `true` if other processes write the database, too: then transactions begin with all locks.
+    fn is_shared(&self) -> bool {
+        false
+    }
+    /// Begins a transaction that will write, with the locks and records that its operations need.
+    fn begin_announced(&mut self, needs: &Needs) -> Result<(), StoreError> {
+        let _ = needs;
+        self.begin_transaction()
+    }
+    /// What the operation lacked because another process has it locked: it has failed, and is to run again with this.
+    fn take_missed(&mut self) -> Option<Needs> {
+        None
+    }
+    /// Gives the database what the transaction has decided, and commits. Whether it has changed anything.
+    fn commit(&mut self) -> Result<bool, StoreError> {
+        let flushed = self.flush()?;
+        self.execute("COMMIT").map(|()| flushed)
+    }
     /// Runs a statement that ends a transaction or a savepoint.
     fn execute(&mut self, sql: &str) -> Result<(), StoreError>;
     /// An operation begins; with its first write a savepoint called `operation`, if it is to have one.
@@ -302,7 +325,12 @@ impl<L: Ledger> Desk<L> {
         };
         while let Some(group) = self.queue.next_group(self.max_group) {
             let begun = Instant::now();
-            match self.run_group(group, hope) {
+            let ran = if self.tables.is_shared() {
+                self.run_announced(group, hope)
+            } else {
+                self.run_group(group, hope)
+            };
+            match ran {
                 Ok(calls) => hope.calls = calls,
                 Err(error) => {
                     self.queue.stop(&error);
@@ -402,11 +430,7 @@ impl<L: Ledger> Desk<L> {
             ringers.push(joined.ringer);
         }
         let begun = Instant::now();
-        let committed = self
-            .tables
-            .flush()
-            .and_then(|flushed| self.tables.execute("COMMIT").map(|()| flushed));
-        match committed {
+        match self.tables.commit() {
             Ok(flushed) => {
                 if changed | flushed {
                     self.counting.committed(ran.len(), Some(begun.elapsed()));

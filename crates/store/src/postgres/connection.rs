@@ -1,9 +1,13 @@
-//! A connection that a thread of its own uses: calls block that thread, and nobody else.
+//! A connection that a thread of its own uses: calls block that thread, and no other.
 //!
 //! The connection's task is driven by the thread's own small runtime while it waits for an answer, so there is nothing
-//! to be shared and no executor that a user would have to bring.
+//! to be shared and no executor that a user would have to bring. Statements that do not depend on each other's answers
+//! are sent together ([`Connection::pipeline`]): they cost one round trip, however many they are.
 
 use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::Poll;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
@@ -13,6 +17,27 @@ use crate::error::StoreError;
 use crate::tables::Result;
 
 pub(crate) type Parameter<'a> = &'a (dyn ToSql + Sync);
+
+/// A statement with its parameters, to be sent together with others.
+pub(crate) struct Call {
+    sql: &'static str,
+    parameters: Vec<Box<dyn ToSql + Sync>>,
+}
+
+impl Call {
+    pub(crate) fn new(sql: &'static str) -> Self {
+        Self {
+            sql,
+            parameters: Vec::new(),
+        }
+    }
+
+    /// Adds the next parameter.
+    pub(crate) fn with(mut self, parameter: impl ToSql + Sync + 'static) -> Self {
+        self.parameters.push(Box::new(parameter));
+        self
+    }
+}
 
 /// A connection, or the wish to have one: it is made when it is needed, again after it was lost.
 pub(crate) struct Connection {
@@ -25,6 +50,36 @@ pub(crate) struct Connection {
     prepared: HashMap<&'static str, Statement>,
     /// A statement failed, so the transaction can only be undone.
     failed: bool,
+}
+
+type Reply<'a> = Pin<Box<dyn Future<Output = Answered> + 'a>>;
+type Answered = std::result::Result<Vec<Row>, tokio_postgres::Error>;
+
+/// Waits for all replies. Each is polled before the first has come, in their order: so all requests are on their way.
+async fn all(replies: Vec<Reply<'_>>) -> Vec<Answered> {
+    let mut waiting: Vec<(Option<Reply<'_>>, Option<Answered>)> = replies
+        .into_iter()
+        .map(|reply| (Some(reply), None))
+        .collect();
+    std::future::poll_fn(move |context| {
+        let mut all_came = true;
+        for (reply, answer) in &mut waiting {
+            let Some(pending) = reply else { continue };
+            match pending.as_mut().poll(context) {
+                Poll::Ready(came) => {
+                    *answer = Some(came);
+                    *reply = None;
+                }
+                Poll::Pending => all_came = false,
+            }
+        }
+        if !all_came {
+            return Poll::Pending;
+        }
+        let answers = waiting.drain(..).filter_map(|(_, answer)| answer);
+        Poll::Ready(answers.collect())
+    })
+    .await
 }
 
 impl Connection {
@@ -89,20 +144,23 @@ impl Connection {
         Ok(())
     }
 
-    pub(crate) fn query(
-        &mut self,
-        sql: &'static str,
-        parameters: &[Parameter<'_>],
-    ) -> Result<Vec<Row>> {
+    fn prepare(&mut self, sql: &'static str) -> Result<()> {
         if !self.prepared.contains_key(sql) {
             let outcome = self.runtime.block_on(self.client()?.prepare(sql));
             let statement = self.note(outcome)?;
             self.prepared.insert(sql, statement);
         }
-        let statement = self.prepared[sql].clone();
-        let outcome = self
-            .runtime
-            .block_on(self.client()?.query(&statement, parameters));
+        Ok(())
+    }
+
+    pub(crate) fn query(
+        &mut self,
+        sql: &'static str,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Vec<Row>> {
+        self.prepare(sql)?;
+        let querying = self.client()?.query(&self.prepared[sql], parameters);
+        let outcome = self.runtime.block_on(querying);
         self.note(outcome)
     }
 
@@ -112,16 +170,49 @@ impl Connection {
         sql: &'static str,
         parameters: &[Parameter<'_>],
     ) -> Result<u64> {
-        if !self.prepared.contains_key(sql) {
-            let outcome = self.runtime.block_on(self.client()?.prepare(sql));
-            let statement = self.note(outcome)?;
-            self.prepared.insert(sql, statement);
-        }
-        let statement = self.prepared[sql].clone();
-        let outcome = self
-            .runtime
-            .block_on(self.client()?.execute(&statement, parameters));
+        self.prepare(sql)?;
+        let executing = self.client()?.execute(&self.prepared[sql], parameters);
+        let outcome = self.runtime.block_on(executing);
         self.note(outcome)
+    }
+
+    /// Sends all of it at once, the statements that begin and end a transaction with the others, and returns the rows of
+    /// each call. If one fails, so do all behind it, and the end of the transaction undoes it.
+    pub(crate) fn pipeline(
+        &mut self,
+        begin: Option<&'static str>,
+        calls: &[Call],
+        end: Option<&'static str>,
+    ) -> Result<Vec<Vec<Row>>> {
+        for call in calls {
+            self.prepare(call.sql)?;
+        }
+        let client = self.client()?;
+        let simple = |sql: &'static str| -> Reply<'_> {
+            Box::pin(async move { client.batch_execute(sql).await.map(|()| Vec::new()) })
+        };
+        let parameters: Vec<Vec<Parameter<'_>>> = calls
+            .iter()
+            .map(|call| call.parameters.iter().map(|it| &**it as _).collect())
+            .collect();
+        let mut replies: Vec<Reply<'_>> = Vec::with_capacity(calls.len() + 2);
+        replies.extend(begin.map(simple));
+        for (call, parameters) in calls.iter().zip(&parameters) {
+            let statement = &self.prepared[call.sql];
+            replies.push(Box::pin(client.query(statement, parameters)));
+        }
+        replies.extend(end.map(simple));
+        let answers = self.runtime.block_on(all(replies));
+        let answers: std::result::Result<Vec<Vec<Row>>, _> = answers.into_iter().collect();
+        let mut rows = self.note(answers)?;
+        if end.is_some() {
+            rows.pop();
+            self.failed = false;
+        }
+        if begin.is_some() {
+            rows.remove(0);
+        }
+        Ok(rows)
     }
 }
 
@@ -131,19 +222,22 @@ fn lost(error: tokio_postgres::Error) -> StoreError {
     }
 }
 
-/// What an error of the database means for the caller. Those that another scheduler's work caused go away when the call
-/// is repeated: a deadlock, or a key or an id that was taken at the same moment and is now to be seen.
+/// What an error of the database means for the caller. Those that another scheduler's work caused go away when the
+/// transaction is repeated: a deadlock, or a key or an id that was taken at the same moment and is now to be seen.
 fn explain(error: &tokio_postgres::Error) -> StoreError {
     let Some(told) = error.as_db_error() else {
         return StoreError::Disconnected {
             why: error.to_string().into(),
         };
     };
-    let message = told.to_string();
+    let message = told.message().to_owned();
     match told.code().code() {
-        // 25P03: this process stood still for so long that its transaction was undone.
-        "40001" | "40P01" | "23505" | "25P03" => StoreError::CommitFailed {
-            why: message.into(),
+        "40001" | "40P01" | "55P03" | "23505" => StoreError::CommitFailed {
+            why: "another scheduler wrote the same records at the same time".into(),
+        },
+        "25P03" => StoreError::CommitFailed {
+            why: "this process stood still for so long that the database ended its transaction"
+                .into(),
         },
         "53100" => StoreError::NoSpace,
         // The server is going down, or coming up.

@@ -14,9 +14,12 @@
 //! Listeners hear of this process's own commits only. What others commit is hinted at; see `hints`.
 
 mod connection;
+mod flush;
 mod hints;
+mod locking;
 mod logs;
 mod moving;
+mod overlay;
 mod reading;
 mod tables;
 

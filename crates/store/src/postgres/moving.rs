@@ -7,7 +7,8 @@ use jobtree_protocol::{AddonId, JobId, LeaseId, ScheduleId, from_micros, to_micr
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord};
 use uuid::Uuid;
 
-use super::tables::{PUT_ENDED, PUT_HOT, PgTables, records, text};
+use super::flush::{PUT_ENDED, PUT_HOT, put_jobs, side_tables};
+use super::tables::{PgTables, records, text};
 use crate::logs::LogEnd;
 use crate::moving::{Fired, ReadAll, TakeIn};
 use crate::tables::{Recorded, Result};
@@ -90,9 +91,15 @@ impl TakeIn for PgTables {
         let jobs: Vec<&JobRecord> = jobs.iter().map(|(_, job)| &**job).collect();
         let (ended, waiting): (Vec<&JobRecord>, Vec<&JobRecord>) =
             jobs.iter().partition(|job| job.state.is_ended());
-        self.put_jobs(PUT_HOT, &waiting)?;
-        self.put_jobs(PUT_ENDED, &ended)?;
-        self.write_rows_beside(&jobs, |_| true)
+        let mut calls = Vec::new();
+        if !waiting.is_empty() {
+            calls.push(put_jobs(PUT_HOT, &waiting));
+        }
+        if !ended.is_empty() {
+            calls.push(put_jobs(PUT_ENDED, &ended));
+        }
+        side_tables(&mut calls, jobs.iter().copied(), jobs.iter().copied());
+        self.change_all(&calls)
     }
 
     fn take_in_events(&mut self, events: &[(Recorded, Option<u64>)]) -> Result<()> {

@@ -1,6 +1,6 @@
-//! Questions to the database. In a transaction that writes, what is read to decide by is locked until its end.
+//! Questions to the database. In a transaction that writes, what commands decide by is locked until its end and comes from
+//! the overlay; whatever else is asked there is asked after what is pending was written.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -15,7 +15,8 @@ use super::tables::{
     PgTables, job_records, read, records, request_text, state_number, state_of, uuids,
 };
 use crate::error::StoreError;
-use crate::ids::IdMap;
+use crate::ids::{IdMap, IdSet};
+use crate::needs::Name;
 use crate::search::{Searched, Text};
 use crate::tables::{Count, Page, Pause, Reading, Recorded, Result, ScheduleRecord};
 
@@ -27,6 +28,9 @@ impl Reading for PgTables {
         if !self.database_time {
             return Ok(None);
         }
+        if self.writing && self.overlay.clock.is_some() {
+            return Ok(self.overlay.clock);
+        }
         let rows = self.query(
             "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
             &[],
@@ -35,39 +39,38 @@ impl Reading for PgTables {
     }
 
     fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<Arc<JobRecord>>> {
-        let mut missing: HashSet<JobId> = ids.iter().copied().collect();
-        let mut found = Vec::with_capacity(ids.len());
-        // Twice: a job that comes back from history between the questions is in neither the first time.
-        for round in 0..4 {
-            let left: Vec<JobId> = missing.iter().copied().collect();
-            if left.is_empty() || (round > 1 && !self.writing) {
-                break;
+        if self.writing {
+            let unknown = |id: &&JobId| self.overlay.job(**id).is_none();
+            let late: Vec<JobId> = ids.iter().filter(unknown).copied().collect();
+            if !late.is_empty() {
+                self.lock_late(&late)?;
             }
-            let more = if round % 2 == 0 {
-                self.hot(&uuids(&left))?
-            } else {
-                self.ended(&uuids(&left))?
-            };
-            for job in &more {
-                missing.remove(&job.id);
-            }
-            found.extend(more);
+            let known = ids.iter().filter_map(|id| self.overlay.job(*id));
+            return Ok(known.filter_map(|known| known.job.clone()).collect());
+        }
+        // Of one snapshot: a job is in one of the two.
+        let mut found = self.hot(&uuids(ids))?;
+        if found.len() < ids.len() {
+            let known: IdSet<JobId> = found.iter().map(|job| job.id).collect();
+            let mut missing = ids.to_vec();
+            missing.retain(|id| !known.contains(id));
+            found.extend(self.ended(&uuids(&missing))?);
         }
         Ok(found)
     }
 
     fn lease(&mut self, id: LeaseId) -> Result<Option<LeaseRecord>> {
-        let rows = if self.writing {
-            self.query(
-                "SELECT record FROM scheduler_leases WHERE id = $1 FOR UPDATE",
-                &[&id.0],
-            )?
-        } else {
-            self.query(
-                "SELECT record FROM scheduler_leases WHERE id = $1",
-                &[&id.0],
-            )?
-        };
+        if self.writing {
+            if self.overlay.lease(id).is_none() {
+                self.lock_late_lease(id)?;
+            }
+            let known = self.overlay.lease(id);
+            return Ok(known.and_then(|known| known.lease.clone()));
+        }
+        let rows = self.query(
+            "SELECT record FROM scheduler_leases WHERE id = $1",
+            &[&id.0],
+        )?;
         match records(&rows)?.pop() {
             None => Ok(None),
             Some(lease) => self.with_jobs(lease).map(Some),
@@ -75,17 +78,15 @@ impl Reading for PgTables {
     }
 
     fn requested_lease(&mut self, request: &RequestName) -> Result<Option<LeaseId>> {
-        let name = request_text(request);
         if self.writing {
-            // No other transaction grants a lease for this request until this one has ended.
-            self.query(
-                "SELECT pg_advisory_xact_lock(hashtextextended($1, 7307))",
-                &[&name],
-            )?;
+            if !self.overlay.requests.contains_key(request) {
+                self.lock_late_name(&Name::Request(request.clone()))?;
+            }
+            return Ok(self.overlay.requests.get(request).copied().flatten());
         }
         let rows = self.query(
             "SELECT id FROM scheduler_leases WHERE live AND request = $1",
-            &[&name],
+            &[&request_text(request)],
         )?;
         Ok(rows.first().map(|row| LeaseId(row.get(0))))
     }
@@ -187,6 +188,13 @@ impl Reading for PgTables {
     }
 
     fn key(&mut self, addon: &AddonId, key: &str) -> Result<Option<KeyRecord>> {
+        if self.writing {
+            let name = (addon.clone(), key.to_owned());
+            if !self.overlay.keys.contains_key(&name) {
+                self.lock_late_name(&Name::Key(name.0.clone(), name.1.clone()))?;
+            }
+            return Ok(self.overlay.keys.get(&name).cloned().flatten());
+        }
         let rows = self.query(
             "SELECT record FROM scheduler_keys WHERE addon_id = $1 AND key = $2",
             &[&addon.as_str(), &key],
@@ -200,6 +208,14 @@ impl Reading for PgTables {
         job_type: &JobType,
         key: &str,
     ) -> Result<Option<(JobId, JobState)>> {
+        if self.writing {
+            let name = (addon.clone(), job_type.clone(), key.to_owned());
+            if !self.overlay.unique.contains_key(&name) {
+                let (addon, job_type, key) = name.clone();
+                self.lock_late_name(&Name::Unique(addon, job_type, key))?;
+            }
+            return Ok(self.overlay.unique.get(&name).copied().flatten());
+        }
         let rows = self.query(
             "SELECT id, state FROM scheduler_jobs WHERE addon_id = $1 AND job_type = $2 AND unique_key = $3",
             &[&addon.as_str(), &job_type.as_str(), &key],
@@ -212,12 +228,13 @@ impl Reading for PgTables {
 
     fn key_holders(&mut self, addon: &AddonId, key: &str) -> Result<u32> {
         if self.writing {
-            // Nobody else counts this key until this transaction has ended.
-            let name = format!("{addon}/{key}");
-            self.query(
-                "SELECT pg_advisory_xact_lock(hashtextextended($1, 7306))",
-                &[&name],
-            )?;
+            let name = (addon.clone(), key.to_owned());
+            if !self.overlay.holders.contains_key(&name) {
+                self.lock_late_holders(&name)?;
+            }
+            let holders = self.overlay.holders.get(&name).into_iter();
+            let distinct: IdSet<LeaseId> = holders.flat_map(|it| it.values()).copied().collect();
+            return Ok(distinct.len() as u32);
         }
         let rows = self.query(
             "SELECT count(DISTINCT coalesce(lease_id, id)) FROM scheduler_jobs \
@@ -228,6 +245,13 @@ impl Reading for PgTables {
     }
 
     fn waiting_for(&mut self, dependency: JobId) -> Result<Vec<JobId>> {
+        if self.writing {
+            if !self.overlay.waits.contains_key(&dependency) {
+                self.read_late_waits(dependency)?;
+            }
+            let waiting = self.overlay.waits.get(&dependency);
+            return Ok(waiting.cloned().unwrap_or_default());
+        }
         let rows = self.query(
             "SELECT id FROM scheduler_waits WHERE dependency = $1 ORDER BY id",
             &[&dependency.0],

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use jobtree_protocol::{AddonId, Event, JobId, JobState, JobType, Json, ScheduleId, to_micros};
+use jobtree_protocol::{AddonId, JobId, JobState, JobType, Json, ScheduleId, to_micros};
 use jobtree_queue::transitions::Changes;
 use jobtree_queue::{JobRecord, LeaseRecord, LeasedJob, Now, RequestName};
 use serde::Serialize;
@@ -11,30 +11,40 @@ use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::connection::{Connection, Parameter};
+use super::connection::{Call, Connection, Parameter};
+use super::flush;
 use super::hints::Outgoing;
+use super::overlay::Overlay;
 use crate::backend::Written;
+use crate::cache::Cache;
 use crate::disk_numbers;
 use crate::error::StoreError;
+use crate::needs::Needs;
 use crate::tables::{Pause, Pruned, Result, Retention, ScheduleRecord, Tables};
 use crate::writer::Ledger;
 
 pub(crate) struct PgTables {
-    connection: Connection,
+    pub(super) connection: Connection,
     pub(super) database_time: bool,
     /// The transaction writes, so what it reads is locked.
     pub(super) writing: bool,
+    /// What the transaction that writes has locked, read and decided.
+    pub(super) overlay: Overlay,
+    /// Jobs as they were last read or written. One is used if the database has the same revision of it.
+    pub(super) remembered: Cache<JobId, Arc<JobRecord>>,
+    /// The command has written something directly.
     touched: bool,
     with_savepoint: bool,
-    /// What the transaction wrote. Its events are given to the database at the end of it.
-    written: Vec<Written>,
+    /// Some command of the transaction has.
+    changed: bool,
+    /// How many commands had decided on changes when this one began.
     written_before: usize,
-    /// Whether it wrote pauses or schedules.
-    settings: bool,
-    settings_before: bool,
     /// Where it is told to others, if it is.
     outgoing: Option<Arc<Outgoing>>,
 }
+
+/// How many jobs a writer remembers.
+const REMEMBERED: usize = 16_384;
 
 pub(super) fn text<T: Serialize>(record: &T) -> String {
     serde_json::to_string(record).expect("records have a JSON form")
@@ -88,12 +98,12 @@ impl PgTables {
             connection,
             database_time,
             writing: false,
+            overlay: Overlay::default(),
+            remembered: Cache::new(REMEMBERED),
             touched: false,
             with_savepoint: false,
-            written: Vec::new(),
+            changed: false,
             written_before: 0,
-            settings: false,
-            settings_before: false,
             outgoing: None,
         }
     }
@@ -116,6 +126,9 @@ impl PgTables {
         sql: &'static str,
         parameters: &[Parameter<'_>],
     ) -> Result<Vec<Row>> {
+        if self.writing {
+            self.settle()?;
+        }
         self.connection.query(sql, parameters)
     }
 
@@ -124,41 +137,28 @@ impl PgTables {
         sql: &'static str,
         parameters: &[Parameter<'_>],
     ) -> Result<u64> {
-        if !self.touched && self.with_savepoint {
-            self.connection.execute("SAVEPOINT operation")?;
-        }
-        self.touched = true;
+        self.touch()?;
         self.connection.change(sql, parameters)
     }
 
+    /// Gives the database what the commands so far decided, before something is read there or written to it directly.
+    pub(super) fn settle(&mut self) -> Result<()> {
+        if self.overlay.is_dirty() {
+            let calls = flush::records(&self.overlay);
+            self.connection.pipeline(None, &calls, None)?;
+            self.overlay.flushed();
+        }
+        Ok(())
+    }
+
     pub(super) fn hot(&mut self, ids: &[Uuid]) -> Result<Vec<Arc<JobRecord>>> {
-        let rows = if self.writing {
-            self.query(
-                "SELECT record FROM scheduler_jobs WHERE id = ANY($1) ORDER BY id FOR UPDATE",
-                &[&ids],
-            )?
-        } else {
-            self.query(
-                "SELECT record FROM scheduler_jobs WHERE id = ANY($1)",
-                &[&ids],
-            )?
-        };
-        job_records(&rows)
+        let sql = "SELECT record FROM scheduler_jobs WHERE id = ANY($1)";
+        job_records(&self.query(sql, &[&ids])?)
     }
 
     pub(super) fn ended(&mut self, ids: &[Uuid]) -> Result<Vec<Arc<JobRecord>>> {
-        let rows = if self.writing {
-            self.query(
-                "SELECT record FROM scheduler_jobs_history WHERE id = ANY($1) ORDER BY id FOR UPDATE",
-                &[&ids],
-            )?
-        } else {
-            self.query(
-                "SELECT record FROM scheduler_jobs_history WHERE id = ANY($1)",
-                &[&ids],
-            )?
-        };
-        job_records(&rows)
+        let sql = "SELECT record FROM scheduler_jobs_history WHERE id = ANY($1)";
+        job_records(&self.query(sql, &[&ids])?)
     }
 
     pub(super) fn with_jobs(&mut self, mut lease: LeaseRecord) -> Result<LeaseRecord> {
@@ -173,179 +173,51 @@ impl PgTables {
         Ok(lease)
     }
 
-    /// Writes the events of all that was written. Last in a transaction, since it takes a lock that all others wait for:
-    /// whoever waited for a row of theirs while holding it would wait for ever.
-    fn write_events(&mut self) -> Result<bool> {
-        let events = self.written.iter().flat_map(|it| &it.changes.events);
-        let kept: Vec<&Event> = events.filter(|event| event.kind.is_kept()).collect();
-        if kept.is_empty() {
-            return Ok(false);
-        }
-        let jobs: Vec<Option<Uuid>> = kept
-            .iter()
-            .map(|event| event.job_id.map(|id| id.0))
-            .collect();
-        let times: Vec<i64> = kept.iter().map(|event| to_micros(event.at)).collect();
-        let texts: Vec<String> = kept.iter().map(text).collect();
-        // Held until the commit: places grow in the order of commits.
-        self.query("SELECT pg_advisory_xact_lock(7306086967000000002)", &[])?;
-        self.connection.change(
-            "INSERT INTO scheduler_job_events (job_id, at, record) \
-             SELECT job_id, at, record FROM unnest($1::uuid[], $2::bigint[], $3::text[]) WITH ORDINALITY \
-             AS new (job_id, at, record, place) ORDER BY place",
-            &[&jobs, &times, &texts],
-        )?;
-        Ok(true)
-    }
-
-    fn write_jobs(&mut self, jobs: &[Arc<JobRecord>]) -> Result<()> {
-        let jobs: Vec<&JobRecord> = jobs.iter().map(|job| &**job).collect();
-        let (ended, waiting): (Vec<&JobRecord>, Vec<&JobRecord>) =
-            jobs.iter().partition(|job| job.state.is_ended());
-        let (new, changed): (Vec<&JobRecord>, Vec<&JobRecord>) =
-            waiting.into_iter().partition(|job| job.revision == 1);
-        self.put_jobs(INSERT_NEW, &new)?;
-        if !changed.is_empty() {
-            let back: Vec<Uuid> = changed
-                .iter()
-                .filter(|job| job.redrives > 0 && job.state == JobState::Queued)
-                .map(|job| job.id.0)
-                .collect();
-            if !back.is_empty() {
-                self.change(
-                    "DELETE FROM scheduler_jobs_history WHERE id = ANY($1)",
-                    &[&back],
-                )?;
-            }
-            self.put_jobs(PUT_HOT, &changed)?;
-        }
-        if !ended.is_empty() {
-            let ids: Vec<Uuid> = ended.iter().map(|job| job.id.0).collect();
-            self.change("DELETE FROM scheduler_jobs WHERE id = ANY($1)", &[&ids])?;
-            self.put_jobs(PUT_ENDED, &ended)?;
-        }
-        self.write_rows_beside(&jobs, |job| job.revision == 1)
-    }
-
-    pub(super) fn put_jobs(&mut self, sql: &'static str, jobs: &[&JobRecord]) -> Result<()> {
-        if jobs.is_empty() {
-            return Ok(());
-        }
-        fn each<T>(jobs: &[&JobRecord], of: impl Fn(&JobRecord) -> T) -> Vec<T> {
-            jobs.iter().map(|job| of(job)).collect()
-        }
-        self.change(
-            sql,
-            &[
-                &each(jobs, |job| job.id.0),
-                &each(jobs, |job| job.revision as i64),
-                &each(jobs, |job| state_number(job.state)),
-                &each(jobs, |job| job.intent.addon_id.to_string()),
-                &each(jobs, |job| job.intent.job_type.to_string()),
-                &each(jobs, |job| job.intent.unique_key.clone()),
-                &each(jobs, |job| job.intent.concurrency_key.clone()),
-                &each(jobs, |job| job.lease_id.map(|id| id.0)),
-                &each(jobs, |job| job.lease_id.map(|_| job.lease_position as i32)),
-                &each(jobs, |job| job.quarantined),
-                &each(jobs, |job| to_micros(job.created_at)),
-                &each(jobs, |job| job.ended_at.map(to_micros)),
-                &each(jobs, text),
-            ],
-        )?;
+    /// Runs statements that write directly.
+    pub(super) fn change_all(&mut self, calls: &[Call]) -> Result<()> {
+        self.touch()?;
+        self.connection.pipeline(None, calls, None)?;
         Ok(())
     }
 
-    pub(super) fn write_rows_beside(
-        &mut self,
-        jobs: &[&JobRecord],
-        is_new: impl Fn(&JobRecord) -> bool,
-    ) -> Result<()> {
-        let (mut tags, mut tagged) = (Vec::new(), Vec::new());
-        for job in jobs.iter().filter(|job| is_new(job)) {
-            for tag in &job.intent.tags {
-                tags.push(tag.clone());
-                tagged.push(job.id.0);
-            }
+    fn touch(&mut self) -> Result<()> {
+        self.settle()?;
+        if !self.touched && self.with_savepoint {
+            self.connection.execute("SAVEPOINT operation")?;
         }
-        if !tags.is_empty() {
-            self.change(
-                "INSERT INTO scheduler_tags SELECT * FROM unnest($1::text[], $2::uuid[]) ON CONFLICT DO NOTHING",
-                &[&tags, &tagged],
-            )?;
-        }
-        let depending: Vec<&&JobRecord> = jobs
-            .iter()
-            .filter(|job| !job.intent.depends_on.is_empty())
-            .collect();
-        if depending.is_empty() {
-            return Ok(());
-        }
-        let ids: Vec<Uuid> = depending.iter().map(|job| job.id.0).collect();
-        self.change("DELETE FROM scheduler_waits WHERE id = ANY($1)", &[&ids])?;
-        let (mut dependencies, mut waiting) = (Vec::new(), Vec::new());
-        for job in depending {
-            for dependency in &job.waiting_for {
-                dependencies.push(dependency.0);
-                waiting.push(job.id.0);
-            }
-        }
-        self.change(
-            "INSERT INTO scheduler_waits SELECT * FROM unnest($1::uuid[], $2::uuid[])",
-            &[&dependencies, &waiting],
-        )?;
-        Ok(())
-    }
-
-    fn write_leases(&mut self, leases: &[LeaseRecord]) -> Result<()> {
-        for lease in leases {
-            let mut kept = lease.clone();
-            kept.jobs = Vec::new();
-            self.change(
-                "INSERT INTO scheduler_leases VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO UPDATE \
-                 SET live = EXCLUDED.live, ended_at = EXCLUDED.ended_at, record = EXCLUDED.record",
-                &[
-                    &lease.id.0,
-                    &lease.is_live(),
-                    &lease.ended_at.map(to_micros),
-                    &text(&kept),
-                    &lease.request_name().as_ref().map(request_text),
-                ],
-            )?;
-        }
+        self.touched = true;
+        self.changed = true;
         Ok(())
     }
 }
-
-macro_rules! put_jobs {
-    ($table:literal, $conflict:literal) => {
-        concat!(
-            "INSERT INTO ",
-            $table,
-            " SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::text[], $5::text[], $6::text[], \
-              $7::text[], $8::uuid[], $9::int[], $10::bool[], $11::bigint[], $12::bigint[], $13::text[])",
-            $conflict
-        )
-    };
-}
-
-const INSERT_NEW: &str = put_jobs!("scheduler_jobs", "");
-pub(super) const PUT_HOT: &str = put_jobs!(
-    "scheduler_jobs",
-    " ON CONFLICT (id) DO UPDATE SET revision = EXCLUDED.revision, state = EXCLUDED.state, \
-     lease_id = EXCLUDED.lease_id, lease_position = EXCLUDED.lease_position, quarantined = EXCLUDED.quarantined, \
-     record = EXCLUDED.record"
-);
-pub(super) const PUT_ENDED: &str = put_jobs!(
-    "scheduler_jobs_history",
-    " ON CONFLICT (id) DO UPDATE SET revision = EXCLUDED.revision, state = EXCLUDED.state, \
-     quarantined = EXCLUDED.quarantined, ended_at = EXCLUDED.ended_at, record = EXCLUDED.record"
-);
 
 impl Ledger for PgTables {
     fn begin_transaction(&mut self) -> Result<()> {
+        self.begin_announced(&Needs::default())
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn begin_announced(&mut self, needs: &Needs) -> Result<()> {
         self.connection.connect()?;
         self.writing = true;
-        self.execute("BEGIN")
+        self.changed = false;
+        self.overlay = Overlay::default();
+        self.remembered.settle();
+        self.begin_with(needs)
+    }
+
+    fn take_missed(&mut self) -> Option<Needs> {
+        self.overlay.missed.take()
+    }
+
+    fn commit(&mut self) -> Result<bool> {
+        let calls = flush::everything(&self.overlay);
+        let changed = self.changed || !calls.is_empty();
+        self.connection.pipeline(None, &calls, Some("COMMIT"))?;
+        Ok(changed)
     }
 
     fn execute(&mut self, sql: &str) -> Result<()> {
@@ -355,12 +227,7 @@ impl Ledger for PgTables {
     fn begin(&mut self, with_savepoint: bool) {
         self.touched = false;
         self.with_savepoint = with_savepoint;
-        self.written_before = self.written.len();
-        self.settings_before = self.settings;
-    }
-
-    fn flush(&mut self) -> Result<bool> {
-        self.write_events()
+        self.written_before = self.overlay.written.len();
     }
 
     fn touched(&self) -> bool {
@@ -372,26 +239,30 @@ impl Ledger for PgTables {
     }
 
     fn is_lost(&self) -> bool {
+        // What a command decided cannot be taken back, and none fails after it has decided, but by the database's fault.
         // After an error only the savepoint can be gone back to, if there is one.
-        self.connection.has_failed() && !self.in_savepoint()
+        self.overlay.written.len() > self.written_before
+            || (self.connection.has_failed() && !self.in_savepoint())
     }
 
-    fn undone(&mut self) {
-        self.written.truncate(self.written_before);
-        self.settings = self.settings_before;
-    }
+    fn undone(&mut self) {}
 
     fn forget(&mut self) {
-        self.written.clear();
-        self.settings = false;
+        self.overlay = Overlay::default();
     }
 
     fn committed(&mut self) -> Vec<Written> {
-        let settings = std::mem::take(&mut self.settings);
+        let overlay = std::mem::take(&mut self.overlay);
         if let Some(outgoing) = &self.outgoing {
-            outgoing.note(&self.written, settings);
+            outgoing.note(&overlay.written, overlay.settings_changed);
         }
-        std::mem::take(&mut self.written)
+        for job in overlay.written.iter().flat_map(|it| &it.changes.jobs) {
+            match job.state.is_ended() {
+                false => self.remembered.insert(job.id, Arc::clone(job)),
+                true => drop(self.remembered.remove(job.id)),
+            }
+        }
+        overlay.written
     }
 
     fn tidy(&mut self) -> Result<()> {
@@ -400,40 +271,27 @@ impl Ledger for PgTables {
 }
 
 impl Tables for PgTables {
+    fn may_run_again(&self) -> bool {
+        true
+    }
+
     fn free_jobs(&mut self, ids: &[JobId]) -> Result<Vec<Arc<JobRecord>>> {
-        let rows = self.query(
-            "SELECT record FROM scheduler_jobs WHERE id = ANY($1) ORDER BY id FOR UPDATE SKIP LOCKED",
-            &[&uuids(ids)],
-        )?;
-        let mut found = job_records(&rows)?;
-        if found.len() < ids.len() {
-            let mut missing = ids.to_vec();
-            missing.retain(|id| found.iter().all(|job| job.id != *id));
-            found.extend(self.ended(&uuids(&missing))?);
+        let overlay = &self.overlay;
+        let missing = |id: &&JobId| overlay.job(**id).is_none() && !overlay.skipped.contains(id);
+        let missing: Vec<JobId> = ids.iter().filter(missing).copied().collect();
+        if !missing.is_empty() {
+            self.lock_free_ended(&missing)?;
         }
-        Ok(found)
+        let known = ids.iter().filter_map(|id| self.overlay.job(*id));
+        Ok(known.filter_map(|known| known.job.clone()).collect())
     }
 
     fn write(&mut self, changes: Changes, now: Now) -> Result<()> {
-        self.write_jobs(&changes.jobs)?;
-        self.write_leases(&changes.leases)?;
-        for key in &changes.keys {
-            self.change(
-                "INSERT INTO scheduler_keys VALUES ($1, $2, $3, $4)",
-                &[
-                    &key.addon_id.as_str(),
-                    &key.key,
-                    &to_micros(key.created_at),
-                    &text(key),
-                ],
-            )?;
-        }
-        self.written.push(Written { changes, now });
-        Ok(())
+        self.overlay.write(Written { changes, now })
     }
 
     fn put_schedule(&mut self, schedule: &ScheduleRecord) -> Result<()> {
-        self.settings = true;
+        self.overlay.settings_changed = true;
         self.change(
             "INSERT INTO scheduler_schedules VALUES ($1, $2, $3) ON CONFLICT (id) DO UPDATE \
              SET name = EXCLUDED.name, record = EXCLUDED.record",
@@ -443,7 +301,7 @@ impl Tables for PgTables {
     }
 
     fn delete_schedule(&mut self, id: ScheduleId) -> Result<bool> {
-        self.settings = true;
+        self.overlay.settings_changed = true;
         self.change(
             "DELETE FROM scheduler_firings WHERE schedule_id = $1",
             &[&id.0],
@@ -461,7 +319,7 @@ impl Tables for PgTables {
     }
 
     fn put_pause(&mut self, pause: &Pause) -> Result<()> {
-        self.settings = true;
+        self.overlay.settings_changed = true;
         let job_type = pause.job_type.as_ref().map_or("", JobType::as_str);
         self.change(
             "INSERT INTO scheduler_pauses VALUES ($1, $2, $3) ON CONFLICT (addon_id, job_type) DO UPDATE \
@@ -472,7 +330,7 @@ impl Tables for PgTables {
     }
 
     fn delete_pause(&mut self, addon: &AddonId, job_type: Option<&JobType>) -> Result<bool> {
-        self.settings = true;
+        self.overlay.settings_changed = true;
         let job_type = job_type.map_or("", JobType::as_str);
         let rows = self.change(
             "DELETE FROM scheduler_pauses WHERE addon_id = $1 AND job_type = $2",
@@ -482,18 +340,18 @@ impl Tables for PgTables {
     }
 
     fn put_note(&mut self, name: &str, value: Option<&Json>) -> Result<()> {
-        match value {
-            Some(value) => self.change(
-                "INSERT INTO scheduler_notes VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value",
-                &[&name, &value.text()],
-            )?,
-            None => self.change("DELETE FROM scheduler_notes WHERE name = $1", &[&name])?,
-        };
+        let value = value.map(|value| value.text().to_owned());
+        self.overlay.notes.insert(name.to_owned(), value);
         Ok(())
     }
 
     fn prune(&mut self, retention: &Retention, limit: usize) -> Result<Pruned> {
         let mut pruned = Pruned::default();
+        // One process at a time: two would choose the same rows, and wait for each other.
+        let locked = self.query("SELECT pg_try_advisory_xact_lock(7306086967000000006)", &[])?;
+        if !locked[0].get::<_, bool>(0) {
+            return Ok(pruned);
+        }
         let (most, mut chunks) = (limit as i64, 0);
         for state in [JobState::Done, JobState::Failed, JobState::Canceled] {
             let time = retention.of(state).unwrap_or(Timestamp::MIN);
@@ -520,17 +378,18 @@ impl Tables for PgTables {
         )?;
         pruned.keys = self.change(
             "DELETE FROM scheduler_keys WHERE (addon_id, key) IN \
-             (SELECT addon_id, key FROM scheduler_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2)",
+             (SELECT addon_id, key FROM scheduler_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2 \
+             FOR UPDATE SKIP LOCKED)",
             &[&before(retention.keys), &most],
         )?;
         pruned.leases = self.change(
             "DELETE FROM scheduler_leases WHERE id IN (SELECT id FROM scheduler_leases \
-             WHERE NOT live AND ended_at < $1 ORDER BY ended_at LIMIT $2)",
+             WHERE NOT live AND ended_at < $1 ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED)",
             &[&before(retention.leases), &most],
         )?;
         pruned.leases += self.change(
             "DELETE FROM scheduler_firings WHERE (schedule_id, at) IN \
-             (SELECT schedule_id, at FROM scheduler_firings WHERE at < $1 LIMIT $2)",
+             (SELECT schedule_id, at FROM scheduler_firings WHERE at < $1 LIMIT $2 FOR UPDATE SKIP LOCKED)",
             &[&before(retention.leases), &most],
         )?;
         let full = limit as u64;

@@ -2,7 +2,6 @@
 
 mod backup;
 mod beside;
-mod cache;
 mod codec;
 mod failure;
 mod flush;

@@ -10,13 +10,13 @@ use jobtree_queue::transitions::Changes;
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now, RequestName};
 use rusqlite::{Connection, params};
 
-use super::cache::Cache;
 use super::codec::{Id, Maybe, json_text, micros};
 use super::flush::{Before, Pending};
 use super::open::SqliteOptions;
 use super::queries::{self, Place, Stored};
 use super::{failure, flush, list, prune, trail};
 use crate::backend::Written;
+use crate::cache::Cache;
 use crate::error::StoreError;
 use crate::tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,

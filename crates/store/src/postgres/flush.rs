@@ -1,0 +1,319 @@
+//! What a transaction decided, as statements: each table is written once, whatever the number of commands, rows as
+//! arrays. They are sent together with the COMMIT.
+//!
+//! Rows that exist are locked since the transaction began, so none of these statements waits for another transaction, but
+//! for rows that are new. Those are guarded by the locks on their names; the unique indexes are the proof.
+
+use jobtree_protocol::{Event, to_micros};
+use jobtree_queue::{JobRecord, LeaseRecord};
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::connection::Call;
+use super::overlay::{Overlay, Place};
+use super::tables::{request_text, state_number, text};
+
+macro_rules! put_jobs {
+    ($table:literal, $conflict:literal) => {
+        concat!(
+            "INSERT INTO ",
+            $table,
+            " (id, revision, state, addon_id, job_type, unique_key, concurrency_key, lease_id, lease_position, \
+               quarantined, created_at, ended_at, record) \
+              SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::text[], $5::text[], $6::text[], \
+              $7::text[], $8::uuid[], $9::int[], $10::bool[], $11::bigint[], $12::bigint[], $13::text[])",
+            $conflict
+        )
+    };
+}
+
+const INSERT_HOT: &str = put_jobs!("scheduler_jobs", "");
+const INSERT_ENDED: &str = put_jobs!("scheduler_jobs_history", "");
+/// For rows that may be there.
+pub(super) const PUT_HOT: &str = put_jobs!(
+    "scheduler_jobs",
+    " ON CONFLICT (id) DO UPDATE SET revision = EXCLUDED.revision, state = EXCLUDED.state, \
+     lease_id = EXCLUDED.lease_id, lease_position = EXCLUDED.lease_position, quarantined = EXCLUDED.quarantined, \
+     record = EXCLUDED.record"
+);
+pub(super) const PUT_ENDED: &str = put_jobs!(
+    "scheduler_jobs_history",
+    " ON CONFLICT (id) DO UPDATE SET revision = EXCLUDED.revision, state = EXCLUDED.state, \
+     quarantined = EXCLUDED.quarantined, ended_at = EXCLUDED.ended_at, record = EXCLUDED.record"
+);
+const UPDATE_HOT: &str = "UPDATE scheduler_jobs AS job SET revision = new.revision, state = new.state, \
+    lease_id = new.lease_id, lease_position = new.lease_position, quarantined = new.quarantined, record = new.record \
+    FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::uuid[], $5::int[], $6::bool[], $7::text[]) \
+    AS new (id, revision, state, lease_id, lease_position, quarantined, record) WHERE job.id = new.id";
+
+fn each<'a, T>(jobs: &[&'a JobRecord], of: impl Fn(&'a JobRecord) -> T) -> Vec<T> {
+    jobs.iter().map(|job| of(job)).collect()
+}
+
+/// Inserts jobs, by one of the statements above.
+pub(super) fn put_jobs(sql: &'static str, jobs: &[&JobRecord]) -> Call {
+    Call::new(sql)
+        .with(each(jobs, |job| job.id.0))
+        .with(each(jobs, |job| job.revision as i64))
+        .with(each(jobs, |job| state_number(job.state)))
+        .with(each(jobs, |job| job.intent.addon_id.to_string()))
+        .with(each(jobs, |job| job.intent.job_type.to_string()))
+        .with(each(jobs, |job| job.intent.unique_key.clone()))
+        .with(each(jobs, |job| job.intent.concurrency_key.clone()))
+        .with(each(jobs, |job| job.lease_id.map(|id| id.0)))
+        .with(each(jobs, |job| {
+            job.lease_id.map(|_| job.lease_position as i32)
+        }))
+        .with(each(jobs, |job| job.quarantined))
+        .with(each(jobs, |job| to_micros(job.created_at)))
+        .with(each(jobs, |job| job.ended_at.map(to_micros)))
+        .with(each(jobs, text))
+}
+
+fn update_jobs(jobs: &[&JobRecord]) -> Call {
+    Call::new(UPDATE_HOT)
+        .with(each(jobs, |job| job.id.0))
+        .with(each(jobs, |job| job.revision as i64))
+        .with(each(jobs, |job| state_number(job.state)))
+        .with(each(jobs, |job| job.lease_id.map(|id| id.0)))
+        .with(each(jobs, |job| {
+            job.lease_id.map(|_| job.lease_position as i32)
+        }))
+        .with(each(jobs, |job| job.quarantined))
+        .with(each(jobs, text))
+}
+
+/// Adds a statement, unless it would concern no row.
+fn add<T: ToSql + Sync + 'static>(calls: &mut Vec<Call>, sql: &'static str, ids: Vec<T>) {
+    if !ids.is_empty() {
+        calls.push(Call::new(sql).with(ids));
+    }
+}
+
+/// Tags of new jobs, and what jobs with dependencies wait for.
+pub(super) fn side_tables<'a>(
+    calls: &mut Vec<Call>,
+    new: impl Iterator<Item = &'a JobRecord>,
+    depending: impl Iterator<Item = &'a JobRecord>,
+) {
+    let (mut tags, mut tagged) = (Vec::new(), Vec::new());
+    for job in new {
+        for tag in &job.intent.tags {
+            tags.push(tag.clone());
+            tagged.push(job.id.0);
+        }
+    }
+    if !tags.is_empty() {
+        let sql = "INSERT INTO scheduler_tags SELECT * FROM unnest($1::text[], $2::uuid[]) \
+                   ON CONFLICT DO NOTHING";
+        calls.push(Call::new(sql).with(tags).with(tagged));
+    }
+    let (mut ids, mut dependencies, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+    for job in depending.filter(|job| !job.intent.depends_on.is_empty()) {
+        ids.push(job.id.0);
+        for dependency in &job.waiting_for {
+            dependencies.push(dependency.0);
+            waiting.push(job.id.0);
+        }
+    }
+    add(calls, "DELETE FROM scheduler_waits WHERE id = ANY($1)", ids);
+    if !waiting.is_empty() {
+        let sql = "INSERT INTO scheduler_waits SELECT * FROM unnest($1::uuid[], $2::uuid[])";
+        calls.push(Call::new(sql).with(dependencies).with(waiting));
+    }
+}
+
+fn jobs(overlay: &Overlay, calls: &mut Vec<Call>) {
+    let (mut new, mut changed, mut ended) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut new_ended, mut changed_ended) = (Vec::new(), Vec::new());
+    let (mut leaving_hot, mut leaving_history) = (Vec::new(), Vec::new());
+    let mut all = Vec::with_capacity(overlay.dirty_jobs.len());
+    for id in &overlay.dirty_jobs {
+        let Some(known) = overlay.job(*id) else {
+            continue;
+        };
+        let Some(job) = known.job.as_deref() else {
+            continue;
+        };
+        all.push((job, known.place.is_none()));
+        match (known.place, Place::of(job.state)) {
+            (None, Place::Hot) => new.push(job),
+            (None, Place::History) => new_ended.push(job),
+            (Some(Place::Hot), Place::Hot) => changed.push(job),
+            (Some(Place::Hot), Place::History) => {
+                leaving_hot.push(id.0);
+                ended.push(job);
+            }
+            (Some(Place::History), Place::Hot) => {
+                leaving_history.push(id.0);
+                new.push(job);
+            }
+            (Some(Place::History), Place::History) => changed_ended.push(job),
+        }
+    }
+    ended.extend(new_ended);
+    add(
+        calls,
+        "DELETE FROM scheduler_jobs WHERE id = ANY($1)",
+        leaving_hot,
+    );
+    add(
+        calls,
+        "DELETE FROM scheduler_jobs_history WHERE id = ANY($1)",
+        leaving_history,
+    );
+    if !new.is_empty() {
+        // Should two transactions insert the same unique keys, they come to them in the same order.
+        new.sort_by(|a, b| a.intent.unique_key.cmp(&b.intent.unique_key));
+        calls.push(put_jobs(INSERT_HOT, &new));
+    }
+    if !changed.is_empty() {
+        calls.push(update_jobs(&changed));
+    }
+    if !ended.is_empty() {
+        calls.push(put_jobs(INSERT_ENDED, &ended));
+    }
+    if !changed_ended.is_empty() {
+        calls.push(put_jobs(PUT_ENDED, &changed_ended));
+    }
+    let new = all.iter().filter(|(_, is_new)| *is_new);
+    side_tables(
+        calls,
+        new.map(|(job, _)| *job),
+        all.iter().map(|(job, _)| *job),
+    );
+}
+
+fn leases(overlay: &Overlay, calls: &mut Vec<Call>) {
+    let (mut new, mut changed): (Vec<&LeaseRecord>, Vec<&LeaseRecord>) = Default::default();
+    for id in &overlay.dirty_leases {
+        let Some(known) = overlay.lease(*id) else {
+            continue;
+        };
+        let Some(lease) = &known.lease else { continue };
+        if known.is_stored {
+            changed.push(lease);
+        } else {
+            new.push(lease);
+        }
+    }
+    fn columns(sql: &'static str, mut leases: Vec<&LeaseRecord>) -> Call {
+        leases.sort_by_key(|lease| lease.id);
+        let record = |lease: &&LeaseRecord| {
+            text(&LeaseRecord {
+                jobs: Vec::new(),
+                ..LeaseRecord::clone(lease)
+            })
+        };
+        Call::new(sql)
+            .with(leases.iter().map(|lease| lease.id.0).collect::<Vec<Uuid>>())
+            .with(leases.iter().map(|it| it.is_live()).collect::<Vec<bool>>())
+            .with(
+                leases
+                    .iter()
+                    .map(|lease| lease.ended_at.map(to_micros))
+                    .collect::<Vec<Option<i64>>>(),
+            )
+            .with(leases.iter().map(record).collect::<Vec<String>>())
+            .with(
+                leases
+                    .iter()
+                    .map(|lease| lease.request_name().as_ref().map(request_text))
+                    .collect::<Vec<Option<String>>>(),
+            )
+    }
+    if !new.is_empty() {
+        let sql = "INSERT INTO scheduler_leases (id, live, ended_at, record, request) \
+                   SELECT * FROM unnest($1::uuid[], $2::bool[], $3::bigint[], $4::text[], $5::text[])";
+        calls.push(columns(sql, new));
+    }
+    if !changed.is_empty() {
+        let sql = "UPDATE scheduler_leases AS lease SET live = new.live, ended_at = new.ended_at, \
+                   record = new.record, request = new.request \
+                   FROM unnest($1::uuid[], $2::bool[], $3::bigint[], $4::text[], $5::text[]) \
+                   AS new (id, live, ended_at, record, request) WHERE lease.id = new.id";
+        calls.push(columns(sql, changed));
+    }
+}
+
+fn keys(overlay: &Overlay, calls: &mut Vec<Call>) {
+    if overlay.new_keys.is_empty() {
+        return;
+    }
+    let mut keys: Vec<_> = overlay.new_keys.iter().collect();
+    keys.sort_by(|a, b| (&a.addon_id, &a.key).cmp(&(&b.addon_id, &b.key)));
+    let sql = "INSERT INTO scheduler_keys (addon_id, key, created_at, record) \
+               SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[])";
+    let addons: Vec<String> = keys.iter().map(|key| key.addon_id.to_string()).collect();
+    let names: Vec<String> = keys.iter().map(|key| key.key.clone()).collect();
+    let times: Vec<i64> = keys.iter().map(|key| to_micros(key.created_at)).collect();
+    let records: Vec<String> = keys.iter().map(text).collect();
+    let call = Call::new(sql).with(addons).with(names);
+    calls.push(call.with(times).with(records));
+}
+
+fn notes(overlay: &Overlay, calls: &mut Vec<Call>) {
+    let (mut names, mut values, mut deleted) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, value) in &overlay.notes {
+        match value {
+            Some(value) => {
+                names.push(name.clone());
+                values.push(value.clone());
+            }
+            None => deleted.push(name.clone()),
+        }
+    }
+    if !deleted.is_empty() {
+        let all: Vec<String> = overlay.notes.keys().cloned().collect();
+        let sql = "SELECT FROM scheduler_notes WHERE name = ANY($1) ORDER BY name FOR UPDATE";
+        calls.push(Call::new(sql).with(all));
+    }
+    if !names.is_empty() {
+        // By name: two transactions that write the same notes come to them in the same order.
+        let sql = "INSERT INTO scheduler_notes SELECT * FROM unnest($1::text[], $2::text[]) \
+                   ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value";
+        calls.push(Call::new(sql).with(names).with(values));
+    }
+    let sql = "DELETE FROM scheduler_notes WHERE name = ANY($1)";
+    add(calls, sql, deleted);
+}
+
+fn events(overlay: &Overlay, calls: &mut Vec<Call>) {
+    let written = overlay.written.iter();
+    let events = written.flat_map(|it| &it.changes.events);
+    let kept: Vec<&Event> = events.filter(|event| event.kind.is_kept()).collect();
+    if kept.is_empty() {
+        return;
+    }
+    let jobs: Vec<Option<Uuid>> = kept
+        .iter()
+        .map(|event| event.job_id.map(|id| id.0))
+        .collect();
+    let times: Vec<i64> = kept.iter().map(|event| to_micros(event.at)).collect();
+    let texts: Vec<String> = kept.iter().map(text).collect();
+    // Held until the commit: places grow in the order of commits.
+    calls.push(Call::new(
+        "SELECT pg_advisory_xact_lock(7306086967000000002)",
+    ));
+    let sql = "INSERT INTO scheduler_job_events (job_id, at, record) SELECT job_id, at, record \
+               FROM unnest($1::uuid[], $2::bigint[], $3::text[]) WITH ORDINALITY AS new (job_id, at, record, place) \
+               ORDER BY place";
+    calls.push(Call::new(sql).with(jobs).with(times).with(texts));
+}
+
+/// The statements that give the database all that it lacks, but for the events.
+pub(super) fn records(overlay: &Overlay) -> Vec<Call> {
+    let mut calls = Vec::new();
+    keys(overlay, &mut calls);
+    jobs(overlay, &mut calls);
+    leases(overlay, &mut calls);
+    notes(overlay, &mut calls);
+    calls
+}
+
+/// The statements that give the database all that it lacks.
+pub(super) fn everything(overlay: &Overlay) -> Vec<Call> {
+    let mut calls = records(overlay);
+    events(overlay, &mut calls);
+    calls
+}
