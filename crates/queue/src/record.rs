@@ -25,6 +25,10 @@ use jobtree_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 /// A place on a node that waits for a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
@@ -117,7 +121,7 @@ impl Stage {
     }
 }
 
-/// A job.
+/// A job. As JSON it says only what differs from a job that has just been submitted: most have no more to say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobRecord {
     /// Its id.
@@ -135,44 +139,64 @@ pub struct JobRecord {
     /// Where it is on its way.
     pub state: JobState,
     /// Runs that ended by an answer or by `max_runtime_sec`.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub attempts: u32,
     /// Runs that ended because their lease ran out.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub rescues: u32,
     /// How often it was redriven.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub redrives: u32,
     /// Not before this: start time or backoff.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
     /// Jobs that it waits for: those of `depends_on` that had not ended when they were last looked at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting_for: Vec<JobId>,
     /// The place that waits for it to be taken up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reservation: Option<Box<Reservation>>,
     /// The lease that it is claimed or runs under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_id: Option<LeaseId>,
     /// Its place in that lease's batch.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub lease_position: u32,
     /// Where it is dispatched to, runs or ran last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_id: Option<NodeId>,
     /// When its last run began, by its worker's report. A claim does not change it, a begin does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
     /// When it ended: of a run whose worker told its times, when the run ended, which is before that was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
     /// When somebody asked a running job to stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel_requested_at: Option<Timestamp>,
     /// It failed because it took too many workers with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub quarantined: bool,
     /// DEADLINE_AT_RISK was told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_risk: bool,
     /// Why it is not admitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denial: Option<Box<Denial>>,
     /// How far it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
     /// What its worker measured, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, f64>,
     /// What it gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Json>,
     /// Why the last run failed, or why it was canceled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
     /// The last completions that took effect, newest last; at most [`JobRecord::COMPLETIONS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub completions: Vec<Completion>,
 }
 

@@ -125,14 +125,14 @@ impl AuditReport {
 }
 
 fn produce(tables: &mut dyn Reading, give: &mut dyn FnMut(Part) -> Result<()>) -> Result<()> {
-    let first = match tables.events_after(0, 1)?.first() {
+    let first = match tables.shown_events_after(0, 1)?.first() {
         Some(first) => first.cursor,
         None => tables.next_event()?,
     };
     give(Part::Begin { pruned: first > 1 })?;
     let mut cursor = 0;
     loop {
-        let events = tables.events_after(cursor, ROWS)?;
+        let events = tables.shown_events_after(cursor, ROWS)?;
         let Some(last) = events.last() else { break };
         cursor = last.cursor;
         give(Part::Events(events))?;

@@ -47,12 +47,15 @@ pub struct Needs {
     pub ending: Vec<JobId>,
     /// It changes schedules or pauses.
     pub settings: bool,
+    /// How many jobs it submits.
+    pub submissions: usize,
 }
 
 impl Needs {
     /// Adds those of a submission.
     pub(crate) fn submission(&mut self, submission: &Submission) {
         let intent: &Intent = &submission.intent;
+        self.submissions += 1;
         if let Some(key) = &intent.idempotency_key {
             let name = Name::Key(intent.addon_id.clone(), key.clone());
             self.names.push(name);
@@ -86,6 +89,21 @@ impl Needs {
         self.ending.push(job);
     }
 
+    /// About how many events follow, and none for commands that seldom have any.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn likely_events(&self) -> usize {
+        let of_jobs = self.submissions
+            + self.free_jobs.len()
+            + self.keyed_jobs.len()
+            + self.ending.len()
+            + self.leases_of.len()
+            + self.whole_leases.len();
+        match of_jobs {
+            0 => 0,
+            some => some + self.leases.len(),
+        }
+    }
+
     /// Adds those of another command.
     pub(crate) fn extend(&mut self, other: Self) {
         self.names.extend(other.names);
@@ -98,5 +116,6 @@ impl Needs {
         self.whole_leases.extend(other.whole_leases);
         self.ending.extend(other.ending);
         self.settings |= other.settings;
+        self.submissions += other.submissions;
     }
 }

@@ -184,10 +184,17 @@ pub trait Reading: ReadLogs + ReadAll {
     /// The trail of a job, oldest first.
     fn events_of(&mut self, job: JobId) -> Result<Vec<Recorded>>;
 
-    /// The trail of everything after a place.
+    /// The trail of everything after a place. Events are told in the order of their places, and none is left out: one that
+    /// may still appear before it holds an event back for a moment.
     fn events_after(&mut self, cursor: u64, limit: usize) -> Result<Vec<Recorded>>;
 
-    /// The place of the last event.
+    /// As [`events_after`](Reading::events_after), with all events that this snapshot shows. Where several processes write,
+    /// some may appear later before the last of these, so this is for those who read one snapshot to its end.
+    fn shown_events_after(&mut self, cursor: u64, limit: usize) -> Result<Vec<Recorded>> {
+        self.events_after(cursor, limit)
+    }
+
+    /// The place of the last event, of those that [`events_after`](Reading::events_after) tells.
     fn last_event(&mut self) -> Result<u64>;
 
     /// All schedules, by name.

@@ -243,6 +243,54 @@ fn the_same_claim_at_both_nodes_is_one_grant() {
     assert_eq!(leases.len(), count, "one grant a lease");
 }
 
+/// Two nodes write at the same time, some of their commands without any event; a third one follows the trail. Blocks of
+/// places are committed in another order than they were drawn in, and the follower tells each event once, in order.
+#[test]
+fn a_reader_that_follows_two_writers_misses_no_event() {
+    let _watchdog = Watchdog::watching("a reader of two writers");
+    let server = Server::start();
+    let place = server.new_place();
+    let connect = || Store::connect(&PostgresOptions::new(&place)).expect("a node");
+    let (nodes, reader) = ([connect(), connect()], connect());
+    let writing = AtomicUsize::new(4);
+    let mut followed: Vec<(u64, Option<JobId>)> = Vec::new();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (node, writing) = (&nodes[thread % 2], &writing);
+            scope.spawn(move || {
+                for round in 0..150 {
+                    let job = node.submit(stamp(), submission()).wait().expect("taken");
+                    if round % 3 == 0 {
+                        // Refused, after places were drawn for its event.
+                        let foreign = CompleteRequest::done(LeaseId::generate(), None);
+                        assert!(node.complete(stamp(), job.job_id, foreign).wait().is_err());
+                    }
+                }
+                writing.fetch_sub(1, Ordering::Release);
+            });
+        }
+        loop {
+            let is_over = writing.load(Ordering::Acquire) == 0;
+            let after = followed.last().map_or(0, |(cursor, _)| *cursor);
+            let page = reader.events_after(after, 50).wait().expect("a page");
+            followed.extend(page.iter().map(|it| (it.cursor, it.event.job_id)));
+            if is_over && page.is_empty() {
+                break;
+            }
+        }
+    });
+    assert!(followed.is_sorted_by(|a, b| a.0 < b.0));
+    let all = reader
+        .read(|tables| tables.shown_events_after(0, 10_000))
+        .wait();
+    let all = all.expect("the trail");
+    let all: Vec<_> = all.iter().map(|it| (it.cursor, it.event.job_id)).collect();
+    assert_eq!(all.len(), 600);
+    assert_eq!(followed, all);
+    let last = reader.read(|tables| tables.last_event()).wait();
+    assert_eq!(last, Ok(all[all.len() - 1].0));
+}
+
 /// A small generator: the test must not depend on a crate for it.
 fn next(state: &mut u64) -> u64 {
     *state = state

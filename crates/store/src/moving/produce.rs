@@ -43,7 +43,7 @@ pub(super) fn produce(
 ) -> Result<()> {
     let mut cursor = 0;
     loop {
-        let events = tables.events_after(cursor, ROWS)?;
+        let events = tables.shown_events_after(cursor, ROWS)?;
         let Some(last) = events.last() else { break };
         cursor = last.cursor;
         give(Part::Events(events))?;

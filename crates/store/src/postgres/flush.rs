@@ -4,7 +4,7 @@
 //! Rows that exist are locked since the transaction began, so none of these statements waits for another transaction, but
 //! for rows that are new. Those are guarded by the locks on their names; the unique indexes are the proof.
 
-use jobtree_protocol::{Event, to_micros};
+use jobtree_protocol::to_micros;
 use jobtree_queue::{JobRecord, LeaseRecord};
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
@@ -14,44 +14,80 @@ use super::overlay::{Overlay, Place};
 use super::tables::{request_text, state_number, text};
 
 macro_rules! put_jobs {
-    ($table:literal, $conflict:literal) => {
+    ($table:literal, $columns:literal, $types:literal, $conflict:literal) => {
         concat!(
             "INSERT INTO ",
             $table,
             " (id, revision, state, addon_id, job_type, unique_key, concurrency_key, lease_id, lease_position, \
-               quarantined, created_at, ended_at, record) \
+               quarantined, created_at, ended_at, record, last_event",
+            $columns,
+            ") \
               SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::text[], $5::text[], $6::text[], \
-              $7::text[], $8::uuid[], $9::int[], $10::bool[], $11::bigint[], $12::bigint[], $13::text[])",
+              $7::text[], $8::uuid[], $9::int[], $10::bool[], $11::bigint[], $12::bigint[], $13::text[], \
+              $14::bigint[]",
+            $types,
+            ")",
             $conflict
         )
     };
 }
 
-const INSERT_HOT: &str = put_jobs!("scheduler_jobs", "");
-const INSERT_ENDED: &str = put_jobs!("scheduler_jobs_history", "");
+const INSERT_HOT: &str = put_jobs!(
+    "scheduler_jobs",
+    ", cost, max_runtime_sec, cancel",
+    ", $15::int[], $16::bigint[], $17::bool[]",
+    ""
+);
+const INSERT_ENDED: &str = put_jobs!("scheduler_jobs_history", "", "", "");
 /// For rows that may be there.
 pub(super) const PUT_HOT: &str = put_jobs!(
     "scheduler_jobs",
+    ", cost, max_runtime_sec, cancel",
+    ", $15::int[], $16::bigint[], $17::bool[]",
     " ON CONFLICT (id) DO UPDATE SET revision = EXCLUDED.revision, state = EXCLUDED.state, \
      lease_id = EXCLUDED.lease_id, lease_position = EXCLUDED.lease_position, quarantined = EXCLUDED.quarantined, \
-     record = EXCLUDED.record"
+     record = EXCLUDED.record, last_event = EXCLUDED.last_event, cancel = EXCLUDED.cancel"
 );
 pub(super) const PUT_ENDED: &str = put_jobs!(
     "scheduler_jobs_history",
+    "",
+    "",
     " ON CONFLICT (id) DO UPDATE SET revision = EXCLUDED.revision, state = EXCLUDED.state, \
-     quarantined = EXCLUDED.quarantined, ended_at = EXCLUDED.ended_at, record = EXCLUDED.record"
+     quarantined = EXCLUDED.quarantined, ended_at = EXCLUDED.ended_at, record = EXCLUDED.record, \
+     last_event = EXCLUDED.last_event"
 );
 const UPDATE_HOT: &str = "UPDATE scheduler_jobs AS job SET revision = new.revision, state = new.state, \
-    lease_id = new.lease_id, lease_position = new.lease_position, quarantined = new.quarantined, record = new.record \
-    FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::uuid[], $5::int[], $6::bool[], $7::text[]) \
-    AS new (id, revision, state, lease_id, lease_position, quarantined, record) WHERE job.id = new.id";
+    lease_id = new.lease_id, lease_position = new.lease_position, quarantined = new.quarantined, record = new.record, \
+    last_event = new.last_event, cost = new.cost, max_runtime_sec = new.max_runtime_sec, cancel = new.cancel \
+    FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::uuid[], $5::int[], $6::bool[], $7::text[], $8::bigint[], \
+    $9::int[], $10::bigint[], $11::bool[]) AS new (id, revision, state, lease_id, lease_position, quarantined, record, \
+    last_event, cost, max_runtime_sec, cancel) WHERE job.id = new.id";
 
-fn each<'a, T>(jobs: &[&'a JobRecord], of: impl Fn(&'a JobRecord) -> T) -> Vec<T> {
-    jobs.iter().map(|job| of(job)).collect()
+/// A job, and where its trail ends.
+pub(super) type Row<'a> = (&'a JobRecord, Option<i64>);
+
+fn each<'a, T>(jobs: &[Row<'a>], of: impl Fn(&'a JobRecord) -> T) -> Vec<T> {
+    jobs.iter().map(|(job, _)| of(job)).collect()
 }
 
-/// Inserts jobs, by one of the statements above.
-pub(super) fn put_jobs(sql: &'static str, jobs: &[&JobRecord]) -> Call {
+fn last_events(jobs: &[Row<'_>]) -> Vec<Option<i64>> {
+    jobs.iter().map(|(_, last_event)| *last_event).collect()
+}
+
+/// Inserts jobs that have not ended, by one of the statements above.
+pub(super) fn put_hot(sql: &'static str, jobs: &[Row<'_>]) -> Call {
+    known_to_lease(put_jobs(sql, jobs), jobs)
+}
+
+/// Adds what a lease knows of each of its jobs.
+fn known_to_lease(call: Call, jobs: &[Row<'_>]) -> Call {
+    call.with(each(jobs, |job| job.cost() as i32))
+        .with(each(jobs, |job| job.intent.max_runtime_sec.map(i64::from)))
+        .with(each(jobs, |job| job.cancel_requested_at.is_some()))
+}
+
+/// Inserts jobs that have ended, likewise.
+pub(super) fn put_jobs(sql: &'static str, jobs: &[Row<'_>]) -> Call {
     Call::new(sql)
         .with(each(jobs, |job| job.id.0))
         .with(each(jobs, |job| job.revision as i64))
@@ -68,10 +104,11 @@ pub(super) fn put_jobs(sql: &'static str, jobs: &[&JobRecord]) -> Call {
         .with(each(jobs, |job| to_micros(job.created_at)))
         .with(each(jobs, |job| job.ended_at.map(to_micros)))
         .with(each(jobs, text))
+        .with(last_events(jobs))
 }
 
-fn update_jobs(jobs: &[&JobRecord]) -> Call {
-    Call::new(UPDATE_HOT)
+fn update_jobs(jobs: &[Row<'_>]) -> Call {
+    let call = Call::new(UPDATE_HOT)
         .with(each(jobs, |job| job.id.0))
         .with(each(jobs, |job| job.revision as i64))
         .with(each(jobs, |job| state_number(job.state)))
@@ -81,6 +118,8 @@ fn update_jobs(jobs: &[&JobRecord]) -> Call {
         }))
         .with(each(jobs, |job| job.quarantined))
         .with(each(jobs, text))
+        .with(last_events(jobs));
+    known_to_lease(call, jobs)
 }
 
 /// Adds a statement, unless it would concern no row.
@@ -136,19 +175,20 @@ fn jobs(overlay: &Overlay, calls: &mut Vec<Call>) {
             continue;
         };
         all.push((job, known.place.is_none()));
+        let row = (job, known.last_event);
         match (known.place, Place::of(job.state)) {
-            (None, Place::Hot) => new.push(job),
-            (None, Place::History) => new_ended.push(job),
-            (Some(Place::Hot), Place::Hot) => changed.push(job),
+            (None, Place::Hot) => new.push(row),
+            (None, Place::History) => new_ended.push(row),
+            (Some(Place::Hot), Place::Hot) => changed.push(row),
             (Some(Place::Hot), Place::History) => {
                 leaving_hot.push(id.0);
-                ended.push(job);
+                ended.push(row);
             }
             (Some(Place::History), Place::Hot) => {
                 leaving_history.push(id.0);
-                new.push(job);
+                new.push(row);
             }
-            (Some(Place::History), Place::History) => changed_ended.push(job),
+            (Some(Place::History), Place::History) => changed_ended.push(row),
         }
     }
     ended.extend(new_ended);
@@ -164,8 +204,8 @@ fn jobs(overlay: &Overlay, calls: &mut Vec<Call>) {
     );
     if !new.is_empty() {
         // Should two transactions insert the same unique keys, they come to them in the same order.
-        new.sort_by(|a, b| a.intent.unique_key.cmp(&b.intent.unique_key));
-        calls.push(put_jobs(INSERT_HOT, &new));
+        new.sort_by(|(a, _), (b, _)| a.intent.unique_key.cmp(&b.intent.unique_key));
+        calls.push(put_hot(INSERT_HOT, &new));
     }
     if !changed.is_empty() {
         calls.push(update_jobs(&changed));
@@ -278,29 +318,6 @@ fn notes(overlay: &Overlay, calls: &mut Vec<Call>) {
     add(calls, sql, deleted);
 }
 
-fn events(overlay: &Overlay, calls: &mut Vec<Call>) {
-    let written = overlay.written.iter();
-    let events = written.flat_map(|it| &it.changes.events);
-    let kept: Vec<&Event> = events.filter(|event| event.kind.is_kept()).collect();
-    if kept.is_empty() {
-        return;
-    }
-    let jobs: Vec<Option<Uuid>> = kept
-        .iter()
-        .map(|event| event.job_id.map(|id| id.0))
-        .collect();
-    let times: Vec<i64> = kept.iter().map(|event| to_micros(event.at)).collect();
-    let texts: Vec<String> = kept.iter().map(text).collect();
-    // Held until the commit: places grow in the order of commits.
-    calls.push(Call::new(
-        "SELECT pg_advisory_xact_lock(7306086967000000002)",
-    ));
-    let sql = "INSERT INTO scheduler_job_events (job_id, at, record) SELECT job_id, at, record \
-               FROM unnest($1::uuid[], $2::bigint[], $3::text[]) WITH ORDINALITY AS new (job_id, at, record, place) \
-               ORDER BY place";
-    calls.push(Call::new(sql).with(jobs).with(times).with(texts));
-}
-
 /// The statements that give the database all that it lacks, but for the events.
 pub(super) fn records(overlay: &Overlay) -> Vec<Call> {
     let mut calls = Vec::new();
@@ -312,8 +329,8 @@ pub(super) fn records(overlay: &Overlay) -> Vec<Call> {
 }
 
 /// The statements that give the database all that it lacks.
-pub(super) fn everything(overlay: &Overlay) -> Vec<Call> {
+pub(super) fn everything(overlay: &mut Overlay) -> Vec<Call> {
     let mut calls = records(overlay);
-    events(overlay, &mut calls);
+    calls.extend(overlay.events.write());
     calls
 }

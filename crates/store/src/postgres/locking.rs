@@ -26,6 +26,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::connection::Call;
+use super::events::{DRAW, blocks_for};
 use super::overlay::{ConcurrencyKey, Place};
 use super::tables::{PgTables, read, request_text, state_of};
 use crate::ids::{IdMap, IdSet};
@@ -36,7 +37,9 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 /// More names than these are one lock on all names.
 const MOST_NAMES: usize = 512;
 
-const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+/// It also gives the transaction its number, which it must have before it draws places for events.
+const CLOCK: &str =
+    "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, pg_current_xact_id()::text";
 const LOCK_SETTINGS: &str = "SELECT pg_advisory_xact_lock(7306086967000000003)";
 const SHARE_NAMES: &str = "SELECT pg_advisory_xact_lock_shared(7306086967000000004)";
 const LOCK_ALL_NAMES: &str = "SELECT pg_advisory_xact_lock(7306086967000000004)";
@@ -50,19 +53,19 @@ const TRY_HOLDERS: &str = "SELECT pg_try_advisory_xact_lock_shared(7306086967000
     AND pg_try_advisory_xact_lock(hashtextextended($1, $2))";
 
 /// The record is left out if it has the revision that is remembered here.
-const LOCK_JOBS: &str = "SELECT job.id, CASE WHEN job.revision = known.revision THEN NULL ELSE job.record END \
+const LOCK_JOBS: &str = "SELECT job.id, CASE WHEN job.revision = known.revision THEN NULL ELSE job.record END, \
+    job.last_event \
     FROM unnest($1::uuid[], $2::bigint[]) AS known (id, revision) JOIN scheduler_jobs AS job ON job.id = known.id \
     ORDER BY job.id FOR UPDATE OF job";
-const LOCK_JOBS_AND_LEASED: &str = "SELECT job.id, job.record FROM (SELECT unnest($1::uuid[]) UNION \
+const LOCK_JOBS_AND_LEASED: &str = "SELECT job.id, job.record, job.last_event FROM (SELECT unnest($1::uuid[]) UNION \
     SELECT id FROM scheduler_jobs WHERE lease_id = ANY($2)) AS known (id) \
     JOIN scheduler_jobs AS job ON job.id = known.id ORDER BY job.id FOR UPDATE OF job";
-const LOCK_FREE_JOBS: &str = "SELECT job.id, CASE WHEN job.revision = known.revision THEN NULL ELSE job.record END \
+const LOCK_FREE_JOBS: &str = "SELECT job.id, CASE WHEN job.revision = known.revision THEN NULL ELSE job.record END, \
+    job.last_event \
     FROM unnest($1::uuid[], $2::bigint[]) AS known (id, revision) JOIN scheduler_jobs AS job ON job.id = known.id \
     FOR UPDATE OF job SKIP LOCKED";
-const LOCK_ENDED: &str =
-    "SELECT id, record FROM scheduler_jobs_history WHERE id = ANY($1) ORDER BY id FOR UPDATE";
-const LOCK_FREE_ENDED: &str =
-    "SELECT id, record FROM scheduler_jobs_history WHERE id = ANY($1) FOR UPDATE SKIP LOCKED";
+const LOCK_ENDED: &str = "SELECT id, record, last_event FROM scheduler_jobs_history WHERE id = ANY($1) ORDER BY id FOR UPDATE";
+const LOCK_FREE_ENDED: &str = "SELECT id, record, last_event FROM scheduler_jobs_history WHERE id = ANY($1) FOR UPDATE SKIP LOCKED";
 /// In one statement, so of one snapshot: a job that moves from one table to the other is in one of them.
 const EXISTING_JOBS: &str = "SELECT id FROM scheduler_jobs WHERE id = ANY($1) UNION ALL \
     SELECT id FROM scheduler_jobs_history WHERE id = ANY($1)";
@@ -75,9 +78,11 @@ const LOCK_LEASES_AND_THOSE_OF: &str = "SELECT lease.id, lease.record FROM (SELE
 const LOCK_FREE_LEASE: &str =
     "SELECT id, record FROM scheduler_leases WHERE id = ANY($1) FOR UPDATE SKIP LOCKED";
 const EXISTING_LEASE: &str = "SELECT id FROM scheduler_leases WHERE id = ANY($1)";
-const LEASED: &str = "SELECT lease_id, id, lease_position, record FROM scheduler_jobs \
+const LEASED: &str = "SELECT lease_id, id, lease_position, state, cost, max_runtime_sec, cancel, \
+    CASE WHEN cost IS NULL THEN record END FROM scheduler_jobs \
     WHERE lease_id = ANY($1) ORDER BY lease_id, lease_position";
-const LEASED_OF: &str = "SELECT lease_id, id, lease_position, record FROM scheduler_jobs WHERE lease_id IN \
+const LEASED_OF: &str = "SELECT lease_id, id, lease_position, state, cost, max_runtime_sec, cancel, \
+    CASE WHEN cost IS NULL THEN record END FROM scheduler_jobs WHERE lease_id IN \
     (SELECT lease_id FROM scheduler_jobs WHERE id = ANY($1) AND lease_id IS NOT NULL) \
     ORDER BY lease_id, lease_position";
 
@@ -221,6 +226,10 @@ impl PgTables {
         }
         // Last: after whatever had to be waited for.
         calls.push(Call::new(CLOCK));
+        let blocks = blocks_for(needs.likely_events());
+        if blocks > 0 {
+            calls.push(Call::new(DRAW).with(blocks));
+        }
 
         let answers = self.connection.pipeline(Some(BEGIN), &calls, None)?;
         let mut answers = answers.into_iter();
@@ -274,6 +283,7 @@ impl PgTables {
             self.take_waits(&next(&mut answers));
         }
         self.take_clock(&next(&mut answers));
+        self.overlay.events.drawn(&next(&mut answers));
         self.overlay.names = names.into_iter().cloned().collect();
         self.overlay.has_all_names = has_all_names;
         self.lock_holders_of(needs)
@@ -311,6 +321,16 @@ impl PgTables {
         let mut answers = answers.into_iter().skip(calls.len() - 2);
         self.take_holders(&keys, &answers.next().unwrap_or_default());
         self.take_clock(&answers.next().unwrap_or_default());
+        Ok(())
+    }
+
+    /// Draws places for so many more events.
+    pub(super) fn draw_places(&mut self, events: usize) -> Result<()> {
+        let blocks = self.overlay.events.lacking(events);
+        if blocks > 0 {
+            let rows = self.connection.query(DRAW, &[&blocks])?;
+            self.overlay.events.drawn(&rows);
+        }
         Ok(())
     }
 
@@ -459,7 +479,7 @@ impl PgTables {
                     known.expect("its revision was asked for, and nothing is forgotten meanwhile")
                 }
             };
-            self.overlay.read_job(job, place);
+            self.overlay.read_job(job, place, row.get(2));
         }
         Ok(())
     }
@@ -469,15 +489,12 @@ impl PgTables {
         let mut jobs: IdMap<LeaseId, Vec<LeasedJob>> = IdMap::default();
         for row in listed {
             let list = jobs.entry(LeaseId(row.get(0))).or_default();
-            let id = JobId(row.get(1));
-            if list.iter().any(|listed| listed.id == id) {
-                continue;
-            }
-            let known = self.overlay.job(id).and_then(|known| known.job.as_ref());
-            list.push(match known {
-                Some(job) => LeasedJob::of(job),
-                None => LeasedJob::of(&read::<JobRecord>(row.get(3))?),
-            });
+            list.push(leased_job(row)?);
+        }
+        for list in jobs.values_mut() {
+            // A lease that was named and is also a job's is listed twice.
+            list.sort_by_key(|job| job.position);
+            list.dedup_by_key(|job| job.id);
         }
         for row in locked {
             let id = LeaseId(row.get(0));
@@ -508,6 +525,22 @@ impl PgTables {
             holders.insert(JobId(row.get(1)), LeaseId(row.get(2)));
         }
     }
+}
+
+/// What a lease knows of a job: of a row of the lease, the job, its position, its state and what its record says.
+fn leased_job(row: &Row) -> Result<LeasedJob> {
+    let Some(cost) = row.get::<_, Option<i32>>(4) else {
+        // As older versions wrote it.
+        return Ok(LeasedJob::of(&read::<JobRecord>(row.get(7))?));
+    };
+    Ok(LeasedJob {
+        id: JobId(row.get(1)),
+        position: row.get::<_, i32>(2) as u32,
+        cost: cost as u32,
+        max_runtime_sec: row.get::<_, Option<i64>>(5).map(|limit| limit as u32),
+        cancel: row.get::<_, Option<bool>>(6).unwrap_or_default(),
+        begun: state_of(row.get(3))? == JobState::Running,
+    })
 }
 
 fn lock_names(names: &HashSet<&Name>, calls: &mut Vec<Call>) {

@@ -3,10 +3,9 @@
 //! Each process has one connection that writes, in groups as the SQLite backend does, and some that read. What keeps
 //! several processes from stepping on each other:
 //!
-//! - Whatever a command reads to decide by, it locks until its commit: rows by `FOR UPDATE`, concurrency keys by an
-//!   advisory lock. Two that wait for each other are told apart by the database, and one is told to try again.
-//! - The places of events must grow in the order of commits, or a reader would miss the later one of two: so a group
-//!   takes a lock before it writes its events, and holds it until its commit.
+//! - Whatever a command reads to decide by is locked until its commit, in one order for all processes; see `locking`.
+//! - Events of different processes get their places in one order and are committed in another one. Readers know how far
+//!   the trail is whole; see `events`.
 //! - Time is the database's, since the machines' clocks differ.
 //! - A process that stands still in the middle of a transaction, or whose machine is gone, holds up the others for some
 //!   seconds only: then the database undoes the transaction.
@@ -14,12 +13,14 @@
 //! Listeners hear of this process's own commits only. What others commit is hinted at; see `hints`.
 
 mod connection;
+mod events;
 mod flush;
 mod hints;
 mod locking;
 mod logs;
 mod moving;
 mod overlay;
+mod password_file;
 mod reading;
 mod tables;
 
@@ -60,7 +61,7 @@ impl PostgresOptions {
             url: url.into(),
             readers: 2,
             max_waiting: 16_384,
-            max_group: 256,
+            max_group: 1024,
             database_time: true,
             hints: true,
         }
@@ -106,10 +107,17 @@ pub(crate) struct Postgres {
 }
 
 /// Step `n` leads from version `n` to version `n + 1`. Steps are never changed once released; new ones are added.
-const STEPS: &[&str] = &[include_str!("schema.sql"), include_str!("migration_2.sql")];
+const STEPS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("migration_2.sql"),
+    include_str!("migration_3.sql"),
+];
 const VERSION: i32 = STEPS.len() as i32;
-/// For connections that write: others wait for their locks.
-const NOT_FOR_LONG: &str = "SET idle_in_transaction_session_timeout = '3s'";
+/// For the connection that writes. Others wait for its locks, so it may not stand still. Its statements look up rows by
+/// arrays of keys, and one plan is right for all of them: to go through an index. A plan that was made when a table was
+/// empty would read all of it for ever.
+const WRITER: &str = "SET idle_in_transaction_session_timeout = '3s'; SET plan_cache_mode = force_generic_plan; \
+    SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off";
 /// How long a server may be silent to a connection before it is given up, where the system can tell.
 const SILENT: Duration = Duration::from_secs(15);
 
@@ -177,6 +185,7 @@ impl Postgres {
             .parse()
             .map_err(|error: tokio_postgres::Error| OpenError::Database(error.to_string()))?;
         config.application_name("jobtree");
+        password_file::fill_in(&mut config)?;
         impatient(&mut config);
         let channel = prepare(&mut Connection::new(config.clone(), "")?)?;
 
@@ -203,7 +212,7 @@ impl Postgres {
         } else {
             (None, None)
         };
-        let connection = Connection::new(config, NOT_FOR_LONG)?;
+        let connection = Connection::new(config, WRITER)?;
         let make = move || PgTables::new(connection, database_time).telling(outgoing);
         let writer = Writer::start(make, bounds, Arc::clone(&listeners))?;
         Ok(Self {

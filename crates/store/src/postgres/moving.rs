@@ -7,8 +7,8 @@ use jobtree_protocol::{AddonId, JobId, LeaseId, ScheduleId, from_micros, to_micr
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord};
 use uuid::Uuid;
 
-use super::flush::{PUT_ENDED, PUT_HOT, put_jobs, side_tables};
-use super::tables::{PgTables, records, text};
+use super::flush::{PUT_ENDED, PUT_HOT, put_hot, put_jobs, side_tables};
+use super::tables::{PgTables, records};
 use crate::logs::LogEnd;
 use crate::moving::{Fired, ReadAll, TakeIn};
 use crate::tables::{Recorded, Result};
@@ -78,53 +78,33 @@ impl ReadAll for PgTables {
     }
 
     fn next_event(&mut self) -> Result<u64> {
-        let rows = self.query(
-            "SELECT CASE WHEN is_called THEN last_value + 1 ELSE last_value END FROM scheduler_job_events_id_seq",
-            &[],
-        )?;
-        Ok(rows[0].get::<_, i64>(0) as u64)
+        self.next_place()
     }
 }
 
 impl TakeIn for PgTables {
     fn take_in_jobs(&mut self, jobs: &[(Option<u64>, Arc<JobRecord>)]) -> Result<()> {
-        let jobs: Vec<&JobRecord> = jobs.iter().map(|(_, job)| &**job).collect();
-        let (ended, waiting): (Vec<&JobRecord>, Vec<&JobRecord>) =
-            jobs.iter().partition(|job| job.state.is_ended());
+        let all = jobs.iter().map(|(_, job)| &**job);
+        let rows = jobs
+            .iter()
+            .map(|(last, job)| (&**job, last.map(|place| place as i64)));
+        let (ended, waiting): (Vec<_>, Vec<_>) = rows.partition(|(job, _)| job.state.is_ended());
         let mut calls = Vec::new();
         if !waiting.is_empty() {
-            calls.push(put_jobs(PUT_HOT, &waiting));
+            calls.push(put_hot(PUT_HOT, &waiting));
         }
         if !ended.is_empty() {
             calls.push(put_jobs(PUT_ENDED, &ended));
         }
-        side_tables(&mut calls, jobs.iter().copied(), jobs.iter().copied());
+        side_tables(&mut calls, all.clone(), all);
         self.change_all(&calls)
     }
 
     fn take_in_events(&mut self, events: &[(Recorded, Option<u64>)]) -> Result<()> {
-        let each = || events.iter().map(|(recorded, _)| recorded);
-        let places: Vec<i64> = each().map(|recorded| recorded.cursor as i64).collect();
-        let jobs: Vec<Option<Uuid>> = each()
-            .map(|recorded| recorded.event.job_id.map(|id| id.0))
-            .collect();
-        let times: Vec<i64> = each()
-            .map(|recorded| to_micros(recorded.event.at))
-            .collect();
-        let texts: Vec<String> = each().map(|recorded| text(&recorded.event)).collect();
-        self.change(
-            "INSERT INTO scheduler_job_events (id, job_id, at, record) OVERRIDING SYSTEM VALUE \
-             SELECT * FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::text[])",
-            &[&places, &jobs, &times, &texts],
-        )?;
-        Ok(())
+        self.put_trail(events)
     }
 
     fn go_on_from(&mut self, next_event: u64) -> Result<()> {
-        self.change(
-            "SELECT setval('scheduler_job_events_id_seq', $1, false)",
-            &[&(next_event as i64)],
-        )?;
-        Ok(())
+        self.begin_places_at(next_event)
     }
 }

@@ -13,6 +13,7 @@ use jobtree_protocol::{AddonId, JobId, JobState, JobType, LeaseId};
 use jobtree_queue::transitions::Changes;
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, LeasedJob, RequestName};
 
+use super::events::NewEvents;
 use crate::backend::Written;
 use crate::error::StoreError;
 use crate::ids::{IdMap, IdSet};
@@ -44,6 +45,8 @@ pub(super) struct KnownJob {
     pub(super) job: Option<Arc<JobRecord>>,
     /// Where the database has it.
     pub(super) place: Option<Place>,
+    /// Where its trail ends.
+    pub(super) last_event: Option<i64>,
     is_dirty: bool,
 }
 
@@ -82,6 +85,7 @@ pub(super) struct Overlay {
     pub(super) new_keys: Vec<KeyRecord>,
     /// Notes to be written, or deleted.
     pub(super) notes: BTreeMap<String, Option<String>>,
+    pub(super) events: NewEvents,
     /// For listeners, once it is committed.
     pub(super) written: Vec<Written>,
     /// Pauses or schedules were written.
@@ -105,10 +109,11 @@ impl Overlay {
     }
 
     /// Takes a job that was locked and read.
-    pub(super) fn read_job(&mut self, job: Arc<JobRecord>, place: Place) {
+    pub(super) fn read_job(&mut self, job: Arc<JobRecord>, place: Place, last_event: Option<i64>) {
         self.jobs.entry(job.id).or_insert(KnownJob {
             job: Some(job),
             place: Some(place),
+            last_event,
             is_dirty: false,
         });
     }
@@ -118,6 +123,7 @@ impl Overlay {
         self.jobs.entry(id).or_insert(KnownJob {
             job: None,
             place: None,
+            last_event: None,
             is_dirty: false,
         });
     }
@@ -166,6 +172,7 @@ impl Overlay {
         for job in &changes.jobs {
             self.put_job(job, changes);
         }
+        self.put_events(changes)?;
         for lease in &changes.leases {
             self.put_lease(lease.clone());
         }
@@ -178,10 +185,32 @@ impl Overlay {
         Ok(())
     }
 
+    /// Gives the events their places, and adds them to the trails of the jobs that are written with them.
+    fn put_events(&mut self, changes: &Changes) -> Result<()> {
+        // Events mostly come in the order of their jobs, so the next one's job is near.
+        let mut near = 0;
+        for event in changes.events.iter().filter(|event| event.kind.is_kept()) {
+            let jobs = &changes.jobs;
+            let place = event.job_id.and_then(|id| {
+                let places = (near..jobs.len()).chain(0..near);
+                places.into_iter().find(|place| jobs[*place].id == id)
+            });
+            near = place.unwrap_or(near);
+            let mut known = place.and_then(|place| self.jobs.get_mut(&jobs[place].id));
+            let previous = known.as_ref().and_then(|known| known.last_event);
+            let at = self.events.push(event, previous)?;
+            if let Some(known) = &mut known {
+                known.last_event = Some(at);
+            }
+        }
+        Ok(())
+    }
+
     fn put_job(&mut self, job: &Arc<JobRecord>, changes: &Changes) {
         let known = self.jobs.entry(job.id).or_insert(KnownJob {
             job: None,
             place: None,
+            last_event: None,
             is_dirty: false,
         });
         let before = known.job.replace(Arc::clone(job));

@@ -8,7 +8,6 @@ use jobtree_protocol::{
     AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId, from_micros,
 };
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, LeasedJob, RequestName};
-use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::tables::{
@@ -260,25 +259,20 @@ impl Reading for PgTables {
     }
 
     fn events_of(&mut self, job: JobId) -> Result<Vec<Recorded>> {
-        let rows = self.query(
-            "SELECT id, record FROM scheduler_job_events WHERE job_id = $1 ORDER BY id",
-            &[&job.0],
-        )?;
-        recorded(&rows)
+        self.trail_of(job)
     }
 
     fn events_after(&mut self, cursor: u64, limit: usize) -> Result<Vec<Recorded>> {
-        let cursor = i64::try_from(cursor).unwrap_or(i64::MAX);
-        let rows = self.query(
-            "SELECT id, record FROM scheduler_job_events WHERE id > $1 ORDER BY id LIMIT $2",
-            &[&cursor, &(limit as i64)],
-        )?;
-        recorded(&rows)
+        self.final_trail_after(cursor, limit)
+    }
+
+    fn shown_events_after(&mut self, cursor: u64, limit: usize) -> Result<Vec<Recorded>> {
+        let (found, _) = self.trail_after(cursor, limit, false)?;
+        Ok(found)
     }
 
     fn last_event(&mut self) -> Result<u64> {
-        let rows = self.query("SELECT coalesce(max(id), 0) FROM scheduler_job_events", &[])?;
-        Ok(rows[0].get::<_, i64>(0) as u64)
+        self.trail_end()
     }
 
     fn schedules(&mut self) -> Result<Vec<ScheduleRecord>> {
@@ -368,15 +362,4 @@ impl PgTables {
         )?;
         job_records(&rows)
     }
-}
-
-fn recorded(rows: &[Row]) -> Result<Vec<Recorded>> {
-    rows.iter()
-        .map(|row| {
-            Ok(Recorded {
-                cursor: row.get::<_, i64>(0) as u64,
-                event: read(row.get(1))?,
-            })
-        })
-        .collect()
 }

@@ -12,6 +12,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::connection::{Call, Connection, Parameter};
+use super::events::Horizon;
 use super::flush;
 use super::hints::Outgoing;
 use super::overlay::Overlay;
@@ -37,6 +38,9 @@ pub(crate) struct PgTables {
     with_savepoint: bool,
     /// Some command of the transaction has.
     changed: bool,
+    /// The snapshot has shown nothing yet.
+    pub(super) is_fresh: bool,
+    pub(super) horizon: Horizon,
     /// How many commands had decided on changes when this one began.
     written_before: usize,
     /// Where it is told to others, if it is.
@@ -103,6 +107,8 @@ impl PgTables {
             touched: false,
             with_savepoint: false,
             changed: false,
+            is_fresh: false,
+            horizon: Horizon::default(),
             written_before: 0,
             outgoing: None,
         }
@@ -118,6 +124,7 @@ impl PgTables {
     pub(crate) fn begin_snapshot(&mut self) -> Result<()> {
         self.connection.connect()?;
         self.writing = false;
+        self.is_fresh = true;
         self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     }
 
@@ -126,6 +133,7 @@ impl PgTables {
         sql: &'static str,
         parameters: &[Parameter<'_>],
     ) -> Result<Vec<Row>> {
+        self.is_fresh = false;
         if self.writing {
             self.settle()?;
         }
@@ -214,7 +222,7 @@ impl Ledger for PgTables {
     }
 
     fn commit(&mut self) -> Result<bool> {
-        let calls = flush::everything(&self.overlay);
+        let calls = flush::everything(&mut self.overlay);
         let changed = self.changed || !calls.is_empty();
         self.connection.pipeline(None, &calls, Some("COMMIT"))?;
         Ok(changed)
@@ -287,6 +295,8 @@ impl Tables for PgTables {
     }
 
     fn write(&mut self, changes: Changes, now: Now) -> Result<()> {
+        let events = changes.events.iter().filter(|event| event.kind.is_kept());
+        self.draw_places(events.count())?;
         self.overlay.write(Written { changes, now })
     }
 
@@ -371,11 +381,7 @@ impl Tables for PgTables {
             pruned.jobs += rows[0].get::<_, i64>(0) as u64;
         }
         let before = |time: Timestamp| to_micros(time);
-        pruned.events = self.change(
-            "DELETE FROM scheduler_job_events WHERE id IN \
-             (SELECT id FROM (SELECT id, at FROM scheduler_job_events ORDER BY id LIMIT $2) AS oldest WHERE at < $1)",
-            &[&before(retention.events), &most],
-        )?;
+        pruned.events = self.prune_trail(retention.events, limit)?;
         pruned.keys = self.change(
             "DELETE FROM scheduler_keys WHERE (addon_id, key) IN \
              (SELECT addon_id, key FROM scheduler_keys WHERE created_at < $1 ORDER BY created_at LIMIT $2 \

@@ -18,7 +18,7 @@ mod readers;
 mod rows;
 mod snapshot;
 mod tables;
-mod trail;
+pub(crate) mod trail;
 
 use std::sync::{Arc, Weak};
 

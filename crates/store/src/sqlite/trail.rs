@@ -188,6 +188,20 @@ impl Scroll {
         self.last = Last::default();
     }
 
+    /// Takes all rows: of each the place of its last event, how many it has, and the events.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn take_rows(&mut self) -> Vec<(i64, i32, Vec<u8>)> {
+        self.end_row();
+        let mut begin = 0;
+        let rows = self.rows.iter().map(|(end, first, last)| {
+            let bytes = self.bytes[std::mem::replace(&mut begin, *end)..*end].to_vec();
+            (*last, (last - first + 1) as i32, bytes)
+        });
+        let rows = rows.collect();
+        self.clear();
+        rows
+    }
+
     /// Writes everything into the file.
     pub(crate) fn write(&mut self, db: &Connection) -> Result<()> {
         self.end_row();
@@ -206,7 +220,7 @@ impl Scroll {
 }
 
 /// The events of a row, each with the place of the one before it of the same job.
-fn unroll(last: i64, count: i64, body: &[u8]) -> Result<Vec<(Recorded, Option<i64>)>> {
+pub(crate) fn unroll(last: i64, count: i64, body: &[u8]) -> Result<Vec<(Recorded, Option<i64>)>> {
     let mut unpack = Unpack::new(body);
     let (mut at, mut lease, mut node, mut reason) = (0_i64, None, None, None);
     let mut events = Vec::new();
