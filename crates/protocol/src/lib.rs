@@ -92,7 +92,7 @@ pub use status::{
 };
 pub use submit::SubmitRequest;
 pub use time::{from_micros, to_micros, whole_micros};
-pub use token::{NewToken, Scope, TokenRequest, TokenView};
+pub use token::{NewToken, Scope, TokenRequest, TokenRights, TokenView};
 pub use trace::{InvalidTraceParent, TraceParent};
 pub use usage::{JobCost, Usage, UsageStats};
 pub use webhook::{WebhookRequest, WebhookView};

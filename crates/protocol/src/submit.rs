@@ -1,6 +1,6 @@
 //! A submission: what somebody wrote, and the check that makes an [`Intent`] of it.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::check::Check;
@@ -56,6 +56,13 @@ pub struct SubmitRequest {
     /// Not before this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub earliest_start_at: Option<Timestamp>,
+    /// Not before so many seconds from now; over HTTP alone, and instead of `earliest_start_at`. A second submission with
+    /// the same idempotency key and delay is the same job, and its time is that of the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub earliest_start_in_sec: Option<i64>,
+    /// When it should be done, in seconds from now; as `earliest_start_in_sec`, instead of `deadline_at`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline_in_sec: Option<i64>,
     /// When it should be done. The nearer this comes, the more quiet conditions are waived.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_at: Option<Timestamp>,
@@ -111,6 +118,54 @@ impl SubmitRequest {
             cost_units: cost_units.into(),
             ..Self::default()
         }
+    }
+
+    /// Whether a time is given as a delay.
+    pub fn has_delays(&self) -> bool {
+        self.earliest_start_in_sec.is_some() || self.deadline_in_sec.is_some()
+    }
+
+    /// Turns delays into times. `first` are the times of the job that was submitted with the same key before, if there is
+    /// one: a repeated submission means that job.
+    ///
+    /// # Errors
+    /// If a delay is no sensible one, or stands beside the time that it stands for.
+    pub fn resolve_delays(
+        &mut self,
+        now: Timestamp,
+        first: Option<[Option<Timestamp>; 2]>,
+    ) -> Result<(), Vec<FieldError>> {
+        let [first_start, first_deadline] = first.unwrap_or_default();
+        let mut check = Check::default();
+        let mut resolve = |name: &str,
+                           delay: &mut Option<i64>,
+                           at: &mut Option<Timestamp>,
+                           first: Option<Timestamp>| {
+            let field = format!("{name}_in_sec");
+            let Some(seconds) = check.seconds(&field, delay.take()) else {
+                return;
+            };
+            if at.is_some() {
+                check.refuse(field, format!("stands beside {name}_at: write one of them"));
+                return;
+            }
+            let later = now.checked_add(SignedDuration::from_secs(seconds.into()));
+            *at = first.or(later.ok());
+        };
+        let (start, deadline) = (&mut self.earliest_start_at, &mut self.deadline_at);
+        resolve(
+            "earliest_start",
+            &mut self.earliest_start_in_sec,
+            start,
+            first_start,
+        );
+        resolve(
+            "deadline",
+            &mut self.deadline_in_sec,
+            deadline,
+            first_deadline,
+        );
+        check.finish(())
     }
 
     /// Checks every field, and fills in the defaults.
@@ -191,6 +246,14 @@ impl SubmitRequest {
     }
 
     fn check_times(&self, check: &mut Check) {
+        let delays = [
+            ("earliest_start", self.earliest_start_in_sec),
+            ("deadline", self.deadline_in_sec),
+        ];
+        for (name, _) in delays.iter().filter(|(_, delay)| delay.is_some()) {
+            let message = format!("counts for jobs that are submitted over HTTP: write {name}_at");
+            check.refuse(format!("{name}_in_sec"), message);
+        }
         if let (Some(earliest), Some(deadline)) = (self.earliest_start_at, self.deadline_at)
             && deadline <= earliest
         {

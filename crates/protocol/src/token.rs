@@ -88,6 +88,24 @@ pub struct TokenView {
     pub expires_at: Option<Timestamp>,
 }
 
+/// What a token allows: the answer to `GET …/tokens/current`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TokenRights {
+    /// The addon whose jobs it is for; all if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub addon_id: Option<AddonId>,
+    /// What it allows.
+    pub scopes: Vec<Scope>,
+}
+
+impl TokenRights {
+    /// Whether an operation that needs this scope is allowed.
+    pub fn allow(&self, scope: Scope) -> bool {
+        self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
+    }
+}
+
 /// The answer to `POST …/tokens`: the only time that the secret is told.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -49,6 +49,13 @@ pub enum ServeError {
     },
     /// The certificate or its key cannot be used.
     Tls(String),
+    /// The store's file cannot be opened.
+    OpenFile {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: OpenError,
+    },
     /// The store cannot be opened.
     Open(OpenError),
     /// The store was opened and cannot be read.
@@ -104,6 +111,9 @@ impl fmt::Display for ServeError {
                 path.display()
             ),
             Self::Tls(why) => write!(f, "the certificate or its key cannot be used: {why}"),
+            Self::OpenFile { path, error } => {
+                write!(f, "the store {} cannot be opened: {error}", path.display())
+            }
             Self::Open(error) => write!(f, "the store cannot be opened: {error}"),
             Self::Webhooks(error) => write!(f, "the webhooks cannot be read: {error}"),
             Self::Store(error) => write!(f, "the store cannot be read: {error}"),
@@ -120,7 +130,7 @@ impl std::error::Error for ServeError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Listen { error, .. } | Self::File { error, .. } => Some(error),
-            Self::Open(error) => Some(error),
+            Self::Open(error) | Self::OpenFile { error, .. } => Some(error),
             Self::Webhooks(error) => Some(error),
             Self::Store(error) => Some(error),
             Self::Policy { error, .. } => Some(error),

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use jobtree_scheduler::Scheduler;
 use jobtree_store::Listening;
 use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 use crate::error::ServeError;
 use crate::events::{DispatchListeners, Hub};
@@ -30,10 +31,16 @@ pub(crate) struct Observing {
     pub(crate) dispatches: Arc<DispatchListeners>,
     /// One for each event stream there may be.
     pub(crate) streams: Arc<Semaphore>,
+    following: AbortHandle,
     _traced: Listening,
 }
 
 impl Observing {
+    /// Ends to follow the trail, before the scheduler stops: else it would be told as a trail that cannot be read.
+    pub(crate) fn end(&self) {
+        self.following.abort();
+    }
+
     /// Begins to watch, with tasks of the runtime that this is called in.
     pub(crate) async fn begin(
         scheduler: &Scheduler,
@@ -47,7 +54,7 @@ impl Observing {
         };
         let load = Arc::new(load);
         let hub = Hub::new(scheduler.clone());
-        tokio::spawn(Arc::clone(&hub).follow());
+        let following = tokio::spawn(Arc::clone(&hub).follow()).abort_handle();
         let every = sample_every.unwrap_or(TOLD_EVERY);
         tokio::spawn(follow_load(
             scheduler.clone(),
@@ -64,6 +71,7 @@ impl Observing {
             live: Live::default(),
             dispatches,
             load,
+            following,
             streams: Arc::new(Semaphore::new(streams)),
             _traced: scheduler.store().listen(Arc::new(trace::tell)),
         })

@@ -159,6 +159,7 @@ impl Server {
         running
             .runtime
             .block_on(self.daemon.observing.webhooks.close());
+        self.daemon.observing.end();
         self.daemon.scheduler.stop();
         running.runtime.shutdown_timeout(Duration::from_secs(1));
     }
@@ -223,8 +224,9 @@ fn open(options: &ServerOptions) -> Result<Store, ServeError> {
     match &options.store {
         StoreChoice::Memory => Ok(Store::in_memory()),
         StoreChoice::File => {
-            let file = SqliteOptions::new(options.data_dir.join("jobs.db"));
-            Store::open(&file).map_err(ServeError::Open)
+            let path = options.data_dir.join("jobs.db");
+            let opened = Store::open(&SqliteOptions::new(&path));
+            opened.map_err(|error| ServeError::OpenFile { path, error })
         }
         #[cfg(feature = "postgres")]
         StoreChoice::Postgres(url) => {

@@ -2,7 +2,7 @@
 
 mod support;
 
-use jobtree_protocol::paths;
+use jobtree_protocol::{Scope, paths};
 use serde_json::{Value, json};
 use support::{Client, House, JSON, NO_ID};
 
@@ -474,4 +474,158 @@ fn a_job_is_a_part_of_the_trace_that_its_submission_names() {
         let job = admin.get(&paths::at(paths::JOB, id)).expect(200);
         assert_eq!(job["traceparent"], ONE);
     }
+}
+
+#[test]
+fn a_delay_with_a_key_means_the_first_job_however_late_it_comes_again() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let body = |delay: i64| {
+        json!({"addon_id": "a", "job_type": "t", "cost_units": 1, "idempotency_key": "k", "earliest_start_in_sec": delay,
+            "deadline_in_sec": delay * 2})
+    };
+    let first = admin.post(paths::SUBMIT, &body(18_000)).expect(200);
+    let again = admin.post(paths::SUBMIT, &body(18_000)).expect(200);
+    assert_eq!(again["job_id"], first["job_id"]);
+    assert_eq!(again["duplicate"], true);
+    let id = first["job_id"].as_str().unwrap();
+    let job = admin.get(&paths::at(paths::JOB, id)).expect(200);
+    assert!(job["next_earliest_start_at"].is_string() && job["deadline_at"].is_string());
+
+    // Another job is another body, and a delay is checked like any field.
+    let mut other = body(18_000);
+    other["cost_units"] = json!(2);
+    admin.post(paths::SUBMIT, &other).problem(409, "conflict");
+    let mut twice = body(18_000);
+    twice["deadline_at"] = json!("2999-01-01T00:00:00Z");
+    for (wrong, field) in [
+        (body(-1), "earliest_start_in_sec"),
+        (twice, "deadline_in_sec"),
+    ] {
+        let told = admin.post(paths::SUBMIT, &wrong).problem(422, "invalid");
+        assert_eq!(told["fields"][0]["field"], field, "{told}");
+    }
+    let many = json!({"jobs": [body(18_000), body(-1)]});
+    let answers = admin.post(paths::SUBMIT_MANY, &many).expect(200);
+    assert_eq!(answers["jobs"][0]["job_id"], first["job_id"], "{answers}");
+    assert!(answers["jobs"][1]["error"].is_object(), "{answers}");
+    // A schedule submits at times of its own.
+    let schedule = json!({"name": "n", "cron": "0 3 * * *", "job": body(5)});
+    admin
+        .post(paths::SCHEDULES, &schedule)
+        .problem(422, "invalid");
+}
+
+#[test]
+fn a_repeated_submission_is_answered_with_the_state_that_the_job_has_now() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let body = json!({"addon_id": "a", "job_type": "t", "cost_units": 1, "idempotency_key": "k"});
+    let first = admin.post(paths::SUBMIT, &body).expect(200);
+    assert_eq!(first["state"], "QUEUED");
+    cancel(&mut admin, first["job_id"].as_str().unwrap());
+    let again = admin.post(paths::SUBMIT, &body).expect(200);
+    assert_eq!(
+        (&again["state"], &again["duplicate"]),
+        (&json!("CANCELED"), &json!(true))
+    );
+    let many = admin
+        .post(paths::SUBMIT_MANY, &json!({"jobs": [body]}))
+        .expect(200);
+    assert_eq!(many["jobs"][0]["state"], "CANCELED", "{many}");
+}
+
+#[test]
+fn a_running_job_that_is_cancelled_keeps_the_reason() {
+    let house = House::new();
+    let mut admin = house.admin();
+    admin.submit("a", "t");
+    let (lease, job) = admin.claim("a");
+    let reason = json!({"reason": "no longer wanted"});
+    admin
+        .post(&paths::at(paths::CANCEL, &job), &reason)
+        .expect(200);
+    let stopped = json!({"lease_id": lease, "status": "FAILED", "error": "canceled while it ran"});
+    let ended = admin
+        .post(&paths::at(paths::COMPLETE, &job), &stopped)
+        .expect(200);
+    assert_eq!(ended["state"], "CANCELED");
+    let view = admin.get(&paths::at(paths::JOB, &job)).expect(200);
+    assert_eq!(view["last_error"], "no longer wanted", "{view}");
+}
+
+#[test]
+fn a_field_that_cannot_be_read_is_named() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let body =
+        json!({"addon_id": "a", "job_type": "t", "cost_units": 1, "earliest_start_at": "tomorrow"});
+    let told = admin.post(paths::SUBMIT, &body).problem(400, "malformed");
+    assert_eq!(told["fields"][0]["field"], "earliest_start_at", "{told}");
+    let detail = told["detail"].as_str().unwrap();
+    assert!(
+        detail.starts_with("earliest_start_at: \"tomorrow\" is not a time"),
+        "{detail}"
+    );
+}
+
+#[test]
+fn what_does_not_exist_is_told_before_what_is_wrong_with_the_body() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let wrong = json!({"status": "PERHAPS", "reason": 7});
+    for path in [paths::COMPLETE, paths::CANCEL, paths::RETRY, paths::LOG] {
+        admin
+            .post(&paths::at(path, NO_ID), &wrong)
+            .problem(404, "not_found");
+    }
+    let id = admin.submit("a", "t");
+    admin
+        .post(&paths::at(paths::CANCEL, &id), &wrong)
+        .problem(400, "malformed");
+    let long = json!({"reason": "x".repeat(10_000)});
+    admin
+        .post(&paths::at(paths::CANCEL, NO_ID), &long)
+        .problem(404, "not_found");
+    admin
+        .post(&paths::at(paths::CANCEL, &id), &long)
+        .problem(422, "invalid");
+}
+
+#[test]
+fn recent_jobs_are_the_newest_first_and_those_of_the_caller() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let ids: Vec<String> = ["a", "b", "a"].map(|addon| admin.submit(addon, "t")).into();
+    let list = |client: &mut Client, query: &str| {
+        let list = client.get(&format!("{}{query}", paths::RECENT)).expect(200);
+        let jobs = list["jobs"].as_array().unwrap();
+        let ids = jobs
+            .iter()
+            .map(|job| job["job_id"].as_str().unwrap().to_owned());
+        ids.collect::<Vec<_>>()
+    };
+    let newest = vec![ids[2].clone(), ids[1].clone(), ids[0].clone()];
+    assert_eq!(list(&mut admin, ""), newest);
+    assert_eq!(list(&mut admin, "?limit=1"), newest[..1]);
+    assert_eq!(list(&mut admin, "?addon_id=b"), newest[1..2]);
+    assert_eq!(
+        list(&mut admin, &format!("?id={}", &ids[1][28..])),
+        newest[1..2]
+    );
+    let mut own = house.addon("a", &[Scope::Read]);
+    assert_eq!(list(&mut own, ""), [ids[2].clone(), ids[0].clone()]);
+    assert_eq!(list(&mut own, &format!("?id={}", &ids[1][28..])), [""; 0]);
+    assert_eq!(list(&mut own, "?addon_id=b"), [""; 0]);
+    for query in ["?id=x", "?id=", "?after=1", "?limit=0"] {
+        admin
+            .get(&format!("{}{query}", paths::RECENT))
+            .problem(400, "malformed");
+    }
+    let rights = own.get(paths::CURRENT_TOKEN).expect(200);
+    assert_eq!(rights, json!({"addon_id": "a", "scopes": ["read"]}));
+    house
+        .nobody()
+        .get(paths::CURRENT_TOKEN)
+        .problem(401, "unauthorized");
 }

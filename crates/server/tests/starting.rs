@@ -60,7 +60,7 @@ fn jobs_and_the_token_outlive_it() {
     let first = Server::start(on_disk()).unwrap();
     let id = house(&first).submit("visuals", "indexing");
     let in_use = Server::start(on_disk()).unwrap_err();
-    assert!(matches!(in_use, ServeError::Open(_)), "{in_use}");
+    assert!(matches!(in_use, ServeError::OpenFile { .. }), "{in_use}");
     let addr = first.addr();
     first.stop();
     assert!(TcpStream::connect(addr).is_err());

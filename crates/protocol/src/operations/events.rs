@@ -54,6 +54,7 @@ macro_rules! event_operations {
                         "url": "https://example.org/hook", "secret": "sixteen letters!",
                     }),
                     answer: Created<WebhookView> = "The webhook is called from now on.",
+                    errors: [409 => "There are as many webhooks as there may be: delete one first."],
                     links: [delete_webhook.webhook_id = "/webhook_id"],
                     client: add_webhook,
                 }

@@ -6,8 +6,9 @@ use super::checks::too_many;
 use super::query::Kind;
 use super::{Answer, ID, Required, WRONG_STATE};
 use crate::{
-    EventPage, Explain, JobId, JobList, JobQuery, JobView, LogAppend, LogAppendAnswer, LogPage,
-    SubmitAnswer, SubmitManyAnswer, SubmitManyRequest, SubmitRequest, TreeView,
+    AddonId, EventPage, Explain, JobId, JobList, JobQuery, JobState, JobType, JobView, LogAppend,
+    LogAppendAnswer, LogPage, SubmitAnswer, SubmitManyAnswer, SubmitManyRequest, SubmitRequest,
+    TreeView,
 };
 
 use super::define::{access, define_operations, given, method, query_parameters};
@@ -22,6 +23,28 @@ query_parameters! {
         "Only quarantined jobs." quarantined = Kind::Flag,
         "Jobs after this one: the `next` of the previous page." after = Kind::Uuid,
         "The most jobs to return; 50 if absent." limit = Kind::ROWS,
+    }
+}
+
+query_parameters! {
+    /// The query of [`ListRecentJobs`].
+    pub struct RecentQuery {
+        /// Only jobs whose id begins or ends with these hexadecimal digits; hyphens do not count.
+        pub id: Option<String> = Kind::IdPart,
+        /// Only jobs in these states.
+        pub state: Vec<JobState> = Kind::States,
+        /// Only this addon's jobs.
+        pub addon_id: Option<AddonId> = Kind::Name,
+        /// Only jobs of this type.
+        pub job_type: Option<JobType> = Kind::Name,
+        /// Only jobs with this tag.
+        pub tag: Option<String> = Kind::Text,
+        /// Only jobs that contain this text.
+        pub text: Option<String> = Kind::Text,
+        /// Only quarantined jobs.
+        pub quarantined: bool = Kind::Flag,
+        /// The most jobs to return; 50 if absent.
+        pub limit: Option<u32> = Kind::ROWS,
     }
 }
 
@@ -99,6 +122,15 @@ macro_rules! job_operations {
                     query: JobQuery,
                     answer: Answer<JobList> = "The jobs, in the order of their ids.",
                     client: jobs,
+                }
+            }
+            RECENT = "/queue/jobs/recent" {
+                /// Lists the newest jobs, newest first; with `id`, finds jobs by a part of their id.
+                get list_recent_jobs: ListRecentJobs {
+                    scope: Read,
+                    query: RecentQuery,
+                    answer: Answer<JobList> = "The jobs, newest first. There is no next page.",
+                    client: recent_jobs,
                 }
             }
             JOB = "/queue/jobs/{job_id}" {

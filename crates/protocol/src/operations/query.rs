@@ -54,6 +54,8 @@ pub enum Kind {
     Name,
     /// An id.
     Uuid,
+    /// The beginning or end of an id: hexadecimal digits, with or without hyphens.
+    IdPart,
     /// Any text.
     Text,
     /// Any texts: repeated, or with commas between them.
@@ -85,6 +87,9 @@ impl Kind {
                 json!({"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[A-Za-z0-9._:-]+$"})
             }
             Self::Uuid => json!({"type": "string", "format": "uuid"}),
+            Self::IdPart => {
+                json!({"type": "string", "minLength": 1, "maxLength": 36, "pattern": "^[0-9A-Fa-f][0-9A-Fa-f-]*$"})
+            }
             Self::Text => json!({"type": "string"}),
             Self::Texts => json!({"type": "array", "items": {"type": "string"}}),
             Self::States => {
@@ -109,6 +114,14 @@ impl Kind {
                 let number = text.parse().ok().filter(|_| digits);
                 let fits = number.is_some_and(|number: u32| (min..=max).contains(&number));
                 (!fits).then(|| format!("write a whole number from {min} to {max}"))
+            }
+            Self::IdPart => {
+                let begins = text.starts_with(|c: char| c.is_ascii_hexdigit());
+                let rest = text
+                    .bytes()
+                    .all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+                let fits = begins && rest && text.len() <= 36;
+                (!fits).then(|| "write the first or last hexadecimal digits of an id".to_owned())
             }
             Self::Cursor => (!digits).then(|| "write a whole number".to_owned()),
             Self::OneOf(words) if !words.contains(&text) => {
@@ -326,7 +339,7 @@ impl Writer {
 mod tests {
     use super::*;
     use crate::JobQuery;
-    use crate::operations::{JobWait, LogQuery};
+    use crate::operations::{JobWait, LogQuery, RecentQuery};
 
     fn read<T: QueryString>(query: &str) -> Result<T, ApiError> {
         super::read(Some(query))
@@ -372,6 +385,17 @@ mod tests {
             "after=18446744073709551616",
         ] {
             assert!(read::<LogQuery>(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_part_of_an_id_is_hexadecimal() {
+        let part = |text: &str| read::<RecentQuery>(text).map(|query| query.id);
+        assert_eq!(part("id=3F-2a").unwrap().as_deref(), Some("3F-2a"));
+        assert_eq!(part("").unwrap(), None);
+        let long = format!("id={}", "0".repeat(37));
+        for text in ["id=", "id=-", "id=-a", "id=x", "id=a%20", &long] {
+            assert!(part(text).is_err(), "{text}");
         }
     }
 

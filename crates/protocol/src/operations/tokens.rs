@@ -4,7 +4,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{Answer, Created, NoContent, Required};
-use crate::{NewToken, TokenList, TokenRequest};
+use crate::{NewToken, TokenList, TokenRequest, TokenRights};
 
 use super::define::{access, define_operations, given, method};
 
@@ -30,6 +30,14 @@ macro_rules! token_operations {
                     answer: Created<NewToken> = "The token, with its secret.",
                     links: [delete_token.token_id = "/token_id"],
                     client: add_token,
+                }
+            }
+            CURRENT_TOKEN = "/tokens/current" {
+                /// Returns what the token of this call allows.
+                get get_current_token: GetCurrentToken {
+                    scope: AnyToken,
+                    answer: Answer<TokenRights> = "The addon and scopes of the token.",
+                    client: current_token,
                 }
             }
             TOKEN = "/tokens/{token_id}" {

@@ -262,6 +262,11 @@ fn failed_run(
     } else {
         (Step::Fail, EventKind::Failed)
     };
+    // Whoever cancelled it gave a reason, which says more than how its worker stopped it.
+    let error = match &job.last_error {
+        Some(reason) if step == Step::Cancel => reason.as_str(),
+        _ => error,
+    };
     let mut next = after(cx, job, step);
     next.attempts = attempts;
     next.last_error = Some(error.to_owned());

@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use jobtree_protocol::operations::{
     DEFAULT_ROWS, GetJob, GetJobLog, GetJobTree, ListJobEvents, ListJobs, SubmitJob, SubmitJobs,
 };
 use jobtree_protocol::{
-    ApiError, Each, EventEntry, EventPage, FieldError, JobList, JobQuery, JobView, LogPage,
-    SubmitAnswer, SubmitManyAnswer, SubmitRequest, TreeView,
+    AddonId, ApiError, Each, ErrorCode, EventEntry, EventPage, FieldError, JobList, JobQuery,
+    JobView, LogPage, SubmitAnswer, SubmitManyAnswer, SubmitRequest, TreeView,
 };
 
 use super::ownership;
+use super::recent::list_recent_jobs;
 use super::route::{Call, routes};
 use crate::auth::Caller;
 use crate::daemon::Daemon;
@@ -25,7 +27,51 @@ async fn submit_job(daemon: Arc<Daemon>, call: Call<SubmitJob>) -> Answered<Subm
     TraceHeader::of(&call.headers).fill(&mut request);
     call.caller.acts_for(&request.addon_id)?;
     check_dependencies(&daemon, &call.caller, std::slice::from_ref(&request)).await?;
-    Ok(daemon.scheduler.submit(request).await?)
+    let may_repeat = request.has_delays() && request.idempotency_key.is_some();
+    let again = may_repeat.then(|| request.clone());
+    resolve_delays(&daemon, &mut request).await?;
+    let mut answer = daemon.scheduler.submit(request).await;
+    if let (Err(error), Some(mut request)) = (&answer, again)
+        && error.code == ErrorCode::Conflict
+    {
+        // The first submission with this key may have been written meanwhile: its times count.
+        resolve_delays(&daemon, &mut request).await?;
+        answer = daemon.scheduler.submit(request).await;
+    }
+    let mut answer = answer?;
+    tell_state_now(&daemon, &mut answer).await;
+    Ok(answer)
+}
+
+/// Turns the delays of a submission into times: those of the job that was submitted with its key before, if there is one.
+async fn resolve_delays(daemon: &Daemon, request: &mut SubmitRequest) -> Answered<()> {
+    if !request.has_delays() {
+        return Ok(());
+    }
+    let mut first = None;
+    if let (Some(key), Ok(addon)) = (&request.idempotency_key, AddonId::new(&request.addon_id)) {
+        let key = key.clone();
+        let found = daemon.store().read(move |tables| {
+            let Some(used) = tables.key(&addon, &key)? else {
+                return Ok(None);
+            };
+            Ok(tables.jobs(&[used.job_id])?.pop())
+        });
+        let found = found.await.map_err(ownership::unreadable)?;
+        first = found.map(|job| [job.intent.earliest_start_at, job.intent.deadline_at]);
+    }
+    let resolved = request.resolve_delays(Timestamp::now(), first);
+    Ok(resolved.map_err(ApiError::invalid)?)
+}
+
+/// A repeated submission is answered with the state that the job has now. What is kept with its key is the state that was
+/// answered first.
+async fn tell_state_now(daemon: &Daemon, answer: &mut SubmitAnswer) {
+    if answer.duplicate
+        && let Ok(job) = daemon.scheduler.job(answer.job_id).await
+    {
+        answer.state = job.state;
+    }
 }
 
 async fn submit_jobs(daemon: Arc<Daemon>, call: Call<SubmitJobs>) -> Answered<SubmitManyAnswer> {
@@ -35,7 +81,19 @@ async fn submit_jobs(daemon: Arc<Daemon>, call: Call<SubmitJobs>) -> Answered<Su
         call.caller.acts_for(&job.addon_id)?;
     }
     check_dependencies(&daemon, &call.caller, &request.jobs).await?;
-    let answer = daemon.scheduler.submit_many(request).await?;
+    // A delay that is wrong stays, and is refused with its job alone.
+    for job in request.jobs.iter_mut().filter(|job| job.has_delays()) {
+        let mut resolved = job.clone();
+        if resolve_delays(&daemon, &mut resolved).await.is_ok() {
+            *job = resolved;
+        }
+    }
+    let mut answer = daemon.scheduler.submit_many(request).await?;
+    for each in &mut answer.jobs {
+        if let Each::Done(answer) = each {
+            tell_state_now(&daemon, answer).await;
+        }
+    }
     debug_assert!(answer.jobs.iter().all(|each| match each {
         Each::Done(_) => true,
         Each::Refused { error } => !error.message.is_empty(),

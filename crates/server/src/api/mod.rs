@@ -11,6 +11,7 @@ mod observing;
 mod operating;
 mod ownership;
 mod probes;
+mod recent;
 mod route;
 mod schedules;
 mod tokens;

@@ -166,6 +166,6 @@ pub(crate) fn no_lease(id: LeaseId) -> ApiError {
     ApiError::new(ErrorCode::NotFound, StoreError::NoLease(id).to_string())
 }
 
-fn unreadable(error: StoreError) -> Refusal {
+pub(super) fn unreadable(error: StoreError) -> Refusal {
     Refusal::new(ErrorCode::Unavailable, error.to_string())
 }

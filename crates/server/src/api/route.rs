@@ -55,14 +55,22 @@ where
                 caller
             }
         };
-        let id = read_id(&mut parts, daemon).await?;
+        let id: O::Path = read_id(&mut parts, daemon).await?;
         let query = query::read(parts.uri.query())?;
         let found = ownership::check(daemon, &caller, id).await?;
-        let body = O::Body::read(&parts.headers, body, daemon).await?;
-        let wrong = O::check(&body);
-        if !wrong.is_empty() {
-            return Err(ApiError::invalid(wrong).into());
-        }
+        let body = match O::Body::read(&parts.headers, body, daemon).await {
+            Ok(body) if O::check(&body).is_empty() => body,
+            judged => {
+                // What does not exist is told before what is wrong with the body, which is not about anything.
+                if found.is_none() {
+                    id.read(daemon).await?;
+                }
+                return Err(match judged {
+                    Ok(body) => ApiError::invalid(O::check(&body)).into(),
+                    Err(refusal) => refusal,
+                });
+            }
+        };
         Ok(Self {
             caller,
             id,

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use jobtree_protocol::operations::{CreateToken, DeleteToken, ListTokens};
-use jobtree_protocol::{NewToken, TokenList};
+use jobtree_protocol::operations::{CreateToken, DeleteToken, GetCurrentToken, ListTokens};
+use jobtree_protocol::{NewToken, TokenList, TokenRights};
 
 use super::route::{Call, routes};
 use crate::daemon::Daemon;
@@ -19,6 +19,10 @@ async fn list_tokens(daemon: Arc<Daemon>, _: Call<ListTokens>) -> Answered<Token
 async fn create_token(daemon: Arc<Daemon>, call: Call<CreateToken>) -> Answered<NewToken> {
     let made = daemon.tokens.add(daemon.store(), daemon.stamp(), call.body);
     Ok(made.await?)
+}
+
+async fn get_current_token(_: Arc<Daemon>, call: Call<GetCurrentToken>) -> Answered<TokenRights> {
+    Ok(call.caller.rights())
 }
 
 async fn delete_token(daemon: Arc<Daemon>, call: Call<DeleteToken>) -> Answered<()> {

@@ -11,7 +11,7 @@ mod secret;
 use std::sync::{Arc, LazyLock};
 
 use axum::http::request::Parts;
-use jobtree_protocol::{AddonId, ErrorCode, Scope};
+use jobtree_protocol::{AddonId, ErrorCode, Scope, TokenRights};
 
 pub(crate) use book::Book;
 pub(crate) use secret::Secret;
@@ -67,6 +67,14 @@ impl Caller {
     /// Whose things it sees: one addon's, or all.
     pub(crate) fn addon(&self) -> Option<&AddonId> {
         self.0.addon.as_ref()
+    }
+
+    /// What it may do.
+    pub(crate) fn rights(&self) -> TokenRights {
+        TokenRights {
+            addon_id: self.0.addon.clone(),
+            scopes: self.0.scopes.clone(),
+        }
     }
 
     /// Refuses a token without this scope.

@@ -2,6 +2,7 @@
 //! sentence, and never guessed at. And the answers, as responses.
 
 mod objects;
+mod wrong_field;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -95,7 +96,7 @@ pub(crate) async fn read_id<T: PathId>(parts: &mut Parts, daemon: &Arc<Daemon>) 
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Answered<T> {
-    from_slice(body).map_err(|error| jobtree_protocol::ApiError::malformed(&error).into())
+    from_slice(body).map_err(|error| wrong_field::explain::<T>(body, &error).into())
 }
 
 fn from_slice<T: DeserializeOwned>(body: &[u8]) -> Result<T, serde_json::Error> {

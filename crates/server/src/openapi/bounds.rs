@@ -25,6 +25,8 @@ pub(super) fn all() -> Vec<(&'static str, &'static str, Value)> {
         ),
         ("SubmitRequest", "expected_duration_sec", seconds.clone()),
         ("SubmitRequest", "max_runtime_sec", seconds.clone()),
+        ("SubmitRequest", "earliest_start_in_sec", seconds.clone()),
+        ("SubmitRequest", "deadline_in_sec", seconds.clone()),
         ("SubmitRequest", "tags", most(32)),
         ("SubmitRequest", "idempotency_key", key.clone()),
         ("SubmitRequest", "unique_key", key.clone()),
