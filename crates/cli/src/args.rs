@@ -4,11 +4,17 @@ use std::str::FromStr;
 
 use clap::{Arg, ArgAction, ArgMatches};
 use jiff::Zoned;
+use jobtree_client::Client;
 use jobtree_process::{AdviceSignal, UnknownSignal};
-use jobtree_protocol::{JobId, Json, OnDependencyFailure, Priority, SubmitRequest, TraceParent};
+use jobtree_protocol::{Json, OnDependencyFailure, Priority, SubmitRequest, TraceParent};
 
 use crate::error::CliError;
+use crate::names;
 use crate::when;
+
+/// The help of an argument that names a job, and of one that names several; see [`names`].
+pub const JOB: &str = "Its id, the first or last characters of it, or `last`";
+pub const JOBS: &str = "Their ids, the first or last characters of them, or `last`";
 
 /// `--name VALUE`.
 pub fn value(name: &'static str, value_name: &'static str, help: &'static str) -> Arg {
@@ -83,20 +89,6 @@ where
     T::Err: ToString,
 {
     read(arguments, name)?.ok_or_else(|| CliError::usage(format!("{name} is missing")))
-}
-
-pub fn job_id(text: &str) -> Result<JobId, CliError> {
-    text.parse().map_err(|_| {
-        CliError::usage(format!("{text:?} is no id of a job"))
-            .hint("ids look like 019a0000-0000-7000-8000-000000000000; `jobtree ls` shows them")
-    })
-}
-
-pub fn job_ids(arguments: &ArgMatches, name: &str) -> Result<Vec<JobId>, CliError> {
-    all(arguments, name)
-        .iter()
-        .map(|text| job_id(text))
-        .collect()
 }
 
 /// A duration behind a flag.
@@ -228,6 +220,7 @@ fn traceparent() -> Option<String> {
 
 /// The job that those arguments describe.
 pub fn described(
+    client: &Client,
     arguments: &ArgMatches,
     addon: &str,
     job_type: &str,
@@ -252,12 +245,20 @@ pub fn described(
         })?,
         None => Priority::Normal,
     };
+    // With a key, a delay is sent as one: the same command typed again means the same job.
+    let delay = |name: &str| {
+        let text = get(arguments, name).filter(|_| get(arguments, "key").is_some());
+        text.and_then(when::delay)
+    };
+    let (after_sec, deadline_sec) = (delay("after"), delay("deadline"));
     let mut job = SubmitRequest {
         payload,
         priority,
         time_sensitive: has(arguments, "now"),
-        earliest_start_at: time("after")?,
-        deadline_at: time("deadline")?,
+        earliest_start_at: time("after")?.filter(|_| after_sec.is_none()),
+        earliest_start_in_sec: after_sec,
+        deadline_at: time("deadline")?.filter(|_| deadline_sec.is_none()),
+        deadline_in_sec: deadline_sec,
         expected_duration_sec: seconds("expect")?,
         max_runtime_sec: seconds("max-runtime")?,
         max_attempts: read(arguments, "attempts")?,
@@ -266,7 +267,7 @@ pub fn described(
         unique_key: owned("unique"),
         concurrency_key: owned("group"),
         concurrency_limit: read(arguments, "group-limit")?,
-        depends_on: job_ids(arguments, "depends-on")?,
+        depends_on: names::jobs(client, arguments, "depends-on")?,
         required_node: owned("node"),
         required_labels: all(arguments, "label"),
         traceparent: traceparent(),

@@ -17,6 +17,20 @@ pub struct Context {
 }
 
 impl Context {
+    /// From the environment alone, for a shell that completes what is being typed.
+    ///
+    /// # Errors
+    /// If the settings' file makes no sense.
+    pub fn of_environment() -> Result<Self, CliError> {
+        let settings = Settings::gather(&Sources {
+            flag: &|_| None,
+            variable: &|name| std::env::var(name).ok(),
+            read: &read_if_there,
+        })?;
+        let out = Out::new(false, true, true);
+        Ok(Context { settings, out })
+    }
+
     /// From the arguments of a subcommand, which know the global flags, too.
     ///
     /// # Errors

@@ -7,7 +7,11 @@
 //! `state:` takes names of states, or `waiting` (QUEUED, DISPATCHING), `open` (not ended) and `ended`. A word without a key
 //! is searched for in names, tags and errors; several of them must stand there side by side.
 
+use clap::ArgMatches;
 use jobtree_protocol::{AddonId, JobQuery, JobState, JobType};
+
+use crate::args;
+use crate::error::CliError;
 
 const KEYS: &str = "state:, addon:, type:, tag:, quarantined, or words to search for";
 
@@ -42,6 +46,27 @@ pub fn parse(words: &[String]) -> Result<JobQuery, String> {
         query.text = Some(text.join(" "));
     }
     Ok(query)
+}
+
+/// Reads which jobs a command on many is for: those of `--filter`, or with `--all` every one; none if jobs are named.
+///
+/// # Errors
+/// If the filter makes no sense, or fits every job without `--all`: that is more often a variable that is empty than a wish.
+pub fn of_many(arguments: &ArgMatches, command: &str) -> Result<Option<JobQuery>, CliError> {
+    if args::has(arguments, "all") {
+        return Ok(Some(JobQuery::default()));
+    }
+    let Some(words) = args::get(arguments, "filter") else {
+        return Ok(None);
+    };
+    let query = parse(&[words.to_owned()]).map_err(CliError::usage)?;
+    if query == JobQuery::default() {
+        return Err(
+            CliError::usage(format!("--filter {words:?} fits every job"))
+                .hint(format!("to {command} every job, write --all")),
+        );
+    }
+    Ok(Some(query))
 }
 
 /// A word, and the key before its colon.

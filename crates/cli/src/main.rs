@@ -7,15 +7,18 @@
 
 mod args;
 mod commands;
+mod completion;
 mod context;
 mod error;
 mod exit;
 mod filter;
+mod names;
 mod out;
 mod programs;
 mod settings;
 mod signals;
 mod stores;
+mod summary;
 mod when;
 
 use std::process::ExitCode;
@@ -30,7 +33,11 @@ fn main() -> ExitCode {
     if let Some(code) = hidden() {
         return code;
     }
-    let matches = command().get_matches();
+    completion::answer_shell(command);
+    let matches = match command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => return not_understood(&error),
+    };
     let Some((name, arguments)) = matches.subcommand() else {
         unreachable!("clap asks for a subcommand");
     };
@@ -42,13 +49,31 @@ fn main() -> ExitCode {
     match ended {
         Ok(exit) => exit.into(),
         Err(error) => {
-            let told = error.to_string();
-            if !told.is_empty() {
+            let told = match arguments.get_flag("json") {
+                true => error.json(),
+                false => Some(error.to_string()).filter(|told| !told.is_empty()),
+            };
+            if let Some(told) = told {
                 eprintln!("{told}");
             }
             error.exit().into()
         }
     }
+}
+
+/// Tells what is wrong with the arguments, or prints the help that was asked for.
+fn not_understood(error: &clap::Error) -> ExitCode {
+    let mut given = std::env::args_os().take_while(|argument| argument != "--");
+    if error.use_stderr() && given.any(|argument| argument == "--json") {
+        let told = error.to_string();
+        let message = told.trim_start_matches("error: ").trim_end().to_owned();
+        let told = error::CliError::usage(message).json();
+        eprintln!("{}", told.unwrap_or_default());
+    } else {
+        // If it cannot be printed, the reader has seen enough.
+        let _ = error.print();
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(exit::Exit::USAGE.0))
 }
 
 /// This executable also stands between a worker and the programs it runs; see `jobtree_process`.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::error::CliError;
 
 /// The version of what is printed as JSON. A change that breaks readers counts it up.
-const VERSION: u32 = 1;
+pub const VERSION: u32 = 1;
 
 /// An object behind its version.
 #[derive(Serialize)]
@@ -22,6 +22,7 @@ struct Versioned<'a, T> {
     body: &'a T,
 }
 
+#[derive(Clone)]
 pub struct Out {
     /// For programs.
     pub json: bool,
@@ -151,6 +152,14 @@ fn width(cell: &str) -> usize {
     count
 }
 
+/// A number of things: `1 job`, `2 jobs`.
+pub fn counted(count: u64, thing: &str) -> String {
+    match count {
+        1 => format!("1 {thing}"),
+        _ => format!("{count} {thing}s"),
+    }
+}
+
 /// A text that fits into a cell: one line, and not too long.
 pub fn cell(text: &str, most: usize) -> String {
     let line: String = text
@@ -183,6 +192,12 @@ mod tests {
         ];
         let expected = "id     n  rest\na    100  x\n\x1b[1mbcd\x1b[0m    7\n";
         assert_eq!(table(&columns, &rows), expected);
+    }
+
+    #[test]
+    fn one_thing_has_no_plural() {
+        let told = [0, 1, 2].map(|count| counted(count, "job"));
+        assert_eq!(told, ["0 jobs", "1 job", "2 jobs"]);
     }
 
     #[test]

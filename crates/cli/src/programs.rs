@@ -24,6 +24,9 @@ const LONGEST_LINE: usize = 16 << 10;
 /// How long a program may go on after it was told to yield, if nothing else is said.
 pub const YIELD_GRACE: Duration = Duration::from_secs(30);
 
+/// How a marker line begins.
+const MARKER: &str = "--- jobtree: run ";
+
 /// What is done with a program, beside telling it, when the scheduler advises.
 #[derive(Clone, Copy, Debug)]
 pub struct OnAdvice {
@@ -56,6 +59,9 @@ impl Runner {
     /// If it could not be started, the job was asked to stop, or the program did not end within its grace after it was told
     /// to yield.
     pub fn run(&self, run: &Run, program: &Program, on_advice: OnAdvice) -> Result<Ran, BoxError> {
+        if run.attempt() > 1 {
+            run.log(marker(run.attempt()));
+        }
         let log = Arc::new(Mutex::new(Lines::default()));
         let (said, talks) = (Arc::clone(&log), run.clone());
         let listen = move |what| match what {
@@ -113,6 +119,19 @@ impl Runner {
         let client = self.client.clone();
         std::thread::spawn(move || client.pid(lease, vec![pid]));
     }
+}
+
+/// The line between the output of two runs, in a job's log.
+pub fn marker(run: u32) -> String {
+    format!("{MARKER}{run} ---")
+}
+
+/// The number of the run that begins behind this line, if it is a marker.
+pub fn marked(line: &str) -> Option<u32> {
+    line.strip_prefix(MARKER)?
+        .strip_suffix(" ---")?
+        .parse()
+        .ok()
 }
 
 /// Returns what a program used as it is told, with the size of this machine.
@@ -193,6 +212,12 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_marker_is_known_again() {
+        assert_eq!(marked(&marker(2)), Some(2));
+        assert_eq!(marked("--- jobtree: run ---"), None);
+    }
 
     #[test]
     fn a_log_gets_whole_lines() {

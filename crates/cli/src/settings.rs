@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::CliError;
@@ -169,7 +170,7 @@ impl Settings {
     /// The token: a setting, or in a file that is one, or in the file that a daemon wrote into the data directory.
     ///
     /// # Errors
-    /// If a file is named and cannot be read. Without the daemon's file there is no token, and the daemon may not ask
+    /// If a file is there and cannot be read. Without the daemon's file there is no token, and the daemon may not ask
     /// for one.
     pub fn token(&self) -> Result<Option<String>, CliError> {
         // Whichever was set nearer: a flag's file counts before a variable's token.
@@ -190,8 +191,17 @@ impl Settings {
             })?;
             return Ok(Some(text.trim().into()));
         }
-        let text = std::fs::read_to_string(self.data_dir().join("admin.token"));
-        Ok(text.ok().map(|text| text.trim().into()))
+        let path = self.data_dir().join("admin.token");
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text.trim().into())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            // The data directory may be closed to this user altogether.
+            Err(error) => Err(CliError::refused(format!(
+                "the daemon's token {} cannot be read: {error}",
+                path.display()
+            ))
+            .hint("use the account that started the daemon, or set JOBTREE_TOKEN to a token of your own")),
+        }
     }
 
     /// All, for people: secrets are not shown.

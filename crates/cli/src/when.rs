@@ -26,6 +26,14 @@ pub fn seconds(text: &str) -> Result<i64, String> {
     i64::try_from(duration.as_secs()).map_err(|_| format!("{text:?} is too long"))
 }
 
+/// The seconds of a time that is written as a delay, such as `2h`; none if it is another kind of time, or no whole seconds.
+pub fn delay(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let relative = text.strip_prefix('+').unwrap_or(text);
+    let relative = relative.strip_prefix("in ").unwrap_or(relative);
+    seconds(relative).ok()
+}
+
 /// A time to come, in the zone of `now`.
 pub fn time(text: &str, now: &Zoned) -> Result<Timestamp, String> {
     let wrong = || format!("{text:?} is no time: {TIMES}");

@@ -33,7 +33,8 @@ fn a_trace_runs_from_the_submission_through_the_tree_of_jobs() {
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
         .env("OTEL_BSP_SCHEDULE_DELAY", "100")
         .args(["serve", "--demo", "--listen", "127.0.0.1:0"])
-        .args(["--store", "memory", "--policy", ALWAYS])
+        .args(["--store", "memory", "--policy", ALWAYS, "--data-dir"])
+        .arg(folder.join("data"))
         .stdout(Stdio::piped());
     let mut daemon = Beside::start(&mut daemon);
     let mut url = String::new();

@@ -44,7 +44,7 @@ fn certificates_are_named_by_flag_variable_or_file() {
         command
     };
     Ran::of(&mut bare(), &["ls"]).exits(3);
-    let by_flag = Ran::of(&mut bare(), &["--ca-file", &own, "ls"]).exits(0);
+    let by_flag = Ran::of(&mut bare(), &["--ca-file", &own, "ls", "--whole-ids"]).exits(0);
     assert!(by_flag.stdout.contains(&id), "{by_flag:#?}");
     let settings = folder.write("settings.toml", &format!("ca_file = {own:?}\n"));
     let by_file = Ran::of(&mut bare(), &["--config", &settings, "show", &id]).exits(0);

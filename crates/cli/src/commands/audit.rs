@@ -9,6 +9,7 @@ use crate::commands::move_store::spinner;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::out::counted;
 use crate::stores;
 
 pub fn define(command: Command) -> Command {
@@ -47,7 +48,8 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     let store = stores::open(place.unwrap_or(context.settings.value("data_dir")), false)?;
     let bar = spinner(context);
     let report = audit(&store, |so_far| {
-        bar.set_message(format!("{} events, {} jobs", so_far.events, so_far.jobs));
+        let (events, jobs) = (counted(so_far.events, "event"), counted(so_far.jobs, "job"));
+        bar.set_message(format!("{events}, {jobs}"));
         bar.tick();
     });
     bar.finish_and_clear();
@@ -66,10 +68,10 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         for violation in &violations {
             context.out.print(violation)?;
         }
-        let (events, jobs, found) = (report.events, report.jobs, report.found);
-        context.out.note(&match found {
-            0 => format!("{events} events and {jobs} jobs agree"),
-            found => format!("{found} violations in {events} events and {jobs} jobs"),
+        let (events, jobs) = (counted(report.events, "event"), counted(report.jobs, "job"));
+        context.out.note(&match report.found {
+            0 => format!("{events} and {jobs} agree"),
+            found => format!("{} in {events} and {jobs}", counted(found, "violation")),
         });
     }
     Ok(if clean { Exit::OK } else { Exit::FAILED })

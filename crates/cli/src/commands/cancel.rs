@@ -6,12 +6,13 @@ use clap::{ArgMatches, Command};
 use jobtree_protocol::{JobId, JobState};
 use serde::Serialize;
 
-use crate::args::{self, flag, places, value};
+use crate::args::{self, JOBS, flag, places, value};
 use crate::commands::wait;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::filter;
+use crate::names;
 
 /// How long a job may take to stop if nothing is said.
 const USUAL: Duration = Duration::from_secs(60);
@@ -19,13 +20,18 @@ const USUAL: Duration = Duration::from_secs(60);
 pub fn define(command: Command) -> Command {
     command
         .about("Stop jobs; returns when they have stopped")
+        .after_help(
+            "A job that waits is CANCELED at once. A program that runs gets TERM, and KILL after its grace.\n\n\
+             The token needs the scope cancel. Without the scope read, it returns when the daemon has taken the wish.",
+        )
         .arg(
-            places("job", "JOB", "Their ids")
-                .required_unless_present("filter")
+            places("job", "JOB", JOBS)
+                .required_unless_present_any(["filter", "all"])
                 .required(false),
         )
         .arg(value("filter", "FILTER", "All that this finds, as in ls").conflicts_with("job"))
-        .arg(value("reason", "TEXT", "Why; stands in their trail"))
+        .arg(flag("all", "All that have not ended").conflicts_with_all(["job", "filter"]))
+        .arg(value("reason", "TEXT", "Why; stands in their event log"))
         .arg(value(
             "timeout",
             "DURATION",
@@ -37,16 +43,17 @@ pub fn define(command: Command) -> Command {
 #[derive(Serialize)]
 struct Line {
     job_id: JobId,
-    state: JobState,
+    /// Absent if the token may not read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<JobState>,
 }
 
 pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
     let client = context.client()?;
     let reason = args::get(arguments, "reason");
     let mut exit = Exit::OK;
-    let ids = match args::get(arguments, "filter") {
-        Some(words) => {
-            let query = filter::parse(&[words.to_owned()]).map_err(CliError::usage)?;
+    let asked: Vec<(JobId, Option<JobState>)> = match filter::of_many(arguments, "cancel")? {
+        Some(query) => {
             let answer = client.cancel_many(query, reason)?;
             for failure in answer.failed {
                 context
@@ -54,14 +61,17 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
                     .note(&format!("{}: {}", failure.job_id, failure.error));
                 exit = Exit::CONFLICT;
             }
-            answer.done
+            if answer.done.is_empty() && exit == Exit::OK {
+                context.out.note("no job that has not ended fits");
+            }
+            answer.done.into_iter().map(|id| (id, None)).collect()
         }
         None => {
-            let ids = args::job_ids(arguments, "job")?;
-            for &id in &ids {
-                client.cancel(id, reason)?;
-            }
-            ids
+            let ids = names::jobs(&client, arguments, "job")?;
+            let cancel = |id| Ok((id, Some(client.cancel(id, reason)?)));
+            ids.into_iter()
+                .map(cancel)
+                .collect::<Result<_, CliError>>()?
         }
     };
     let limit = args::duration(arguments, "timeout")?.unwrap_or(USUAL);
@@ -69,15 +79,19 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         true => Instant::now(),
         false => Instant::now() + limit,
     };
-    for id in ids {
-        let state = wait::ended(&client, id, Some(until), context)?.state;
-        match context.out.json {
-            true => context.out.line(&Line { job_id: id, state })?,
-            false => context
-                .out
-                .print(&format!("{id} {}", context.out.state(state)))?,
+    for (id, answered) in asked {
+        let state = match wait::ended(&client, id, Some(until), context) {
+            Ok(job) => Some(job.state),
+            Err(error) if error.exit() == Exit::REFUSED => answered,
+            Err(error) => return Err(error),
+        };
+        if context.out.json {
+            context.out.line(&Line { job_id: id, state })?;
+        } else {
+            let shown = state.map_or("asked to stop".to_owned(), |state| context.out.state(state));
+            context.out.print(&format!("{id} {shown}"))?;
         }
-        if !state.is_ended() && !arguments.get_flag("no-wait") {
+        if state.is_some_and(|state| !state.is_ended()) && !arguments.get_flag("no-wait") {
             context
                 .out
                 .note(&format!("{id} was asked to stop, and still runs"));

@@ -3,21 +3,22 @@
 use clap::{ArgMatches, Command};
 use jobtree_protocol::{EstimateBasis, JobCost};
 
-use crate::args::{self, place};
+use crate::args::{self, JOB, place};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::names;
 use crate::when::shown;
 
 pub fn define(command: Command) -> Command {
     command
         .about("Tell why a job waits, and until when")
-        .arg(place("job", "JOB", "Its id").required(true))
+        .arg(place("job", "JOB", JOB).required(true))
 }
 
 pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
-    let id = args::job_id(&args::needed::<String>(arguments, "job")?)?;
     let client = context.client()?;
+    let id = names::job(&client, &args::needed::<String>(arguments, "job")?)?;
     let explained = client.explain(id)?;
     if context.out.json {
         context.out.document(&explained)?;

@@ -7,11 +7,11 @@ use crate::error::CliError;
 use crate::exit::Exit;
 
 pub fn define(command: Command) -> Command {
-    command.about("Make the scheduler look now, instead of with its next measurement")
+    command.about("Run a scheduling pass now instead of waiting for the next sample")
 }
 
 pub fn run(_: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
     context.client()?.kick()?;
-    context.out.note("it looked");
+    context.out.note("scheduling pass done");
     Ok(Exit::OK)
 }

@@ -11,6 +11,7 @@ use crate::args::{self, flag, place, value};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::names;
 use crate::out::Align;
 use crate::when::{self, shown};
 
@@ -102,7 +103,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         "report" => {
             client.report(ReportRequest {
                 lease_id: id()?,
-                job_id: args::get(arguments, "job").map(args::job_id).transpose()?,
+                job_id: names::job_of(&client, arguments, "job")?,
                 progress: Some(Progress {
                     fraction: args::read(arguments, "progress")?,
                     message: args::get(arguments, "message").map(str::to_owned),
@@ -111,7 +112,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
                 pids: None,
                 process_origin: None,
             })?;
-            context.out.note("it is told");
+            context.out.note("reported");
         }
         "release" => {
             let request = ReleaseRequest {
@@ -119,15 +120,15 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
                 reason: reason().map(str::to_owned),
             };
             client.release(id()?, &request)?;
-            context.out.note("it is given back");
+            context.out.note("released the lease");
         }
         "revoke" => {
             client.revoke(id()?, reason())?;
-            context.out.note("it is taken away");
+            context.out.note("revoked the lease");
         }
         _ => {
             client.pid(id()?, pids(arguments))?;
-            context.out.note("they are registered");
+            context.out.note("registered the processes");
         }
     }
     Ok(Exit::OK)
@@ -148,14 +149,15 @@ fn request(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         .map(when::seconds)
         .transpose();
     let pids = pids(arguments);
-    let answer = context.client()?.lease_request(&LeaseRequest {
+    let client = context.client()?;
+    let answer = client.lease_request(&LeaseRequest {
         addon_id: args::get(arguments, "addon").unwrap_or_default().into(),
         job_type: args::get(arguments, "type").unwrap_or_default().into(),
         cost_units: args::read(arguments, "cost")?.unwrap_or(10),
         priority,
         expected_duration_sec: expect
             .map_err(|wrong| CliError::usage(format!("--expect: {wrong}")))?,
-        job_id: args::get(arguments, "job").map(args::job_id).transpose()?,
+        job_id: names::job_of(&client, arguments, "job")?,
         process_origin: Some(&pids[..])
             .filter(|pids| !pids.is_empty())
             .and_then(process_origin),

@@ -6,10 +6,13 @@ use clap::{ArgMatches, Command};
 use jobtree_client::Client;
 use jobtree_protocol::{JobId, LogPage};
 
-use crate::args::{self, flag, place};
+use crate::args::{self, JOB, flag, place, value};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::names;
+use crate::out::counted;
+use crate::programs::marked;
 
 /// How long one question waits for more.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -17,35 +20,96 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub fn define(command: Command) -> Command {
     command
         .about("Print what a job printed")
-        .arg(place("job", "JOB", "Its id").required(true))
+        .after_help(
+            "A job that ran several times has a line between the runs, `--- jobtree: run 2 ---`; --attempt prints one run.",
+        )
+        .arg(place("job", "JOB", JOB).required(true))
         .arg(flag("follow", "Go on until it has ended").short('f'))
+        .arg(value("lines", "N", "Only the last N lines; with -f, and what follows").short('n'))
+        .arg(value("attempt", "N", "Only what its Nth run printed").conflicts_with("follow"))
 }
 
 pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
-    let id = args::job_id(&args::needed::<String>(arguments, "job")?)?;
     let follow = arguments.get_flag("follow");
+    let lines: Option<usize> = args::read(arguments, "lines")?;
+    let attempt: Option<u32> = args::read(arguments, "attempt")?;
     let client = context.patient_client()?;
+    let id = names::job(&client, &args::needed::<String>(arguments, "job")?)?;
     let mut from = Follower::new(id);
+    if lines.is_some() || attempt.is_some() {
+        let page = whole(&mut from, &client)?;
+        let text = match attempt {
+            Some(number) => run_of(&page.text, number).ok_or_else(|| {
+                CliError::not_found(format!("the log of {id} has no run {number}"))
+                    .hint("`jobtree show JOB --events` lists the runs")
+            })?,
+            None => &page.text,
+        };
+        let text = last_lines(text, lines.unwrap_or(usize::MAX)).to_owned();
+        print(&LogPage { text, ..page }, context)?;
+    }
+    if attempt.is_some() {
+        return Ok(Exit::OK);
+    }
     loop {
         let wait = if follow { PATIENCE } else { Duration::ZERO };
         let page = from.next(&client, wait)?;
-        if context.out.json {
-            if !page.text.is_empty() {
-                context.out.line(&page)?;
-            }
-        } else {
-            context.out.raw(&page.text)?;
-        }
+        print(&page, context)?;
         if page.ended || (!follow && page.text.is_empty()) {
             if page.left_out > 0 {
-                let count = page.left_out;
+                let bytes = counted(page.left_out, "byte");
                 context
                     .out
-                    .note(&format!("{count} bytes were left out: the log was full"));
+                    .note(&format!("{bytes} left out: the log was full"));
             }
             return Ok(Exit::OK);
         }
     }
+}
+
+fn print(page: &LogPage, context: &Context) -> Result<(), CliError> {
+    match context.out.json {
+        true if page.text.is_empty() => Ok(()),
+        true => context.out.line(page),
+        false => context.out.raw(&page.text),
+    }
+}
+
+/// All that was printed so far, as one page.
+fn whole(from: &mut Follower, client: &Client) -> Result<LogPage, CliError> {
+    let mut all = from.next(client, Duration::ZERO)?;
+    loop {
+        let page = from.next(client, Duration::ZERO)?;
+        let is_last = page.text.is_empty();
+        all = LogPage {
+            text: all.text + &page.text,
+            ..page
+        };
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
+/// The part of a log that one run printed. The first has no marker before it.
+fn run_of(log: &str, number: u32) -> Option<&str> {
+    let (mut run, mut begin, mut at) = (1, 0, 0);
+    for line in log.split_inclusive('\n') {
+        if let Some(next) = marked(line.trim_end()) {
+            if run == number {
+                return Some(&log[begin..at]);
+            }
+            (run, begin) = (next, at + line.len());
+        }
+        at += line.len();
+    }
+    (run == number).then(|| &log[begin..])
+}
+
+fn last_lines(text: &str, count: usize) -> &str {
+    let starts = text.split_inclusive('\n').rev().take(count);
+    let bytes: usize = starts.map(str::len).sum();
+    &text[text.len() - bytes..]
 }
 
 /// Reads a log page by page.
@@ -64,5 +128,28 @@ impl Follower {
         let page = client.log(self.id, self.after, wait)?;
         self.after = Some(page.next);
         Ok(page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_lines_are_whole_ones() {
+        assert_eq!(last_lines("a\nb\nc\n", 2), "b\nc\n");
+        assert_eq!(last_lines("a\nb", 1), "b");
+        assert_eq!(last_lines("a\n", 9), "a\n");
+        assert_eq!(last_lines("a\n", 0), "");
+    }
+
+    #[test]
+    fn each_run_has_its_part() {
+        let log = "one\n--- jobtree: run 2 ---\ntwo\ntwo\n--- jobtree: run 4 ---\n";
+        assert_eq!(run_of(log, 1), Some("one\n"));
+        assert_eq!(run_of(log, 2), Some("two\ntwo\n"));
+        assert_eq!(run_of(log, 3), None);
+        assert_eq!(run_of(log, 4), Some(""));
+        assert_eq!(run_of("", 1), Some(""));
     }
 }

@@ -2,14 +2,18 @@
 
 use clap::{ArgMatches, Command};
 use jiff::Timestamp;
-use jobtree_protocol::{JobList, JobView};
+use jobtree_client::Client;
+use jobtree_client::protocol::operations::RecentQuery;
+use jobtree_protocol::{JobList, JobQuery, JobState, JobView};
 
 use crate::args::{self, flag, places, value};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::filter;
+use crate::names;
 use crate::out::{Align, cell};
+use crate::summary;
 use crate::when::{length, since};
 
 /// Jobs shown if nothing is said.
@@ -17,7 +21,7 @@ const SOME: u32 = 50;
 
 pub fn define(command: Command) -> Command {
     command
-        .about("List jobs, the oldest first")
+        .about("List jobs: those that have not ended, then the last that have")
         .after_help(
             "The filter is words that must all hold:\n  \
              state:queued,running   states; or waiting, open, ended\n  \
@@ -26,11 +30,16 @@ pub fn define(command: Command) -> Command {
              tag:nightly            with this tag; tag:\"two words\"\n  \
              quarantined            that took too many workers with them\n  \
              any words              that hold this text\n\n\
-             With --json and --all, one job a line.",
+             Jobs that have not ended come first, the oldest at the top; then those that have ended, the newest at the top.\n\
+             With --all and --after, all are in the order of their submission. With --json and --all, one job a line.",
         )
         .arg(places("filter", "FILTER", "Which; all if absent").required(false))
         .arg(value("limit", "N", "At most so many [50]"))
         .arg(value("after", "JOB", "Behind this one: the next page"))
+        .arg(flag(
+            "whole-ids",
+            "Show ids whole, not their last 8 characters",
+        ))
         .arg(flag("all", "Every one, however many").conflicts_with("limit"))
 }
 
@@ -38,13 +47,12 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     let mut query = filter::parse(&args::all(arguments, "filter")).map_err(|wrong| {
         CliError::usage(wrong).hint("`jobtree ls --help` shows what can be written")
     })?;
-    query.after = args::get(arguments, "after")
-        .map(args::job_id)
-        .transpose()?;
     let limit: u32 = args::read(arguments, "limit")?.unwrap_or(SOME);
     query.limit = Some(limit.min(500));
     let client = context.client()?;
+    query.after = names::job_of(&client, arguments, "after")?;
     let now = Timestamp::now();
+    let whole_ids = arguments.get_flag("whole-ids");
     if arguments.get_flag("all") {
         query.limit = Some(500);
         let mut rows = Vec::new();
@@ -52,37 +60,87 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
             let job = job?;
             match context.out.json {
                 true => context.out.line(&job)?,
-                false => rows.push(row(&job, now, context)),
+                false => rows.push(row(&job, now, whole_ids, context)),
             }
         }
         context.out.table(COLUMNS, &rows)?;
         return Ok(Exit::OK);
     }
-    let mut list = JobList::default();
-    loop {
-        let page = client.jobs(&query)?;
-        list.jobs.extend(page.jobs);
-        list.next = page.next;
-        let left = limit.saturating_sub(u32::try_from(list.jobs.len()).unwrap_or(u32::MAX));
-        if left == 0 || list.next.is_none() {
-            break;
-        }
-        (query.after, query.limit) = (list.next, Some(left.min(500)));
-    }
+    let list = match query.after {
+        Some(_) => in_order(&client, query, limit)?,
+        None => open_then_recent(&client, query, limit)?,
+    };
     if context.out.json {
         context.out.document(&list)?;
         return Ok(Exit::OK);
     }
-    let rows: Vec<_> = list.jobs.iter().map(|job| row(job, now, context)).collect();
+    let rows = list
+        .jobs
+        .iter()
+        .map(|job| row(job, now, whole_ids, context));
+    let rows: Vec<_> = rows.collect();
     context.out.table(COLUMNS, &rows)?;
     match (&list.jobs[..], list.next) {
-        ([], _) => context.out.note("no job is like that"),
+        ([], _) => context.out.note("no jobs found"),
         (_, Some(next)) => context
             .out
             .note(&format!("there are more: --after {next}, or --all")),
+        (jobs, None) if jobs.len() as u64 >= u64::from(limit) => context
+            .out
+            .note("there may be more: --all, or a greater --limit"),
         _ => {}
     }
     Ok(Exit::OK)
+}
+
+/// Jobs in the order of their ids, page by page.
+fn in_order(client: &Client, mut query: JobQuery, limit: u32) -> Result<JobList, CliError> {
+    let mut list = JobList::default();
+    loop {
+        let left = limit.saturating_sub(u32::try_from(list.jobs.len()).unwrap_or(u32::MAX));
+        if left == 0 {
+            return Ok(list);
+        }
+        query.limit = Some(left.min(500));
+        let page = client.jobs(&query)?;
+        list.jobs.extend(page.jobs);
+        list.next = page.next;
+        if list.next.is_none() {
+            return Ok(list);
+        }
+        query.after = list.next;
+    }
+}
+
+/// Jobs that have not ended, the oldest first, and behind them those that have, the newest first. Whoever looks wants to know
+/// what goes on, and what came of the last.
+fn open_then_recent(client: &Client, query: JobQuery, limit: u32) -> Result<JobList, CliError> {
+    let asked_for = |state: &JobState| query.state.is_empty() || query.state.contains(state);
+    let states = JobState::ALL.into_iter().filter(asked_for);
+    let (ended, open): (Vec<_>, Vec<_>) = states.partition(|state| state.is_ended());
+    let mut list = JobList::default();
+    if !open.is_empty() {
+        let query = JobQuery {
+            state: open,
+            ..query.clone()
+        };
+        list = in_order(client, query, limit)?;
+    }
+    let left = limit.saturating_sub(u32::try_from(list.jobs.len()).unwrap_or(u32::MAX));
+    if left > 0 && !ended.is_empty() {
+        let recent = client.recent_jobs(&RecentQuery {
+            id: None,
+            state: ended,
+            addon_id: query.addon_id,
+            job_type: query.job_type,
+            tag: query.tag,
+            text: query.text,
+            quarantined: query.quarantined,
+            limit: Some(left.min(500)),
+        })?;
+        list.jobs.extend(recent.jobs);
+    }
+    Ok(list)
 }
 
 const COLUMNS: &[(&str, Align)] = &[
@@ -96,42 +154,18 @@ const COLUMNS: &[(&str, Align)] = &[
     ("WHAT", Align::Left),
 ];
 
-fn row(job: &JobView, now: Timestamp, context: &Context) -> Vec<String> {
+fn row(job: &JobView, now: Timestamp, whole_ids: bool, context: &Context) -> Vec<String> {
     vec![
-        job.job_id.to_string(),
+        match whole_ids {
+            true => job.job_id.to_string(),
+            false => names::short(job.job_id),
+        },
         context.out.state(job.state),
         job.addon_id.to_string(),
         job.job_type.to_string(),
         job.priority.to_string(),
         job.cost_units.to_string(),
         length(since(job.created_at, now)),
-        cell(&what(job), 60),
+        cell(&summary::what(job), 60),
     ]
-}
-
-/// The one thing about it that is worth a cell.
-fn what(job: &JobView) -> String {
-    if let Some(error) = job.last_error.as_ref().filter(|_| job.result.is_none()) {
-        return error.clone();
-    }
-    if job.state.is_ended() {
-        return job.tags.join(" ");
-    }
-    if job.cancel_requested {
-        return "is asked to stop".into();
-    }
-    match &job.progress {
-        Some(progress) => {
-            let percent = progress
-                .fraction
-                .map(|share| format!("{:.0} %", share * 100.0));
-            let message = progress.message.clone();
-            percent
-                .into_iter()
-                .chain(message)
-                .collect::<Vec<_>>()
-                .join(" ")
-        }
-        None => job.tags.join(" "),
-    }
 }

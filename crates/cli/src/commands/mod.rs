@@ -25,12 +25,14 @@ mod serve;
 mod show;
 mod simulate;
 mod stats;
+mod status;
 mod submit;
 mod token;
 mod top;
 mod wait;
 mod watch;
 mod work;
+mod workers;
 
 use clap::{ArgMatches, Command};
 
@@ -63,6 +65,7 @@ all! {
     "serve" => serve,
     "run" => run,
     "submit" => submit,
+    "status" => status,
     "ls" => ls,
     "show" => show,
     "explain" => explain,
@@ -80,6 +83,7 @@ all! {
     "schedule" => schedule,
     "lease" => lease,
     "work" => work,
+    "workers" => workers,
     "token" => token,
     "policy" => policy,
     "simulate" => simulate,

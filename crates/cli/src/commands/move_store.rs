@@ -11,6 +11,7 @@ use crate::args::{self, value};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::out::counted;
 use crate::stores;
 
 pub fn define(command: Command) -> Command {
@@ -36,7 +37,11 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     let to = stores::open(&args::needed::<String>(arguments, "to")?, true)?;
     let bar = spinner(context);
     let moved = move_store(&from, &to, |Moved { jobs, events, .. }| {
-        bar.set_message(format!("{jobs} jobs, {events} events"));
+        bar.set_message(format!(
+            "{}, {}",
+            counted(jobs, "job"),
+            counted(events, "event")
+        ));
         bar.tick();
     });
     bar.finish_and_clear();
@@ -52,8 +57,13 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     match context.out.json {
         true => context.out.document(&document)?,
         false => context.out.print(&format!(
-            "{} jobs, {} events, {} leases, {} keys, {} logs and {} schedules were moved",
-            moved.jobs, moved.events, moved.leases, moved.keys, moved.logs, moved.schedules
+            "moved {}, {}, {}, {}, {} and {}",
+            counted(moved.jobs, "job"),
+            counted(moved.events, "event"),
+            counted(moved.leases, "lease"),
+            counted(moved.keys, "key"),
+            counted(moved.logs, "log"),
+            counted(moved.schedules, "schedule")
         ))?,
     }
     Ok(Exit::OK)

@@ -13,7 +13,7 @@ use crate::when::shown;
 
 pub fn define(command: Command) -> Command {
     command
-        .about("Skip an addon's jobs until `resume`; without an addon, list what is skipped")
+        .about("Pause an addon's jobs until `resume`; without an addon, list what is paused")
         .arg(place("addon", "ADDON", "Which"))
         .arg(value("type", "TYPE", "Only this type of it"))
         .arg(value("reason", "TEXT", "Why"))
@@ -24,7 +24,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     match request(arguments)? {
         Some(request) => {
             client.pause(&request)?;
-            context.out.note(&format!("{} is skipped", named(&request)));
+            context.out.note(&format!("paused {}", named(&request)));
             if context.out.json {
                 context.out.document(&request)?;
             }
@@ -58,7 +58,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
                 .collect();
             context.out.table(&columns, &rows)?;
             if rows.is_empty() {
-                context.out.note("nothing is skipped");
+                context.out.note("nothing is paused");
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::exit::Exit;
 
 pub fn define(command: Command) -> Command {
     command
-        .about("Skip an addon's jobs no longer")
+        .about("Resume an addon's jobs")
         .arg(place("addon", "ADDON", "Which").required(true))
         .arg(value("type", "TYPE", "Only this type of it"))
         .arg(value("reason", "TEXT", "Why"))
@@ -23,8 +23,8 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     let resumed = context.client()?.resume(&request)?;
     let name = named(&request);
     match resumed {
-        true => context.out.note(&format!("{name} is skipped no longer")),
-        false => context.out.note(&format!("{name} was not skipped")),
+        true => context.out.note(&format!("resumed {name}")),
+        false => context.out.note(&format!("{name} was not paused")),
     }
     if context.out.json {
         context.out.document(&request)?;

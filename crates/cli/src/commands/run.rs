@@ -8,17 +8,23 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use indicatif::ProgressBar;
 use jobtree_client::Client;
-use jobtree_protocol::{CommandSpec, JobId, Json, RUNNER_ADDON, RUNNER_TYPE};
+use jobtree_protocol::{CommandSpec, JobId, Json, RUNNER_ADDON, RUNNER_TYPE, Reason};
 
 use crate::args::{self, YieldGrace, described, flag, of_a_job, value};
 use crate::commands::logs::Follower;
+use crate::commands::move_store::spinner;
 use crate::commands::wait;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::out::Out;
 use crate::signals::Asked;
+use crate::summary;
 
+/// The code of the reason that no worker serves a job's type.
+const UNSERVED: &str = "unserved";
 /// How long one question waits for more output: also how often somebody is told why it waits.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -34,6 +40,8 @@ pub fn define(command: Command) -> Command {
              With --obeys-advice or --advice-signal it is not paused, but reads slow, checkpoint, yield, drain and continue as\n\
              lines from the descriptor whose number is in JOBTREE_ADVICE_FD. Once told to yield it may exit with 75, and the\n\
              job waits again. `jobtree work --help` says what each line asks for.\n\n\
+             A command whose runner dies is run again, up to the policy's limit of rescues; the log has a line between the\n\
+             runs. A command that must not run twice has --once: it is neither told to yield nor run again.\n\n\
              For example: jobtree run -- make world",
         )
         .arg(
@@ -52,6 +60,10 @@ pub fn define(command: Command) -> Command {
         .arg(value("memory", "BYTES", "Address space at most; K, M and G are understood"))
         .arg(value("open-files", "N", "Open files at most"))
         .arg(value("cpu", "DURATION", "CPU time at most"))
+        .arg(flag(
+            "once",
+            "Never run it twice: if a run is interrupted, by a crash too, the job is FAILED",
+        ).conflicts_with("attempts"))
         .arg(flag("obeys-advice", "It reads advice by itself: do not pause it"))
         .args(args::of_advice())
         .args(of_a_job())
@@ -60,15 +72,16 @@ pub fn define(command: Command) -> Command {
 pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
     let spec = spec(arguments)?;
     let payload = Json::of(&spec).map_err(|error| CliError::usage(error.to_string()))?;
-    let mut job = described(arguments, RUNNER_ADDON, RUNNER_TYPE, Some(payload))?;
+    let client = context.patient_client()?;
+    let mut job = described(&client, arguments, RUNNER_ADDON, RUNNER_TYPE, Some(payload))?;
     if job.tags.is_empty() {
         // To be found again by; a name, not a path.
         job.tags.extend(tag(&spec.argv[0]));
     }
-    let client = context.patient_client()?;
     let asked = Asked::listen()?;
     let answer = client.submit(job)?;
     let id = answer.job_id;
+    tell_if_no_runner(&client, id, context);
     if arguments.get_flag("detach") {
         match context.out.json {
             true => context.out.document(&answer)?,
@@ -76,7 +89,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         }
         return Ok(Exit::OK);
     }
-    context.out.note(&format!("job {id}"));
+    context
+        .out
+        .note(&format!("job {id}: {}", summary::typed(&spec.argv)));
     let canceller = client.clone();
     thread::spawn(move || {
         let signal = asked.wait();
@@ -89,9 +104,12 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
 /// Prints what it prints until it has ended.
 fn follow(client: &Client, id: JobId, context: &Context) -> Result<Exit, CliError> {
     let mut log = Follower::new(id);
-    let mut told = None;
+    let mut waiting = Waiting::new(context);
     loop {
         let page = log.next(client, LOOK)?;
+        if !page.text.is_empty() || page.ended {
+            waiting.over();
+        }
         match context.out.json {
             true if !page.text.is_empty() => context.out.line(&page)?,
             true => {}
@@ -101,13 +119,7 @@ fn follow(client: &Client, id: JobId, context: &Context) -> Result<Exit, CliErro
             break;
         }
         if page.text.is_empty() {
-            let why = why(client, id);
-            if why.is_some() && why != told {
-                context
-                    .out
-                    .note(&format!("waits: {}", why.as_deref().unwrap_or_default()));
-                told = why;
-            }
+            waiting.tell(why(client, id));
         }
     }
     let job = client.job(id)?;
@@ -121,13 +133,65 @@ fn follow(client: &Client, id: JobId, context: &Context) -> Result<Exit, CliErro
 }
 
 /// The first thing in its way, as long as it waits.
-fn why(client: &Client, id: JobId) -> Option<String> {
+fn why(client: &Client, id: JobId) -> Option<Reason> {
     let explained = client.explain(id).ok()?;
-    explained
+    explained.reasons.into_iter().next()
+}
+
+/// Tells at once if no runner is there, and how to get one: the job would wait for ever.
+fn tell_if_no_runner(client: &Client, id: JobId, context: &Context) {
+    let Ok(explained) = client.explain(id) else {
+        // A token that may not read is not told, and nobody else either.
+        return;
+    };
+    if explained
         .reasons
-        .into_iter()
-        .next()
-        .map(|reason| reason.message)
+        .iter()
+        .any(|reason| reason.code == UNSERVED)
+    {
+        context.out.note(
+            "no runner: the daemon does not run commands, so the job waits\n\
+             hint: start the daemon with `jobtree serve --runner`; Ctrl-C cancels the job",
+        );
+    }
+}
+
+/// Why the job waits: one line that is updated in a terminal. Elsewhere a line for each new reason, and not for each new
+/// measurement.
+struct Waiting {
+    line: ProgressBar,
+    out: Out,
+    told: Option<String>,
+}
+
+impl Waiting {
+    fn new(context: &Context) -> Self {
+        let line = spinner(context);
+        Waiting {
+            line,
+            out: context.out.clone(),
+            // It was told when the job was submitted.
+            told: Some(UNSERVED.to_owned()),
+        }
+    }
+
+    fn tell(&mut self, reason: Option<Reason>) {
+        let Some(Reason { code, message, .. }) = reason else {
+            return self.line.set_message("");
+        };
+        if !self.line.is_hidden() {
+            self.line.set_message(format!("waiting: {message}"));
+            self.line.tick();
+        } else if self.told.as_ref() != Some(&code) {
+            self.out.note(&format!("waiting: {message}"));
+            self.told = Some(code);
+        }
+    }
+
+    /// Output follows, or the end: the line makes way.
+    fn over(&self) {
+        self.line.finish_and_clear();
+    }
 }
 
 fn spec(arguments: &ArgMatches) -> Result<CommandSpec, CliError> {
@@ -158,6 +222,7 @@ fn spec(arguments: &ArgMatches) -> Result<CommandSpec, CliError> {
             Some(YieldGrace::Never) | None => None,
         },
         never_yields: grace == Some(YieldGrace::Never),
+        once: arguments.get_flag("once"),
     })
 }
 

@@ -9,11 +9,13 @@ use crate::args::{self, described, flag, of_a_job, place, value};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::names;
 use crate::out::Align;
 use crate::when::{self, shown};
 
 pub fn define(command: Command) -> Command {
-    let which = || place("schedule", "NAME", "Its name or id").required(true);
+    let which =
+        || place("schedule", "SCHEDULE", "Its name, id, or a part of its id").required(true);
     command
         .about("Jobs by the clock")
         .subcommand_required(true)
@@ -82,7 +84,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     let client = context.client()?;
     match arguments.subcommand() {
         Some(("add", arguments)) => {
-            let made = client.add_schedule(&spec(arguments)?)?;
+            let made = client.add_schedule(&spec(&client, arguments)?)?;
             match context.out.json {
                 true => context.out.document(&made)?,
                 false => {
@@ -99,7 +101,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         Some(("rm", arguments)) => {
             let found = find(&client, arguments)?;
             client.delete_schedule(found.schedule_id)?;
-            context.out.note(&format!("{} is gone", found.spec.name));
+            context
+                .out
+                .note(&format!("removed schedule {}", found.spec.name));
         }
         Some(("pause", arguments)) => {
             let found = find(&client, arguments)?;
@@ -114,7 +118,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     Ok(Exit::OK)
 }
 
-fn spec(arguments: &ArgMatches) -> Result<ScheduleSpec, CliError> {
+fn spec(client: &Client, arguments: &ArgMatches) -> Result<ScheduleSpec, CliError> {
     let payload = args::get(arguments, "payload").map(|text| Json::from_text(text.into()));
     let payload = payload.transpose();
     let payload =
@@ -143,27 +147,18 @@ fn spec(arguments: &ArgMatches) -> Result<ScheduleSpec, CliError> {
         job: SubmitRequest {
             // What it submits some day is no step of this command.
             traceparent: None,
-            ..described(arguments, &addon, &job_type, payload)?
+            ..described(client, arguments, &addon, &job_type, payload)?
         },
     })
 }
 
-/// By its name, or else its id.
+/// By its name, its id or a part of that.
 fn find(client: &Client, arguments: &ArgMatches) -> Result<ScheduleView, CliError> {
     let wanted: String = args::needed(arguments, "schedule")?;
     let all = client.schedules()?;
-    let found = all
-        .into_iter()
-        .find(|each| each.spec.name == wanted || each.schedule_id.to_string() == wanted);
-    match (found, wanted.parse()) {
-        (Some(found), _) => Ok(found),
-        // The daemon says what there is to say.
-        (None, Ok(id)) => Ok(client.schedule(id)?),
-        (None, Err(_)) => Err(
-            CliError::not_found(format!("there is no schedule {wanted:?}"))
-                .hint("`jobtree schedule ls` shows them"),
-        ),
-    }
+    names::one_of(all, &wanted, "schedule", "jobtree schedule ls", |each| {
+        (&each.spec.name, each.schedule_id.0)
+    })
 }
 
 fn list(schedules: Vec<ScheduleView>, context: &Context) -> Result<(), CliError> {

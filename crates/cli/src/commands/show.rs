@@ -5,17 +5,19 @@ use jiff::Timestamp;
 use jobtree_protocol::{EventEntry, JobView, TreeView};
 use serde::Serialize;
 
-use crate::args::{self, flag, place};
+use crate::args::{self, JOB, flag, place};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::names;
 use crate::out::cell;
+use crate::summary;
 use crate::when::{length, shown, since};
 
 pub fn define(command: Command) -> Command {
     command
         .about("Show a job")
-        .arg(place("job", "JOB", "Its id").required(true))
+        .arg(place("job", "JOB", JOB).required(true))
         .arg(flag("events", "With what happened to it"))
         .arg(flag(
             "tree",
@@ -34,8 +36,8 @@ struct Document<'a> {
 }
 
 pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
-    let id = args::job_id(&args::needed::<String>(arguments, "job")?)?;
     let client = context.client()?;
+    let id = names::job(&client, &args::needed::<String>(arguments, "job")?)?;
     let job = client.job(id)?;
     let mut events = None;
     if arguments.get_flag("events") {
@@ -113,6 +115,7 @@ fn described(job: &JobView, context: &Context) -> String {
     line("state", Some(context.out.state(job.state)));
     line("addon", Some(job.addon_id.to_string()));
     line("type", Some(job.job_type.to_string()));
+    line("command", summary::command_line(job));
     line("priority", Some(job.priority.to_string()));
     line("cost", Some(job.cost_units.to_string()));
     line("tags", Some(job.tags.join(", ")));

@@ -1,17 +1,22 @@
 //! `jobtree submit`: a job for whoever runs its type.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 
 use clap::{ArgMatches, Command};
 use jobtree_client::protocol::{Each, SubmitAnswer, SubmitManyRequest, SubmitRequest};
 use jobtree_protocol::Json;
 use serde::Serialize;
+use serde::de::IgnoredAny;
 
 use crate::args::{self, described, of_a_job, place, value};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::out::counted;
 
+/// The cost of a job that does not say it.
+const DEFAULT_COST: i64 = 10;
 /// Jobs of one request.
 const AT_ONCE: usize = 500;
 
@@ -19,10 +24,14 @@ pub fn define(command: Command) -> Command {
     command
         .about("Submit a job; prints its id when it is safely stored")
         .after_help(
-            "With --file, each line is a whole job as JSON, as the HTTP interface takes it.",
+            "An addon is an application that submits jobs: any name you choose, such as photos. Its jobs are counted, paused and\n\
+             limited together, and a token can be for one addon. A type, such as index, says which handler runs the job:\n\
+             `jobtree work --addon photos --type index -- ./index`.\n\n\
+             With --file, each line is a whole job as JSON, as the HTTP interface takes it; --cost is for lines without\n\
+             cost_units.",
         )
         .arg(
-            place("addon", "ADDON", "Whose job it is [JOBTREE_ADDON]")
+            place("addon", "ADDON", "The application whose job it is [JOBTREE_ADDON]")
                 .required_unless_present("file"),
         )
         .arg(place("type", "TYPE", "Which handler runs it").required_unless_present("file"))
@@ -43,13 +52,15 @@ pub fn define(command: Command) -> Command {
 
 pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
     if let Some(file) = args::get(arguments, "file") {
-        return many(file, context);
+        let cost = args::read(arguments, "cost")?.unwrap_or(DEFAULT_COST);
+        return many(file, cost, context);
     }
     let payload = args::get(arguments, "payload").map(payload).transpose()?;
     let addon: String = args::needed(arguments, "addon")?;
     let job_type: String = args::needed(arguments, "type")?;
-    let job = described(arguments, &addon, &job_type, payload)?;
-    let answer = context.client()?.submit(job)?;
+    let client = context.client()?;
+    let job = described(&client, arguments, &addon, &job_type, payload)?;
+    let answer = client.submit(job)?;
     tell(&answer, context)?;
     Ok(Exit::OK)
 }
@@ -74,30 +85,48 @@ fn tell(answer: &SubmitAnswer, context: &Context) -> Result<(), CliError> {
         let state = answer.state;
         context
             .out
-            .note(&format!("it was there before, and is {state}"));
+            .note(&format!("already submitted with this key; state: {state}"));
     }
     context.out.print(&answer.job_id.to_string())
 }
 
-fn many(file: &str, context: &Context) -> Result<Exit, CliError> {
+/// Reads a job of a line. One that does not say its cost has the usual one, as on the command line.
+fn job_of(line: &str, cost: i64) -> Result<SubmitRequest, serde_json::Error> {
+    let mut job: SubmitRequest = serde_json::from_str(line)?;
+    let fields: BTreeMap<&str, IgnoredAny> = serde_json::from_str(line)?;
+    if !fields.contains_key("cost_units") {
+        job.cost_units = cost;
+    }
+    Ok(job)
+}
+
+fn many(file: &str, cost: i64, context: &Context) -> Result<Exit, CliError> {
     let text = read_all(file)?;
-    let jobs: Vec<SubmitRequest> = text
+    let shown = if file == "-" { "standard input" } else { file };
+    let jobs: Vec<(usize, SubmitRequest)> = text
         .lines()
-        .enumerate()
-        .filter(|(_, line)| !line.trim().is_empty())
-        .map(|(number, line)| {
-            serde_json::from_str(line)
-                .map_err(|error| CliError::usage(format!("line {} is no job: {error}", number + 1)))
+        .zip(1..)
+        .filter(|(line, _)| !line.trim().is_empty())
+        .map(|(line, number)| match job_of(line, cost) {
+            Ok(job) => Ok((number, job)),
+            Err(error) => {
+                // Its own line is always the first.
+                let error = error
+                    .to_string()
+                    .replace(" at line 1 column ", " at column ");
+                Err(CliError::usage(format!("{shown}:{number}: {error}"))
+                    .hint("each line is a job as JSON; nothing was submitted"))
+            }
         })
         .collect::<Result<_, _>>()?;
     let client = context.client()?;
-    let mut failed = 0_usize;
-    let mut jobs = jobs.into_iter().peekable();
-    while jobs.peek().is_some() {
+    let mut failed = 0_u64;
+    for some in jobs.chunks(AT_ONCE) {
         let request = SubmitManyRequest {
-            jobs: jobs.by_ref().take(AT_ONCE).collect(),
+            jobs: some.iter().map(|(_, job)| job.clone()).collect(),
         };
-        for each in client.submit_many(request)?.jobs {
+        let answers = client.submit_many(request)?.jobs;
+        for ((line, _), each) in some.iter().zip(answers) {
             match each {
                 Each::Done(answer) if context.out.json => context.out.line(&answer)?,
                 Each::Done(answer) => context.out.print(&answer.job_id.to_string())?,
@@ -106,11 +135,15 @@ fn many(file: &str, context: &Context) -> Result<Exit, CliError> {
                     if context.out.json {
                         #[derive(Serialize)]
                         struct Refused<T> {
+                            line: usize,
                             error: T,
                         }
-                        context.out.line(&Refused { error: &error })?;
+                        context.out.line(&Refused {
+                            line: *line,
+                            error: &error,
+                        })?;
                     }
-                    context.out.note(&format!("not taken: {error}"));
+                    context.out.note(&format!("{shown}:{line}: {error}"));
                 }
             }
         }
@@ -118,7 +151,11 @@ fn many(file: &str, context: &Context) -> Result<Exit, CliError> {
     if failed == 0 {
         return Ok(Exit::OK);
     }
-    context.out.note(&format!("{failed} jobs were not taken"));
+    let refused = counted(failed, "job");
+    let taken = jobs.len() as u64 - failed;
+    context
+        .out
+        .note(&format!("{refused} refused, {taken} submitted"));
     Ok(Exit::FAILED)
 }
 

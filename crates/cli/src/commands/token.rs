@@ -9,6 +9,7 @@ use crate::args::{self, place, value};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::names;
 use crate::out::Align;
 use crate::when::{self, shown};
 
@@ -45,7 +46,7 @@ pub fn define(command: Command) -> Command {
         .subcommand(
             Command::new("rm")
                 .about("Remove a token: it is refused from now on")
-                .arg(place("token", "ID", "Its id").required(true)),
+                .arg(place("token", "TOKEN", "Its name, id, or a part of its id").required(true)),
         )
 }
 
@@ -53,9 +54,17 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     match arguments.subcommand() {
         Some(("create", arguments)) => create(arguments, context)?,
         Some(("rm", arguments)) => {
-            let id: uuid::Uuid = args::needed(arguments, "token")?;
-            context.client()?.delete_token(id)?;
-            context.out.note(&format!("{id} is refused from now on"));
+            let client = context.client()?;
+            let wanted: String = args::needed(arguments, "token")?;
+            let list = "jobtree token ls";
+            let found = names::one_of(client.tokens()?, &wanted, "token", list, |each| {
+                (&each.name, each.token_id)
+            })?;
+            client.delete_token(found.token_id)?;
+            context.out.note(&format!(
+                "removed token {} ({})",
+                found.name, found.token_id
+            ));
         }
         _ => list(context)?,
     }

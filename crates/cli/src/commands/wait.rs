@@ -8,10 +8,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use jobtree_client::Client;
 use jobtree_protocol::{CommandResult, JobId, JobView};
 
-use crate::args::{self, places, value};
+use crate::args::{self, JOBS, places, value};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::names;
 
 /// How often a bar is drawn anew.
 const LOOK: Duration = Duration::from_secs(1);
@@ -20,7 +21,7 @@ pub fn define(command: Command) -> Command {
     command
         .about("Wait until jobs have ended; the exit code tells how")
         .after_help("Several jobs: the exit code is that of the first that was not DONE.")
-        .arg(places("job", "JOB", "Their ids"))
+        .arg(places("job", "JOB", JOBS))
         .arg(value(
             "timeout",
             "DURATION",
@@ -29,10 +30,10 @@ pub fn define(command: Command) -> Command {
 }
 
 pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
-    let ids = args::job_ids(arguments, "job")?;
     let limit = args::duration(arguments, "timeout")?;
     let until = limit.map(|limit| Instant::now() + limit);
     let client = context.patient_client()?;
+    let ids = names::jobs(&client, arguments, "job")?;
     let mut worst = Exit::OK;
     for id in ids {
         let job = ended(&client, id, until, context)?;

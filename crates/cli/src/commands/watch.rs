@@ -9,6 +9,7 @@ use crate::args::{self, value};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::names;
 use crate::out::cell;
 use crate::when::shown;
 
@@ -44,11 +45,12 @@ enum Body<'a> {
 }
 
 pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
+    let client = context.client()?;
     let kinds = args::all(arguments, "kind");
     let filter = Filter {
         addon_id: args::read(arguments, "addon")?,
         job_type: args::read(arguments, "type")?,
-        job_id: args::get(arguments, "job").map(args::job_id).transpose()?,
+        job_id: names::job_of(&client, arguments, "job")?,
         kinds: kinds
             .iter()
             .map(|name| kind(name))
@@ -56,7 +58,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     };
     let after = args::read(arguments, "after")?;
     let count: Option<usize> = args::read(arguments, "count")?;
-    let mut events = context.client()?.events(filter, after);
+    let mut events = client.events(filter, after);
     // Without a daemon there is nothing to watch; one that restarts later is waited for.
     events.connect()?;
     context.out.note("watching; Ctrl-C ends it");

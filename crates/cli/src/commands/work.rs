@@ -1,20 +1,26 @@
 //! `jobtree work`: a worker whose handler is a program, in any language.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use jobtree_client::protocol::operations::RecentQuery;
 use jobtree_client::{Client, Worker};
-use jobtree_process::{Program, Supervisor, Verdict};
-use jobtree_protocol::{Advice, JobView, Json};
+use jobtree_process::{NoProgram, Program, Supervisor, Verdict, find_program};
+use jobtree_protocol::{AddonId, Advice, JobId, JobType, JobView, Json, Scope};
 use jobtree_runtime::BoxError;
 use jobtree_scheduler::workers::{GiveBack, Permanent, Run};
+use serde::Serialize;
 
 use crate::args::{self, YieldGrace, value};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::names;
+use crate::out::{Out, cell};
 use crate::programs::{OnAdvice, Runner, YIELD_GRACE};
 use crate::signals::Asked;
+use crate::when::length;
 
 /// The largest payload that is also put into the environment; the kernel takes no more than 128 KiB a variable.
 const PAYLOAD_IN_ENVIRONMENT: usize = 64 << 10;
@@ -25,7 +31,8 @@ pub fn define(command: Command) -> Command {
     command
         .about("Run jobs with a program of any language")
         .after_help(
-            "For each job the program is started, and\n  \
+            "Prints a line for each run when it has ended; -q silences that, --json prints it as JSON.\n\n\
+             For each job the program is started, and\n  \
              reads the payload as JSON from its standard input;\n  \
              finds JOBTREE_JOB_ID, JOBTREE_ATTEMPT, JOBTREE_ADDON, JOBTREE_JOB_TYPE, JOBTREE_URL, TRACEPARENT,\n  \
              and JOBTREE_PAYLOAD if it has at most 64 KiB, in its environment;\n  \
@@ -84,13 +91,16 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     };
     // A daemon that goes away later is waited for; one that was never there is a mistake.
     let client = context.patient_client()?;
+    check_rights(&client, addon)?;
+    let argv = args::all(arguments, "program");
+    check_program(&argv[0])?;
     let mut supervisor = Supervisor::this_executable().map_err(|error| {
         CliError::failed(format!("this executable is not to be found: {error}"))
     })?;
     if let Some(most) = args::read(arguments, "log-bytes")? {
         supervisor = supervisor.log_bytes(most);
     }
-    let mut program = Program::new(args::all(arguments, "program"));
+    let mut program = Program::new(argv);
     if let Some(grace) = args::duration(arguments, "grace")? {
         program.grace = grace;
     }
@@ -113,19 +123,22 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
             pauses: false,
             yield_grace,
         },
+        out: context.out.clone(),
     };
     let drain = args::duration(arguments, "drain")?.unwrap_or(Duration::from_secs(30));
     let slots = args::read(arguments, "slots")?.unwrap_or(1);
     // A process costs more to start than a claim: jobs that wait here could run elsewhere.
     let batch = args::read(arguments, "batch")?.unwrap_or(1);
     let types = args::all(arguments, "type");
+    warn_of_unknown_addon(&client, addon, context);
     let worker = worker(client, addon, &types, (slots, batch), &handler);
     let worker = worker
         .start()
         .map_err(|error| CliError::failed(error.to_string()))?;
-    context
-        .out
-        .note(&format!("working for {addon}: {}", types.join(", ")));
+    context.out.note(&format!(
+        "working for {addon}: {}; Ctrl-C ends it",
+        types.join(", ")
+    ));
 
     let signal = asked.wait();
     context.out.note(&format!(
@@ -136,6 +149,68 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         Ok(()) => Ok(Exit::OK),
         Err(stragglers) => Err(CliError::failed(stragglers.to_string())),
     }
+}
+
+/// Fails if the token does not allow to work for the addon: every claim would be refused, and tried again.
+fn check_rights(client: &Client, addon: &str) -> Result<(), CliError> {
+    let rights = client.current_token()?;
+    if !rights.allow(Scope::Lease) {
+        return Err(CliError::refused("the token lacks the scope lease")
+            .hint(format!("an admin creates one that works for this addon by `jobtree token create NAME --addon {addon} --scope lease,read`")));
+    }
+    match rights.addon_id {
+        Some(own) if own.as_str() != addon => Err(CliError::refused(format!(
+            "the token is for the addon {own}, not {addon}"
+        ))
+        .hint(format!("write --addon {own}, or use a token for {addon}"))),
+        _ => Ok(()),
+    }
+}
+
+/// Fails if the program is not there: every job would fail with exit code 127.
+fn check_program(name: &str) -> Result<(), CliError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let Err(missing) = find_program(name, &path) else {
+        return Ok(());
+    };
+    let hint = match &missing {
+        NoProgram::NotInPath(name) => {
+            format!("install it, or write ./{name} if it is in this directory")
+        }
+        NoProgram::NoFile(_) => {
+            let here = std::env::current_dir().unwrap_or_default();
+            format!("check the path; this directory is {}", here.display())
+        }
+        NoProgram::NotExecutable(file) => format!("run `chmod +x {}`", file.display()),
+    };
+    Err(CliError::failed(missing.to_string()).hint(hint))
+}
+
+/// Tells if no job of the addon exists. That is how a new addon begins, but also what a misspelt one looks like.
+fn warn_of_unknown_addon(client: &Client, addon: &str, context: &Context) {
+    let newest = |addon_id: Option<AddonId>, limit| {
+        let query = RecentQuery {
+            addon_id,
+            limit: Some(limit),
+            ..RecentQuery::default()
+        };
+        // A token that may not read is not warned.
+        client.recent_jobs(&query).map(|list| list.jobs)
+    };
+    let of_addon = newest(AddonId::new(addon).ok(), 1);
+    if !of_addon.is_ok_and(|jobs| jobs.is_empty()) {
+        return;
+    }
+    let others = newest(None, 500).unwrap_or_default();
+    let others: BTreeSet<&str> = others.iter().map(|job| job.addon_id.as_str()).collect();
+    let others: Vec<&str> = others.into_iter().take(5).collect();
+    let known = match &others[..] {
+        [] => String::new(),
+        known => format!("; recent jobs are of {}", known.join(", ")),
+    };
+    context.out.note(&format!(
+        "note: no job of the addon {addon} has been submitted yet{known}"
+    ));
 }
 
 fn worker(
@@ -158,21 +233,50 @@ fn worker(
     })
 }
 
+/// How a run ended, with `--json`.
+#[derive(Serialize)]
+struct Line<'a> {
+    job_id: JobId,
+    job_type: &'a JobType,
+    attempt: u32,
+    outcome: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reason: &'a str,
+    duration_ms: u128,
+}
+
 /// The program as the handler of jobs.
 #[derive(Clone)]
 struct Handler {
     runner: Runner,
     program: Program,
     on_advice: OnAdvice,
+    out: Out,
 }
 
 impl Handler {
-    /// Runs the program for a job.
+    /// Runs the program for a job, and prints a line when it has ended.
     fn run(&self, payload: &Json, run: &Run) -> Result<Option<Json>, BoxError> {
         let mut program = self.program.clone();
         describe(&mut program, payload, run.job(), run.attempt());
-        let ran = self.runner.run(run, &program, self.on_advice)?;
-        match ran.ending.verdict() {
+        let begun = Instant::now();
+        let ran = self.runner.run(run, &program, self.on_advice);
+        let ran = ran.inspect_err(|error| self.tell(run, begun, "stopped", &error.to_string()))?;
+        let verdict = ran.ending.verdict();
+        match &verdict {
+            Verdict::Done(_) => self.tell(run, begun, "done", ""),
+            Verdict::GiveBack(reason) => self.tell(run, begun, "given back", reason),
+            Verdict::Failed(reason) => {
+                let (attempt, most) = (run.job().attempts + 1, run.job().max_attempts);
+                let outcome = match attempt < most {
+                    true => format!("attempt {attempt} of {most} failed"),
+                    false => "failed".to_owned(),
+                };
+                self.tell(run, begun, &outcome, reason);
+            }
+            Verdict::Permanent(reason) => self.tell(run, begun, "failed", reason),
+        }
+        match verdict {
             Verdict::Done(None) => Ok(None),
             Verdict::Done(Some(result)) => Ok(Some(Json::from_text(result)?)),
             Verdict::GiveBack(reason) => {
@@ -185,6 +289,32 @@ impl Handler {
             Verdict::Failed(reason) => Err(reason.into()),
             Verdict::Permanent(reason) => Err(Permanent::new(reason).into()),
         }
+    }
+
+    /// Prints how a run ended, in a line.
+    fn tell(&self, run: &Run, begun: Instant, outcome: &str, reason: &str) {
+        let (job, took) = (run.job(), length(begun.elapsed()));
+        let reason = cell(reason, 200);
+        if self.out.json {
+            // If the output is closed, the worker goes on: its jobs count.
+            let _ = self.out.line(&Line {
+                job_id: job.job_id,
+                job_type: &job.job_type,
+                attempt: run.attempt(),
+                outcome,
+                reason: &reason,
+                duration_ms: begun.elapsed().as_millis(),
+            });
+            return;
+        }
+        let why = match reason.as_str() {
+            "" => String::new(),
+            reason => format!(": {reason}"),
+        };
+        let id = names::short(job.job_id);
+        let kind = &job.job_type;
+        self.out
+            .note(&format!("{id}  {kind}  {outcome} after {took}{why}"));
     }
 }
 

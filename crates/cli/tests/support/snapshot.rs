@@ -1,7 +1,7 @@
 //! What commands print, compared with files. `JOBTREE_SNAPSHOTS=write` writes the files instead, for somebody to read the
 //! difference.
 //!
-//! What differs from run to run is replaced: ids (numbered in the order in which they appear), times, lengths of time,
+//! What differs from run to run is replaced: ids (numbered in the order in which they appear; also their ends), times, lengths of time,
 //! addresses and folders. Several spaces count as two, since columns are as wide as what stands in them.
 
 use std::collections::HashMap;
@@ -106,7 +106,10 @@ fn normalized(text: &str) -> String {
                     shown.push_str("  ");
                 }
                 true => shown.push_str(word),
-                false => shown.push_str(&without_times(&without_ids(word, &mut ids))),
+                false => shown.push_str(&without_times(&without_short_ids(
+                    &without_ids(word, &mut ids),
+                    &ids,
+                ))),
             }
         }
         shown.replace("<TIME> <TIME>", "<TIME>")
@@ -140,6 +143,18 @@ fn without_ids(word: &str, ids: &mut HashMap<String, usize>) -> String {
         }
     }
     text
+}
+
+/// Replaces the last 8 characters of an id that stood there before.
+fn without_short_ids(word: &str, ids: &HashMap<String, usize>) -> String {
+    let core = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    let found = ids
+        .iter()
+        .find(|(id, _)| core.len() == 8 && id.ends_with(core));
+    match found {
+        Some((_, number)) => word.replace(core, &format!("<ID-{number}-END>")),
+        None => word.to_owned(),
+    }
 }
 
 /// A date with or without a time, a time of day, a length of time, a token.

@@ -3,7 +3,7 @@
 mod demo;
 mod runner;
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub fn define(command: Command) -> Command {
              To see it live: jobtree serve --demo, and in another terminal: jobtree top",
         )
         .arg(value("data-dir", "DIR", "Where its files are [$XDG_DATA_HOME/jobtree]"))
-        .arg(value("listen", "ADDR:PORT", "Where it listens; port 0 takes a free one [127.0.0.1:7717]"))
+        .arg(value("listen", "ADDR:PORT", "Where it listens, also localhost:PORT; port 0 takes a free one [127.0.0.1:7717]"))
         .arg(value("store", "WHERE", "file, memory, or postgres://… [file: DIR/jobs.db]"))
         .arg(value("policy", "FILE", "The policy as TOML; it is read again when it changes"))
         .arg(flag("no-auth", "Ask nobody for a token; on a loopback address only"))
@@ -45,7 +45,7 @@ pub fn define(command: Command) -> Command {
         .arg(value("label", "LABEL", "A label of this machine; may be repeated").action(ArgAction::Append))
         .arg(flag("runner", "Run the commands of `jobtree run` on this machine"))
         .arg(value("runner-slots", "N", "How many commands side by side [2]").requires("runner"))
-        .arg(flag("demo", "Two addons that submit and run jobs of all kinds"))
+        .arg(flag("demo", "Two addons that submit and run jobs of all kinds, in a temporary directory"))
 }
 
 #[derive(Serialize)]
@@ -63,7 +63,17 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     if demo && options.policy_file.is_none() {
         options.scheduler.policy = demo::policy();
     }
-    if options.auth == Auth::Open {
+    let mut demo_folder = None;
+    if demo && args::get(arguments, "data-dir").is_none() {
+        // A demo leaves the jobs and the token of this user alone, and nothing behind.
+        let folder = DemoFolder::make()?;
+        options.data_dir = folder.0.clone();
+        demo_folder = Some(folder);
+        if !arguments.get_flag("runner") {
+            // Other commands do not look for a token there, and the demo runs nothing but its own jobs.
+            options.auth = Auth::Open;
+        }
+    } else if options.auth == Auth::Open {
         context.out.note(
             "warning: without tokens, every program on this machine may submit and stop jobs",
         );
@@ -90,11 +100,21 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
             workers.extend(demo::start(client)?);
         }
     }
-    context.out.note(&format!("data in {}", data_dir.display()));
+    let gone = demo_folder.as_ref().map_or("", |_| ", until the demo ends");
+    context
+        .out
+        .note(&format!("data in {}{gone}", data_dir.display()));
     if demo {
         context
             .out
             .note("the demo runs: see `jobtree top`, `jobtree ls`, `jobtree watch`");
+    }
+    if demo_folder.is_some() && arguments.get_flag("runner") {
+        let token = data_dir.join("admin.token");
+        context.out.note(&format!(
+            "other commands need its token: export JOBTREE_TOKEN_FILE={}",
+            token.display()
+        ));
     }
     match context.out.json {
         true => context.out.line(&Ready {
@@ -115,6 +135,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         let _ = worker.drain(Duration::from_secs(3));
     }
     server.stop();
+    drop(demo_folder);
     context.out.note("stopped");
     Ok(Exit::OK)
 }
@@ -150,11 +171,54 @@ type Telling = Option<jobtree_server::otel::Exporting>;
 #[cfg(not(feature = "otel"))]
 type Telling = Option<()>;
 
+/// Reads where to listen: an address, or a name of this machine such as `localhost`, of which IPv4 counts first.
+fn address(text: &str) -> Result<SocketAddr, CliError> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let found = text.to_socket_addrs().map(|found| {
+        let mut found: Vec<SocketAddr> = found.collect();
+        found.sort_by_key(SocketAddr::is_ipv6);
+        found
+    });
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found[0]),
+        _ => Err(
+            CliError::usage(format!("--listen: {text:?} is not an address"))
+                .hint("write it like 127.0.0.1:7717 or localhost:7717"),
+        ),
+    }
+}
+
+/// The directory of a demo, which goes with it.
+struct DemoFolder(PathBuf);
+
+impl DemoFolder {
+    fn make() -> Result<Self, CliError> {
+        let name = format!("jobtree-demo-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        // What a process of the same number left behind would be another demo's.
+        let _ = std::fs::remove_dir_all(&folder);
+        match std::fs::create_dir(&folder) {
+            Ok(()) => Ok(Self(folder)),
+            Err(error) => Err(CliError::failed(format!(
+                "cannot make {}: {error}",
+                folder.display()
+            ))
+            .hint("name a directory with --data-dir, or another place with TMPDIR")),
+        }
+    }
+}
+
+impl Drop for DemoFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 fn options(arguments: &ArgMatches, settings: &Settings) -> Result<ServerOptions, CliError> {
     let listen = settings.value("listen");
-    let listen: SocketAddr = listen.parse().map_err(|_| {
-        CliError::usage(format!("{listen:?} is no address")).hint("write it like 127.0.0.1:7717")
-    })?;
+    let listen = address(listen)?;
     let store = match settings.get("store") {
         None | Some("file") => StoreChoice::File,
         Some("memory") => StoreChoice::Memory,

@@ -70,6 +70,10 @@ fn command(
     if spec.argv.is_empty() {
         return Err(Permanent::new("argv is empty: name a program").into());
     }
+    let once = spec.once;
+    if once && run.attempt() > 1 {
+        return Err(not_again());
+    }
     let on_advice = on_advice(&spec);
     let mut program = program(spec)?;
     if groups {
@@ -83,16 +87,27 @@ fn command(
     let Ran {
         ending,
         was_told_to_yield,
-    } = runner.run(run, &program, on_advice)?;
+    } = match runner.run(run, &program, on_advice) {
+        // Else it would wait again, since its worker ends or lost its lease.
+        Err(_) if once => return Err(not_again()),
+        ran => ran?,
+    };
     match ending.exit_code {
         Some(0) => Ok(CommandResult {
             exit_code: Some(0),
             signal: None,
         }),
         // A command that was not told to yield may mean anything by this code.
-        Some(TEMPORARY) if was_told_to_yield => Err(GiveBack::because(ending.to_string()).into()),
+        Some(TEMPORARY) if was_told_to_yield && !once => {
+            Err(GiveBack::because(ending.to_string()).into())
+        }
         _ => Err(ending.to_string().into()),
     }
+}
+
+/// The end of a command that must not run twice, and whose first run did not come to its end.
+fn not_again() -> BoxError {
+    Permanent::new("interrupted: it was submitted with --once, and is not run again").into()
 }
 
 /// What is done with a command on advice. A command that does not obey advice is paused while the machine is short of
@@ -103,7 +118,7 @@ fn on_advice(spec: &CommandSpec) -> OnAdvice {
         .map_or(YIELD_GRACE, Duration::from_secs);
     OnAdvice {
         pauses: !spec.obeys_advice && spec.advice_signal.is_none(),
-        yield_grace: (!spec.never_yields).then_some(grace),
+        yield_grace: (!spec.never_yields && !spec.once).then_some(grace),
     }
 }
 

@@ -8,7 +8,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Gauge, Paragraph, Row, Sparkline, Table, TableState};
 
 use super::look::View;
+use crate::names;
 use crate::out::cell;
+use crate::summary;
 use crate::when::{length, since};
 
 /// Where the eyes are.
@@ -154,7 +156,7 @@ fn table(
     mut state: TableState,
 ) {
     let widths = [
-        Constraint::Length(36),
+        Constraint::Length(8),
         Constraint::Length(12),
         Constraint::Length(14),
         Constraint::Length(5),
@@ -165,12 +167,12 @@ fn table(
         let begun = job.started_at.filter(|_| job.lease_id.is_some());
         let time = length(since(begun.unwrap_or(job.created_at), view.at));
         Row::new([
-            Cell::from(job.job_id.to_string()),
+            Cell::from(names::short(job.job_id)),
             Cell::from(job.addon_id.to_string()),
             Cell::from(job.job_type.to_string()),
             Cell::from(job.cost_units.to_string()),
             Cell::from(time),
-            Cell::from(cell(&what(job), 100)),
+            Cell::from(cell(&summary::what(job), 100)),
         ])
     });
     let head = Row::new(["job", "addon", "type", "cost", "for", ""]).style(Modifier::DIM);
@@ -179,20 +181,4 @@ fn table(
         .block(Block::bordered().title(format!("{title} ({})", jobs.len())))
         .row_highlight_style(Modifier::REVERSED);
     frame.render_stateful_widget(table, area, &mut state);
-}
-
-fn what(job: &JobView) -> String {
-    if job.cancel_requested {
-        return "is asked to stop".into();
-    }
-    match &job.progress {
-        Some(progress) => {
-            let percent = progress
-                .fraction
-                .map(|share| format!("{:.0} %", share * 100.0));
-            let parts = percent.into_iter().chain(progress.message.clone());
-            parts.collect::<Vec<_>>().join(" ")
-        }
-        None => job.tags.join(" "),
-    }
 }

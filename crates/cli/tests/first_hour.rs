@@ -1,0 +1,676 @@
+//! What a user does in the first hour with a daemon, and what the command says when something is wrong.
+//!
+//! The daemons of these tests have the default policy but for what goes by the load of this machine, unless a test says why
+//! not; see `support/always.toml`.
+
+mod support;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use support::snapshot::Story;
+use support::{ALWAYS, Beside, Daemon, Ran, signal, until, watch};
+
+/// A story whose commands run against a daemon.
+fn story(name: &'static str, daemon: &Daemon) -> Story {
+    Story::new(name)
+        .replacing(&daemon.url, "<URL>")
+        .replacing(daemon.folder.0.to_str().unwrap(), "<DIR>")
+}
+
+#[test]
+fn a_job_is_named_by_a_part_of_its_id_or_as_the_last() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let mut story = story("names", &daemon);
+    daemon.run(&["pause", "photos"]).exits(0);
+    story.add(&daemon.run(&["show", "last"]).exits(5));
+    let mut ids = Vec::new();
+    for number in ["1", "2", "3"] {
+        let ran = daemon.run(&["submit", "photos", "index", "--tag", number]);
+        story.add(&ran);
+        ids.push(ran.text());
+    }
+    let listed = daemon.run(&["ls"]).exits(0);
+    for id in &ids {
+        let end = &id[id.len() - 8..];
+        assert!(listed.stdout.contains(end), "{listed:?}");
+        assert!(!listed.stdout.contains(id.as_str()), "{listed:?}");
+        for part in [
+            end,
+            &id.to_uppercase(),
+            &id.replace('-', ""),
+            &id[..id.len() - 2],
+        ] {
+            assert_eq!(daemon.job(part)["job_id"], id.as_str(), "{part}");
+        }
+    }
+    story.add(&listed);
+    let whole = daemon.run(&["ls", "--whole-ids"]).exits(0);
+    assert!(ids.iter().all(|id| whole.stdout.contains(id)), "{whole:?}");
+    assert_eq!(daemon.job("last")["job_id"], ids[2].as_str());
+
+    // All ids of these years begin with a zero.
+    let ambiguous = daemon.run(&["show", "0"]).exits(2);
+    assert!(
+        ambiguous.stderr.contains("\"0\" fits 3 jobs"),
+        "{ambiguous:?}"
+    );
+    assert!(
+        ids.iter().all(|id| ambiguous.stderr.contains(id)),
+        "{ambiguous:?}"
+    );
+    story.add(&ambiguous);
+    story.add(&daemon.run(&["show", "ffffffffffff"]).exits(5));
+    story.add(&daemon.run(&["show", "-"]).exits(2));
+
+    // Every command that takes a job takes a part of its id.
+    let end = |number: usize| &ids[number][28..];
+    daemon.run(&["explain", end(0)]).exits(0);
+    daemon.run(&["logs", end(0)]).exits(0);
+    daemon.run(&["ls", "--after", end(0)]).exits(0);
+    daemon.run(&["wait", end(0), "--timeout", "1ms"]).exits(12);
+    daemon.run(&["retry", end(0)]).exits(0);
+    daemon
+        .run(&["watch", "--job", end(0), "--after", "0", "--count", "1"])
+        .exits(0);
+    let depends = daemon
+        .run(&["submit", "photos", "index", "--depends-on", end(1)])
+        .text();
+    assert_eq!(daemon.job(&depends)["waiting_for"][0], ids[1].as_str());
+    daemon.run(&["cancel", end(0), end(1)]).exits(0);
+    daemon.run(&["redrive", end(0)]).exits(0);
+
+    // A token that may not read cannot look a part up, but needs no lookup for a whole id.
+    let token = daemon
+        .run(&[
+            "token", "create", "c", "--addon", "a", "--scope", "submit", "-q",
+        ])
+        .text();
+    let mut command = daemon.command();
+    command.env("JOBTREE_TOKEN", token);
+    let refused = Ran::of(&mut command, &["submit", "a", "t", "--depends-on", end(2)]);
+    story.add(&refused.exits(4));
+    let mut command = daemon.command();
+    command.env("JOBTREE_TOKEN", daemon.token());
+    Ran::of(&mut command, &["submit", "a", "t", "--depends-on", &ids[2]]).exits(0);
+    story.check();
+}
+
+#[test]
+fn tokens_and_schedules_are_named_by_name_or_a_part_of_their_id() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let mut story = story("names_of_tokens", &daemon);
+    let mut tell = |arguments: &[&str], code| {
+        let ran = daemon.run(arguments).exits(code);
+        story.add(&ran);
+        ran.stdout.trim().to_owned()
+    };
+    for name in ["ci", "laptop", "twin", "twin"] {
+        daemon
+            .run(&["token", "create", name, "--addon", "a", "--scope", "read"])
+            .exits(0);
+    }
+    tell(&["token", "ls"], 0);
+    tell(&["token", "rm", "ci"], 0);
+    tell(&["token", "rm", "ci"], 5);
+    tell(&["token", "rm", "twin"], 2);
+    let tokens = daemon.run(&["token", "ls", "--json"]).exits(0).json();
+    let all = tokens["tokens"].as_array().unwrap();
+    let laptop = all.iter().find(|token| token["name"] == "laptop").unwrap();
+    let id = laptop["token_id"].as_str().unwrap();
+    tell(&["token", "rm", &id[id.len() - 8..]], 0);
+    let id = tell(
+        &["schedule", "add", "nightly", "0 3 * * *", "photos", "index"],
+        0,
+    );
+    tell(&["schedule", "show", "nightly"], 0);
+    tell(&["schedule", "show", &id[id.len() - 8..]], 0);
+    tell(&["schedule", "rm", &id], 0);
+    story.check();
+}
+
+#[test]
+fn a_worker_that_cannot_work_says_so_at_once() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let mut story = story("work_refused", &daemon);
+    let token = |name: &str, addon: &str, scope: &str| {
+        let create = [
+            "token", "create", name, "--addon", addon, "--scope", scope, "-q",
+        ];
+        daemon.run(&create).text()
+    };
+    let (reader, other) = (
+        token("reader", "photos", "read"),
+        token("other", "music", "lease"),
+    );
+    daemon.folder.write("script", "#!/bin/sh\n");
+    let admin = daemon.token();
+    let mut tell = |token: &str, program: &str, code| {
+        let mut command = daemon.command();
+        command.env("JOBTREE_TOKEN", token);
+        let arguments = [
+            "work", "--addon", "photos", "--type", "index", "--", program,
+        ];
+        story.add(&Ran::of(&mut command, &arguments).exits(code));
+    };
+    tell("wrong", "true", 4);
+    tell(&reader, "true", 4);
+    tell(&other, "true", 4);
+    tell(&admin, "./absent", 1);
+    tell(&admin, "no-such-program", 1);
+    tell(&admin, "./script", 1);
+    story.check();
+}
+
+/// `jobtree work` with a shell script, whose lines go to a file.
+fn worker(daemon: &Daemon, options: &[&str], script: &str, stderr: &str) -> Beside {
+    let mut command = daemon.command();
+    command
+        .args(["work", "--addon", "photos", "--type", "index"])
+        .args(options)
+        .args(["--", "sh", "-c", script])
+        .stderr(File::create(daemon.folder.join(stderr)).expect("a file"));
+    Beside::start(&mut command)
+}
+
+#[test]
+fn a_worker_prints_a_line_for_each_job_unless_it_is_quiet() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let script =
+        "read what; case $what in 1) exit 0;; 2) echo no disk >&2; exit 3;; 3) exit 65;; esac";
+    let mut ids = Vec::new();
+    let mut work = |options: &[&str], stderr: &str| {
+        let mut worker = worker(&daemon, options, script, stderr);
+        ids.clear();
+        // What it says of the addon, it says before that.
+        let ready = || std::fs::read_to_string(daemon.folder.join(stderr)).unwrap();
+        until(|| !options.is_empty() || ready().contains("working for photos"));
+        for (payload, code) in [("1", 0), ("2", 3), ("3", 65)] {
+            let submit = ["submit", "photos", "index", "--payload", payload];
+            let id = daemon.run(&submit).text();
+            daemon.run(&["wait", &id]).exits(code);
+            ids.push(id);
+        }
+        signal("TERM", worker.pid());
+        assert_eq!(worker.wait(), Some(0));
+        std::fs::read_to_string(daemon.folder.join(stderr)).unwrap()
+    };
+    let told = work(&[], "loud");
+    assert!(
+        told.contains("note: no job of the addon photos has been submitted yet\n"),
+        "{told}"
+    );
+    assert_eq!(work(&["-q"], "quiet"), "");
+    let again = work(&[], "again");
+    assert!(!again.contains("note:"), "{again}");
+    let end = |number: usize| &ids[number][28..];
+    for (number, outcome, reason) in [
+        (0, "done", ""),
+        (1, "failed", ": exit code 3: no disk"),
+        (2, "failed", ": exit code 65"),
+    ] {
+        let begin = format!("{}  index  {outcome} after ", end(number));
+        let lines: Vec<_> = again
+            .lines()
+            .filter(|line| line.starts_with(&begin))
+            .collect();
+        assert!(
+            lines.len() == 1 && lines[0].ends_with(reason),
+            "{begin} in\n{again}"
+        );
+    }
+}
+
+#[test]
+fn errors_are_json_for_programs() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let error = |ran: Ran| {
+        assert_eq!(ran.stdout, "", "{ran:?}");
+        let line = ran.stderr.lines().last().unwrap_or_default();
+        let read: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{ran:?}"));
+        assert_eq!(read["version"], 1, "{ran:?}");
+        assert_eq!(read["exit_code"], ran.code.unwrap(), "{ran:?}");
+        read["error"].clone()
+    };
+    let told = error(daemon.run(&["show", "ffffffffffff", "--json"]).exits(5));
+    assert_eq!(told["code"], "not_found");
+    assert!(
+        told["hint"].as_str().unwrap().contains("jobtree ls"),
+        "{told}"
+    );
+    let told = error(
+        daemon
+            .run(&["--json", "submit", "a", "t", "--cost", "0"])
+            .exits(2),
+    );
+    assert_eq!(
+        (&told["code"], &told["fields"][0]["field"]),
+        (&"invalid".into(), &"cost_units".into())
+    );
+    // Arguments that cannot be read, with what was meant.
+    let told = error(daemon.run(&["submitt", "--json"]).exits(2));
+    assert_eq!(told["code"], "usage");
+    assert!(
+        told["message"].as_str().unwrap().contains("'submit'"),
+        "{told}"
+    );
+    let mut command = daemon.command();
+    command.env("JOBTREE_TOKEN", "wrong");
+    let told = error(Ran::of(&mut command, &["ls", "--json"]).exits(4));
+    assert_eq!(told["code"], "unauthorized");
+    let mut command = daemon.folder.command();
+    let told = error(Ran::of(&mut command, &["ls", "--json"]).exits(3));
+    assert_eq!(told["code"], "unreachable");
+    // People get the same in words.
+    let told = daemon.run(&["submitt"]).exits(2);
+    assert!(
+        told.stderr.contains("tip: ") && told.stderr.contains("'submit'"),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn what_fits_every_job_needs_all() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let mut story = story("every_job", &daemon);
+    daemon.run(&["pause", "photos"]).exits(0);
+    let ids = [(); 2].map(|()| daemon.run(&["submit", "photos", "index"]).text());
+    let mut tell = |arguments: &[&str], code| {
+        story.add(&daemon.run(arguments).exits(code));
+    };
+    for id in &ids {
+        tell(&["show", id, "-q"], 0);
+    }
+    tell(&["cancel", "--filter", ""], 2);
+    tell(&["cancel", "--filter", " "], 2);
+    tell(&["cancel", "--filter", "", "--all"], 2);
+    tell(&["redrive", "--filter", ""], 2);
+    tell(&["cancel", "--filter", "tag:none"], 0);
+    assert_eq!(daemon.job(&ids[0])["state"], "QUEUED");
+    tell(&["cancel", "--all", "--reason", "tidying up"], 0);
+    // Nothing is FAILED: it says so, and how to get the others.
+    tell(&["redrive", "--all"], 0);
+    tell(&["redrive", "--filter", "addon:photos"], 0);
+    tell(&["redrive", "--filter", "addon:photos state:canceled"], 0);
+    story.check();
+}
+
+#[test]
+fn a_token_that_may_only_cancel_cancels() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    daemon.run(&["pause", "photos"]).exits(0);
+    let ids = [(); 2].map(|()| daemon.run(&["submit", "photos", "index"]).text());
+    let create = [
+        "token", "create", "c", "--addon", "photos", "--scope", "cancel", "-q",
+    ];
+    let token = daemon.run(&create).text();
+    let cancel = |arguments: &[&str]| {
+        let mut command = daemon.command();
+        command.env("JOBTREE_TOKEN", &token);
+        Ran::of(&mut command, arguments).exits(0)
+    };
+    let told = cancel(&["cancel", &ids[0], "--reason", "too late"]);
+    assert_eq!(told.stdout, format!("{} CANCELED\n", ids[0]));
+    let told = cancel(&["cancel", "--filter", "addon:photos"]);
+    assert_eq!(told.stdout, format!("{} asked to stop\n", ids[1]));
+    assert_eq!(daemon.job(&ids[0])["last_error"], "too late");
+    assert_eq!(daemon.job(&ids[1])["state"], "CANCELED");
+}
+
+#[test]
+fn a_running_job_that_is_cancelled_keeps_the_users_reason() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let _worker = worker(&daemon, &["-q"], "sleep 1000", "worker");
+    let id = daemon.run(&["submit", "photos", "index"]).text();
+    until(|| daemon.job(&id)["state"] == "RUNNING");
+    daemon
+        .run(&["cancel", &id, "--reason", "wrong album"])
+        .exits(0);
+    assert_eq!(daemon.job(&id)["last_error"], "wrong album");
+}
+
+#[test]
+fn the_same_command_with_a_key_and_a_delay_is_the_same_job() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let submit = [
+        "submit",
+        "photos",
+        "index",
+        "--key",
+        "k",
+        "--after",
+        "5h",
+        "--deadline",
+        "9h",
+    ];
+    let id = daemon.run(&submit).text();
+    let again = daemon.run(&submit).exits(0);
+    assert_eq!(again.stdout.trim_end(), id);
+    assert_eq!(
+        again.stderr,
+        "already submitted with this key; state: QUEUED\n"
+    );
+    daemon.run(&["cancel", &id]).exits(0);
+    let again = daemon.run(&submit).exits(0);
+    assert_eq!(
+        again.stderr,
+        "already submitted with this key; state: CANCELED\n"
+    );
+    let other = [
+        "submit", "photos", "index", "--key", "k", "--after", "5h", "--cost", "1",
+    ];
+    daemon.run(&other).exits(6);
+}
+
+#[test]
+fn a_file_of_jobs_has_the_default_cost_and_its_errors_name_the_line() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let mut story = story("submit_file", &daemon);
+    let good = r#"{"addon_id":"photos","job_type":"index"}"#;
+    let file = daemon
+        .folder
+        .write("good.ndjson", &format!("{good}\n\n{good}\n"));
+    let ids = daemon.run(&["submit", "--file", &file]).text();
+    let costs: Vec<_> = ids
+        .lines()
+        .map(|id| daemon.job(id)["cost_units"].clone())
+        .collect();
+    assert_eq!(costs, [10, 10]);
+    let ids = daemon
+        .run(&["submit", "--file", &file, "--cost", "3"])
+        .text();
+    assert_eq!(daemon.job(ids.lines().next().unwrap())["cost_units"], 3);
+    let mut tell = |name: &str, text: &str, code| {
+        let file = daemon.folder.write(name, text);
+        story.add(&daemon.run(&["submit", "--file", &file]).exits(code));
+    };
+    tell("broken.ndjson", &format!("{good}\n\n{{\n"), 2);
+    tell(
+        "unknown.ndjson",
+        &format!("{good}\n{{\"colour\":\"red\"}}\n"),
+        2,
+    );
+    let refused = r#"{"addon_id":"photos","job_type":"index","cost_units":0}"#;
+    tell("refused.ndjson", &format!("{good}\n{refused}\n"), 1);
+    story.check();
+}
+
+#[test]
+fn a_demo_leaves_the_users_data_alone_and_ends_without_a_warning() {
+    let _watchdog = watch();
+    let folder = support::Folder::new();
+    // The demo has a policy of its own, which this machine's load does not hold up for long.
+    let mut command = folder.command();
+    command
+        .args(["serve", "--demo", "--listen", "localhost:0"])
+        .env("TMPDIR", &folder.0)
+        .stdout(Stdio::piped())
+        .stderr(File::create(folder.join("demo.err")).unwrap());
+    let mut demo = Beside::start(&mut command);
+    let mut url = String::new();
+    let mut stdout = BufReader::new(demo.0.stdout.take().unwrap());
+    stdout.read_line(&mut url).unwrap();
+    let temporary = folder.join(&format!("jobtree-demo-{}", demo.pid()));
+    assert!(temporary.join("jobs.db").exists());
+    // Another command needs no token, and finds jobs.
+    let mut command = folder.command();
+    command.env("JOBTREE_URL", url.trim());
+    until(|| {
+        let mut command = folder.command();
+        command.env("JOBTREE_URL", url.trim());
+        Ran::of(&mut command, &["ls"]).text().contains("photos")
+    });
+    signal("TERM", demo.pid());
+    assert_eq!(demo.wait(), Some(0));
+    assert!(!temporary.exists() && !folder.join("data").exists());
+    let told = std::fs::read_to_string(folder.join("demo.err")).unwrap();
+    assert!(!told.contains("WARN"), "{told}");
+}
+
+#[test]
+fn an_ordinary_stop_logs_no_warning() {
+    let _watchdog = watch();
+    let mut daemon = Daemon::with(&["--store", "memory", "--policy", ALWAYS, "--runner"]);
+    daemon.run(&["run", "-q", "--", "true"]).exits(0);
+    let told = daemon.folder.join("serve.err");
+    signal("TERM", daemon.pid());
+    // The file is written anew by the next start.
+    until(|| std::fs::read_to_string(&told).unwrap().contains("stopped"));
+    let text = std::fs::read_to_string(&told).unwrap();
+    assert!(!text.contains("WARN"), "{text}");
+    daemon.ends_and_returns("TERM");
+}
+
+#[test]
+fn run_says_at_once_that_there_is_no_runner() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let detached = daemon
+        .run(&["run", "-d", "--", "make", "all of it"])
+        .exits(0);
+    assert!(detached.stderr.starts_with("no runner: "), "{detached:?}");
+    assert!(
+        detached.stderr.contains("jobtree serve --runner"),
+        "{detached:?}"
+    );
+    // The command line stands wherever the job does.
+    let id = detached.stdout.trim_end();
+    let line = "make 'all of it'";
+    for arguments in [&["ls"][..], &["show", id], &["top", "--once"]] {
+        let told = daemon.run(arguments).exits(0);
+        assert!(told.stdout.contains(line), "{told:?}");
+    }
+}
+
+#[test]
+fn each_run_has_its_part_of_the_log() {
+    let _watchdog = watch();
+    let daemon = Daemon::with(&["--store", "memory", "--policy", ALWAYS, "--runner"]);
+    let script = "echo a; echo b; [ -e twice ] && exit 0; touch twice; exit 1";
+    let submit = ["run", "-d", "--attempts", "2", "--", "sh", "-c", script];
+    let id = daemon.run(&submit).text();
+    // Its backoff is some seconds.
+    until(|| {
+        daemon.run(&["retry", &id]);
+        daemon.job(&id)["state"] == "DONE"
+    });
+    let logs = |more: &[&str]| daemon.run(&[&["logs", &id], more].concat());
+    assert_eq!(logs(&[]).text(), "a\nb\n--- jobtree: run 2 ---\na\nb");
+    assert_eq!(logs(&["-n", "1"]).text(), "b");
+    assert_eq!(logs(&["-n", "2", "-f"]).text(), "a\nb");
+    assert_eq!(logs(&["--attempt", "1"]).text(), "a\nb");
+    assert_eq!(logs(&["--attempt", "2", "-n", "1"]).text(), "b");
+    logs(&["--attempt", "3"]).exits(5);
+}
+
+#[test]
+fn a_command_with_once_is_not_run_again_after_a_crash() {
+    let _watchdog = watch();
+    let mut daemon = Daemon::with(&["--policy", ALWAYS, "--runner"]);
+    let script = "echo run >> runs; sleep 1000";
+    let id = daemon
+        .run(&["run", "-d", "--once", "--", "sh", "-c", script])
+        .text();
+    let runs = daemon.folder.join("runs");
+    until(|| std::fs::read_to_string(&runs).is_ok_and(|text| text.ends_with('\n')));
+    daemon.ends_and_returns("KILL");
+    daemon.run(&["wait", &id]).exits(10);
+    assert_eq!(std::fs::read_to_string(&runs).unwrap(), "run\n");
+    let job = daemon.job(&id);
+    assert!(
+        job["last_error"].as_str().unwrap().contains("--once"),
+        "{job}"
+    );
+}
+
+#[test]
+fn open_jobs_are_listed_before_the_last_that_have_ended() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    daemon.run(&["pause", "photos"]).exits(0);
+    let ids: Vec<_> = (0..4)
+        .map(|_| daemon.run(&["submit", "photos", "index"]).text())
+        .collect();
+    daemon.run(&["cancel", &ids[0], &ids[1]]).exits(0);
+    let order = |arguments: &[&str]| {
+        let list = daemon
+            .run(&[arguments, &["--json"]].concat())
+            .exits(0)
+            .json();
+        let jobs = list["jobs"].as_array().unwrap().clone();
+        let number = |job: &Value| ids.iter().position(|id| job["job_id"] == id.as_str());
+        jobs.iter().filter_map(number).collect::<Vec<_>>()
+    };
+    assert_eq!(order(&["ls"]), [2, 3, 1, 0]);
+    assert_eq!(order(&["ls", "--limit", "3"]), [2, 3, 1]);
+    assert_eq!(order(&["ls", "state:canceled"]), [1, 0]);
+    assert_eq!(order(&["ls", "state:canceled,queued", "--limit", "1"]), [2]);
+    assert_eq!(order(&["ls", "--after", &ids[0]]), [1, 2, 3]);
+}
+
+#[test]
+fn status_and_workers_fit_on_one_screen() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let mut story = story("status", &daemon);
+    story.add(&daemon.run(&["workers"]).exits(0));
+    let _worker = worker(&daemon, &["-q"], "exit 3", "worker");
+    let id = daemon.run(&["submit", "photos", "index"]).text();
+    daemon.run(&["wait", &id]).exits(3);
+    daemon
+        .run(&["pause", "music", "--reason", "tidying up"])
+        .exits(0);
+    let ended = daemon.run(&["submit", "music", "play"]).text();
+    story.add(&daemon.run(&["show", &id, "-q"]).exits(0));
+    until(|| {
+        daemon
+            .run(&["workers"])
+            .exits(0)
+            .stdout
+            .contains("jobtree work")
+    });
+    let document = daemon.run(&["status", "--json"]).exits(0).json();
+    assert_eq!(document["recent_failures"][0]["job_id"], id.as_str());
+    assert_eq!(document["workers"][0]["addon_id"], "photos");
+    let screen = daemon.run(&["status"]).exits(0);
+    for part in [
+        "machine   local: ",
+        "1 QUEUED",
+        "1 FAILED",
+        "music: 1 waiting, 0 running, paused",
+        "tidying up",
+        "photos: 0 of 1 slot in use, jobtree work",
+        &id[28..],
+        "exit code 3",
+    ] {
+        assert!(
+            screen.stdout.contains(part),
+            "{part:?} is not in\n{}",
+            screen.stdout
+        );
+    }
+    assert!(screen.stdout.lines().count() < 24, "{screen:?}");
+    daemon.run(&["cancel", &ended]).exits(0);
+    story.check();
+}
+
+#[test]
+fn bash_completes_what_the_daemon_knows() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    daemon.run(&["pause", "photos"]).exits(0);
+    let id = daemon.run(&["submit", "photos", "index"]).text();
+    let script = daemon.run(&["completions", "bash"]).text();
+    let script = daemon.folder.write("completions.bash", &script);
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_jobtree"));
+    let path = format!(
+        "{}:{}",
+        program.parent().unwrap().display(),
+        std::env::var("PATH").unwrap()
+    );
+    // What bash does when Tab is pressed behind the last word.
+    let complete = |words: &[&str]| {
+        let ask = r#"source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_TYPE=9
+            _clap_complete_jobtree jobtree "${COMP_WORDS[COMP_CWORD]}"; printf '%s\n' "${COMPREPLY[@]}""#;
+        let mut bash = Command::new("bash");
+        let environment = daemon.command();
+        bash.args(["-c", ask, "bash", &script]).args(words);
+        bash.env_clear().envs(
+            environment
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+        let output = bash.env("PATH", &path).output().expect("bash is there");
+        let text = String::from_utf8(output.stdout).unwrap();
+        // Flags are offered, too.
+        let values = text.lines().filter(|word| !word.starts_with("--"));
+        values.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let end = &id[28..];
+    assert_eq!(complete(&["jobtree", "show", ""]), [end, "last"]);
+    assert_eq!(complete(&["jobtree", "show", &end[..6]]), [end]);
+    assert_eq!(complete(&["jobtree", "show", &id[..30]]), [id.as_str()]);
+    assert_eq!(complete(&["jobtree", "cancel", "la"]), ["last"]);
+    assert_eq!(complete(&["jobtree", "submit", "ph"]), ["photos"]);
+    assert_eq!(complete(&["jobtree", "submit", "photos", ""]), ["index"]);
+    assert_eq!(complete(&["jobtree", "work", "--addon", ""]), ["photos"]);
+    assert_eq!(complete(&["jobtree", "ls", "state:qu"]), ["state:queued"]);
+    assert_eq!(
+        complete(&["jobtree", "submit", "--priority", "h"]),
+        ["high"]
+    );
+    assert_eq!(
+        complete(&["jobtree", "submit", "--on-dependency-failure", ""]),
+        ["cancel", "run"]
+    );
+    assert_eq!(complete(&["jobtree", "redri"]), ["redrive"]);
+    // Without a daemon there is nothing to offer, and nothing that waits for one.
+    let gone = Daemon::start();
+    let url = gone.url.clone();
+    drop(gone);
+    let mut command = daemon.command();
+    command
+        .env("JOBTREE_URL", url)
+        .env("JOBTREE_COMPLETE", "bash")
+        .env("_CLAP_COMPLETE_INDEX", "2");
+    let ran = Ran::of(&mut command, &["--", "jobtree", "show", ""]).exits(0);
+    assert_eq!(ran.stdout.lines().next(), Some("last"), "{ran:?}");
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_named() {
+    let _watchdog = watch();
+    let folder = support::Folder::new();
+    // Tests may run as root, whom permissions do not stop: a directory in the place of a file does.
+    let serve = |folder: &support::Folder| {
+        let ran = Ran::of(&mut folder.command(), &["serve", "--listen", "127.0.0.1:0"]);
+        ran.exits(1).stderr
+    };
+    std::fs::create_dir_all(folder.join("data/jobs.db")).unwrap();
+    let told = serve(&folder);
+    let path = folder.join("data/jobs.db");
+    assert!(told.contains(path.to_str().unwrap()), "{told}");
+    std::fs::remove_dir(&path).unwrap();
+    std::fs::write(&path, "no database".repeat(1000)).unwrap();
+    let told = serve(&folder);
+    assert!(told.contains(path.to_str().unwrap()), "{told}");
+    std::fs::remove_file(&path).unwrap();
+
+    std::fs::create_dir(folder.join("data/admin.token")).unwrap();
+    let told = Ran::of(&mut folder.command(), &["ls"]).exits(4).stderr;
+    let path = folder.join("data/admin.token");
+    assert!(told.contains(path.to_str().unwrap()), "{told}");
+    assert!(told.contains("hint: use the account"), "{told}");
+}
