@@ -629,3 +629,27 @@ fn recent_jobs_are_the_newest_first_and_those_of_the_caller() {
         .get(paths::CURRENT_TOKEN)
         .problem(401, "unauthorized");
 }
+
+#[test]
+fn waits_and_places_beyond_their_bounds_are_refused() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let id = admin.submit("a", "t");
+    let log = paths::at(paths::LOG, &id);
+    for query in [
+        "wait_sec=601",
+        "after=0&wait_sec=601",
+        "after=18446744073709551616",
+        "after=-1",
+    ] {
+        let told = admin
+            .get(&format!("{log}?{query}"))
+            .problem(400, "malformed");
+        let detail = told["detail"].as_str().unwrap();
+        let (name, _) = query.rsplit('&').next().unwrap().split_once('=').unwrap();
+        assert!(detail.starts_with(name), "{query}: {detail}");
+    }
+    admin
+        .get(&format!("{log}?after=18446744073709551615"))
+        .expect(200);
+}

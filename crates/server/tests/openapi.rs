@@ -185,3 +185,19 @@ fn no_operation_takes_a_parameter_that_it_does_not_have() {
     // What is not there is not there, whatever is asked of it.
     admin.get("/nothing?unheard_of=1").problem(404, "not_found");
 }
+
+#[test]
+fn what_is_answered_one_by_one_is_described_loosely_and_every_conflict_is_described() {
+    let document = document();
+    let schemas = &document["components"]["schemas"];
+    let many = &schemas["SubmitManyRequest"]["properties"]["jobs"]["items"]["$ref"];
+    assert_eq!(many, "#/components/schemas/SubmitOneOfMany");
+    let one = &schemas["SubmitOneOfMany"];
+    assert!(
+        one["required"].as_array().is_none_or(Vec::is_empty),
+        "{one}"
+    );
+    assert!(one["properties"]["tags"]["maxItems"].is_null(), "{one}");
+    let create = &document["paths"][paths::WEBHOOKS]["post"];
+    assert!(create["responses"]["409"].is_object(), "{create}");
+}
