@@ -15,6 +15,7 @@ mod filter;
 mod names;
 mod out;
 mod programs;
+mod relay;
 mod settings;
 mod signals;
 mod stores;

@@ -6,10 +6,13 @@ use std::time::{Duration, Instant};
 
 use jobtree_client::Client;
 use jobtree_process::output::Said;
-use jobtree_process::{Child, Ending, Program, Supervisor, Used};
-use jobtree_protocol::{Advice, LeaseId, Usage};
+use jobtree_process::{Child, Ending, Program, Stream, Supervisor, Tap, Used};
+use jobtree_protocol::{Advice, LeaseId, OutputStream, Usage};
 use jobtree_runtime::{BoxError, channel};
 use jobtree_scheduler::workers::Run;
+
+use crate::out::counted;
+use crate::relay::Relay;
 
 /// How often the scheduler's advice is looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -53,12 +56,19 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Runs it to its end. When this returns, nothing of it is left, however it ended.
+    /// Runs it to its end. Its output also goes to the reader of `relay`, whole. When this returns, nothing of it is left,
+    /// however it ended.
     ///
     /// # Errors
     /// If it could not be started, the job was asked to stop, or the program did not end within its grace after it was told
     /// to yield.
-    pub fn run(&self, run: &Run, program: &Program, on_advice: OnAdvice) -> Result<Ran, BoxError> {
+    pub fn run(
+        &self,
+        run: &Run,
+        program: &Program,
+        relay: Option<Relay>,
+        on_advice: OnAdvice,
+    ) -> Result<Ran, BoxError> {
         if run.attempt() > 1 {
             run.log(marker(run.attempt()));
         }
@@ -73,7 +83,17 @@ impl Runner {
             Said::Result(_) => {}
         };
         let (ended, end) = channel::unbounded::<()>();
-        let child = Child::start(&self.supervisor, program, listen, move |_| {
+        let tap = relay.as_ref().map(|relay| -> Tap {
+            let shared = relay.shared();
+            Arc::new(move |stream, bytes: &[u8]| {
+                let stream = match stream {
+                    Stream::Stdout => OutputStream::Stdout,
+                    Stream::Stderr => OutputStream::Stderr,
+                };
+                shared.write(stream, bytes);
+            })
+        });
+        let child = Child::start_tapped(&self.supervisor, program, tap, listen, move |_| {
             ended.close();
         })?;
         if let Some(lease) = run.job().lease_id {
@@ -96,14 +116,17 @@ impl Runner {
             }
         };
         let ending = child.wait();
+        // All of its output is with its reader before the job counts as ended.
+        drop(relay);
         run.report_usage(usage(&ending.used));
         let mut lines = log.lock().unwrap_or_else(PoisonError::into_inner);
         lines.finish(|line| run.log(line));
         if ending.left_out > 0 {
-            run.log(format!(
-                "… {} bytes of output were left out",
-                ending.left_out
-            ));
+            let bytes = counted(ending.left_out, "byte");
+            run.log(format!("--- jobtree: {bytes} left out ---"));
+        }
+        if !ending.tail.is_empty() {
+            run.log(&ending.tail);
         }
         match stopped {
             Some(error) => Err(error.into()),

@@ -674,3 +674,104 @@ fn a_file_that_cannot_be_used_is_named() {
     assert!(told.contains(path.to_str().unwrap()), "{told}");
     assert!(told.contains("hint: use the account"), "{told}");
 }
+
+#[test]
+fn output_and_errors_come_apart_whole_and_in_order() {
+    let _watchdog = watch();
+    let daemon = Daemon::with(&["--store", "memory", "--policy", ALWAYS, "--runner"]);
+    let script =
+        "for i in 1 2 3; do echo out $i; echo err $i >&2; done; printf '\\377\\000 no newline'";
+    let mut command = daemon.command();
+    command.args(["run", "-q", "--", "sh", "-c", script]);
+    let output = command.output().expect("it runs");
+    assert_eq!(output.stdout, b"out 1\nout 2\nout 3\n\xff\0 no newline");
+    assert_eq!(output.stderr, b"err 1\nerr 2\nerr 3\n");
+    let pages = daemon.run(&[
+        "run",
+        "-q",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        "echo out; echo err >&2",
+    ]);
+    let lines: Vec<Value> = pages
+        .exits(0)
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let pieces = lines
+        .iter()
+        .filter_map(|line| line["pieces"].as_array())
+        .flatten();
+    let mut pieces: Vec<_> = pieces
+        .map(|piece| (piece["stream"].clone(), piece["text"].clone()))
+        .collect();
+    pieces.sort_by_key(|(stream, _)| stream.to_string());
+    assert_eq!(
+        pieces,
+        [
+            ("stderr".into(), "err\n".into()),
+            ("stdout".into(), "out\n".into())
+        ]
+    );
+}
+
+/// The most memory that a process had, in bytes.
+fn peak_memory(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// A hundred megabytes with `JOBTREE_STRESS`, which take a minute in a debug build; else a sixth of them.
+#[test]
+fn much_output_arrives_whole_and_the_daemon_holds_little_of_it() {
+    let _watchdog = watch();
+    let daemon = Daemon::with(&["--store", "memory", "--policy", ALWAYS, "--runner"]);
+    daemon.run(&["run", "-q", "--", "seq", "1000"]).exits(0);
+    let before = peak_memory(daemon.pid());
+    let count = match std::env::var_os("JOBTREE_STRESS") {
+        Some(_) => 12_500_000_u64,
+        None => 2_000_000,
+    };
+    let mut command = daemon.command();
+    command
+        .args(["run", "-q", "--", "seq", &count.to_string()])
+        .stdout(Stdio::piped());
+    let mut running = Beside::start(&mut command);
+    let stdout = BufReader::new(running.0.stdout.take().unwrap());
+    let mut number = 0;
+    for line in stdout.lines() {
+        number += 1;
+        assert_eq!(line.unwrap(), number.to_string());
+    }
+    assert_eq!((number, running.wait()), (count, Some(0)));
+    let more = peak_memory(daemon.pid()) - before;
+    assert!(more < 12 << 20, "{more} bytes more than before");
+}
+
+#[test]
+fn a_long_log_has_its_beginning_and_its_end() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let _worker = worker(
+        &daemon,
+        &["-q", "--log-bytes", "4000"],
+        "seq 100000",
+        "worker",
+    );
+    let id = daemon.run(&["submit", "photos", "index"]).text();
+    daemon.run(&["wait", &id]).exits(0);
+    let log = daemon.run(&["logs", &id]).text();
+    assert!(
+        log.starts_with("1\n2\n3\n") && log.ends_with("\n99999\n100000"),
+        "{log}"
+    );
+    assert!(log.contains("bytes left out ---\n"), "{log}");
+    assert!(log.len() < 4200, "{}", log.len());
+}

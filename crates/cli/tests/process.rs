@@ -126,8 +126,12 @@ fn output_beyond_the_limit_is_counted_and_holds_nobody_up() {
     let _watchdog = watch();
     let few = supervisor().log_bytes(1000);
     let (ending, heard) = run_under(&few, &shell("head -c 300000 /dev/zero | tr '\\0' x"));
-    assert_eq!(text_of(&heard).len(), 1000);
+    assert_eq!(text_of(&heard).len() + ending.tail.len(), 1000);
     assert_eq!(ending.left_out, 299_000);
+    // Its end is kept as well as its beginning.
+    let (ending, heard) = run_under(&few, &shell("seq 100000"));
+    assert!(text_of(&heard).starts_with("1\n2\n"), "{heard:?}");
+    assert!(ending.tail.ends_with("\n99999\n100000\n"), "{ending:?}");
     assert_eq!(ending.exit_code, Some(0));
 }
 

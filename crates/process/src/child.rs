@@ -45,7 +45,8 @@ impl Supervisor {
         }
     }
 
-    /// How many bytes of text are passed on; the rest is read and counted. A mebibyte if nothing is said.
+    /// How many bytes of text are kept: three quarters or more of them are passed on as they come, and the last ones are given
+    /// with the [`Ending`]. The rest is read and counted. A mebibyte if nothing is said.
     #[must_use]
     pub fn log_bytes(mut self, most: u64) -> Self {
         self.log_bytes = most;
@@ -91,15 +92,44 @@ struct Shared {
 }
 
 /// What the readers of both streams gather.
-#[derive(Default)]
 struct Gathered {
     passed: u64,
-    left_out: u64,
+    /// Bytes that came after what was passed on.
+    rest: u64,
+    tail: Tail,
     last_words: Tail,
     result: Option<String>,
 }
 
+/// The largest end of a long output that is kept beside its beginning.
+const LARGEST_TAIL: u64 = 64 << 10;
+
+impl Gathered {
+    fn new(tail: u64) -> Self {
+        Self {
+            passed: 0,
+            rest: 0,
+            tail: Tail::new(usize::try_from(tail).unwrap_or(0)),
+            last_words: Tail::new(Tail::LAST_WORDS),
+            result: None,
+        }
+    }
+}
+
 type Listener = dyn Fn(Said) + Send + Sync;
+
+/// A stream of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Its standard output.
+    Stdout,
+    /// Its standard error.
+    Stderr,
+}
+
+/// Is called with every byte of a stream, in order, by the thread that reads it: while it does not return, the program waits
+/// once its pipe is full.
+pub type Tap = Arc<dyn Fn(Stream, &[u8]) + Send + Sync>;
 
 impl Child {
     /// Starts it. `listen` is called with what it says, from threads of its own, text up to the limit; `ended` when
@@ -111,6 +141,20 @@ impl Child {
     pub fn start(
         supervisor: &Supervisor,
         program: &Program,
+        listen: impl Fn(Said) + Send + Sync + 'static,
+        ended: impl FnOnce(&Ending) + Send + 'static,
+    ) -> Result<Child, StartError> {
+        Self::start_tapped(supervisor, program, None, listen, ended)
+    }
+
+    /// Starts it as [`start`](Self::start) does. `tap` gets all of its output, as it is.
+    ///
+    /// # Errors
+    /// If there is no supervisor.
+    pub fn start_tapped(
+        supervisor: &Supervisor,
+        program: &Program,
+        tap: Option<Tap>,
         listen: impl Fn(Said) + Send + Sync + 'static,
         ended: impl FnOnce(&Ending) + Send + 'static,
     ) -> Result<Child, StartError> {
@@ -139,16 +183,17 @@ impl Child {
         };
         let (pid, mut heard) = news;
 
-        let gathered = Arc::new(Mutex::new(Gathered::default()));
+        let tail = (supervisor.log_bytes / 4).min(LARGEST_TAIL);
+        let gathered = Arc::new(Mutex::new(Gathered::new(tail)));
         let listen: Arc<Listener> = Arc::new(listen);
-        let most = supervisor.log_bytes;
+        let most = supervisor.log_bytes - tail;
         let readers = [
             streams
                 .0
-                .map(|from| read(from, true, most, &gathered, &listen)),
+                .map(|from| read(from, Stream::Stdout, tap.clone(), most, &gathered, &listen)),
             streams
                 .1
-                .map(|from| read(from, false, most, &gathered, &listen)),
+                .map(|from| read(from, Stream::Stderr, tap, most, &gathered, &listen)),
         ];
         let shared = Arc::<Shared>::default();
         let told = Arc::clone(&shared);
@@ -168,13 +213,15 @@ impl Child {
             for reader in readers.into_iter().flatten() {
                 let _ = reader.join();
             }
-            let gathered = std::mem::take(&mut *lock(&gathered));
+            let gathered = std::mem::replace(&mut *lock(&gathered), Gathered::new(0));
+            let tail = gathered.tail.into_text();
             let ending = Ending {
                 exit_code,
                 signal,
                 last_words: gathered.last_words.into_text(),
                 result: gathered.result,
-                left_out: gathered.left_out,
+                left_out: gathered.rest - tail.len() as u64,
+                tail,
                 used,
             };
             ended(&ending);
@@ -279,12 +326,14 @@ fn kill_orphans(pid: u32) {
 
 fn read(
     mut from: impl Read + Send + 'static,
-    directives: bool,
+    stream: Stream,
+    tap: Option<Tap>,
     most: u64,
     gathered: &Arc<Mutex<Gathered>>,
     listen: &Arc<Listener>,
 ) -> JoinHandle<()> {
     let (gathered, listen) = (Arc::clone(gathered), Arc::clone(listen));
+    let directives = stream == Stream::Stdout;
     thread::spawn(move || {
         let mut take = |said: Said| {
             let passed = lock(&gathered).take(said, !directives, most);
@@ -297,7 +346,12 @@ fn read(
         loop {
             match from.read(&mut buffer) {
                 Ok(0) => break,
-                Ok(count) => reader.feed(&buffer[..count], &mut take),
+                Ok(count) => {
+                    if let Some(tap) = &tap {
+                        tap(stream, &buffer[..count]);
+                    }
+                    reader.feed(&buffer[..count], &mut take);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => break,
             }
@@ -315,8 +369,11 @@ impl Gathered {
                     self.last_words.push(&text);
                 }
                 let room = usize::try_from(most - self.passed).unwrap_or(usize::MAX);
+                // Nothing is passed on behind a gap.
+                let room = if self.rest > 0 { 0 } else { room };
                 let fits = text.floor_char_boundary(room.min(text.len()));
-                self.left_out += (text.len() - fits) as u64;
+                self.rest += (text.len() - fits) as u64;
+                self.tail.push(&text[fits..]);
                 text.truncate(fits);
                 self.passed += fits as u64;
                 (fits > 0).then_some(Said::Text(text))

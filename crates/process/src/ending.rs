@@ -20,8 +20,10 @@ pub struct Ending {
     pub last_words: String,
     /// The last result it told, as JSON.
     pub result: Option<String>,
-    /// Bytes of output that were not kept.
+    /// Bytes of output between what was passed on and `tail` that were not kept.
     pub left_out: u64,
+    /// The end of the output, as far as it was not passed on.
+    pub tail: String,
     /// The resources that the program used, with all that it started.
     pub used: Used,
 }
@@ -75,27 +77,36 @@ impl fmt::Display for Ending {
 }
 
 /// The end of a text, within a limit.
-#[derive(Debug, Default)]
-pub(crate) struct Tail(String);
+#[derive(Debug)]
+pub(crate) struct Tail {
+    text: String,
+    most: usize,
+}
 
 impl Tail {
-    const BYTES: usize = 4096;
+    /// The bytes of a program's last words.
+    pub(crate) const LAST_WORDS: usize = 4096;
+
+    pub(crate) fn new(most: usize) -> Self {
+        let text = String::new();
+        Self { text, most }
+    }
 
     pub(crate) fn push(&mut self, text: &str) {
-        self.0.push_str(text);
-        if self.0.len() > 2 * Self::BYTES {
+        self.text.push_str(text);
+        if self.text.len() > 2 * self.most {
             self.cut();
         }
     }
 
     fn cut(&mut self) {
-        let from = self.0.len().saturating_sub(Self::BYTES);
-        self.0.drain(..self.0.ceil_char_boundary(from));
+        let from = self.text.len().saturating_sub(self.most);
+        self.text.drain(..self.text.ceil_char_boundary(from));
     }
 
     pub(crate) fn into_text(mut self) -> String {
         self.cut();
-        self.0
+        self.text
     }
 }
 
@@ -129,13 +140,13 @@ mod tests {
 
     #[test]
     fn the_end_is_kept_and_not_the_beginning() {
-        let mut tail = Tail::default();
+        let mut tail = Tail::new(Tail::LAST_WORDS);
         for number in 0..10_000 {
             tail.push(&format!("ö {number}\n"));
         }
         let text = tail.into_text();
         assert!(
-            text.len() <= Tail::BYTES && text.ends_with("ö 9999\n"),
+            text.len() <= Tail::LAST_WORDS && text.ends_with("ö 9999\n"),
             "{text}"
         );
     }

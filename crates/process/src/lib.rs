@@ -38,7 +38,7 @@ mod talk;
 mod used;
 
 pub use advice::{ADVICE_FD, AdviceSignal, UnknownSignal};
-pub use child::{Child, StartError, Supervisor};
+pub use child::{Child, StartError, Stream, Supervisor, Tap};
 pub use ending::{DATA_ERROR, Ending, TEMPORARY, Verdict};
 pub use find::{NoProgram, find_program};
 pub use launch::{LAUNCH, launch};

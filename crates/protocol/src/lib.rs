@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+pub mod base64;
 mod bulk;
 mod check;
 mod draw;
@@ -37,6 +38,7 @@ mod limits;
 mod load;
 mod log;
 pub mod operations;
+mod output;
 pub mod paths;
 mod problem;
 mod process_origin;
@@ -80,6 +82,7 @@ pub use lease::{
 pub use limits::Limits;
 pub use load::LoadSample;
 pub use log::{LogAppend, LogAppendAnswer, LogPage};
+pub use output::{OutputAppend, OutputAppendAnswer, OutputPage, OutputPiece, OutputStream};
 pub use problem::Problem;
 pub use process_origin::ProcessOrigin;
 pub use requests::LeaseAsk;

@@ -45,6 +45,9 @@ pub struct CommandSpec {
     /// How long it may go on after it was told to yield, before it is stopped and waits again; 30 seconds if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub yield_grace_sec: Option<u64>,
+    /// Its submitter reads its output: the runner waits some seconds for that reader before it starts the command.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub attached: bool,
     /// It is never run twice: a job whose first run was interrupted, by a crash too, fails.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub once: bool,

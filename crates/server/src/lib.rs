@@ -42,6 +42,7 @@ mod options;
 pub mod otel;
 mod policy;
 mod problem;
+mod relay;
 mod server;
 mod stall;
 mod trace;

@@ -14,6 +14,7 @@ use crate::error::ServeError;
 use crate::events::{DispatchListeners, Hub};
 use crate::live::Live;
 use crate::load::LoadLog;
+use crate::relay::Relays;
 use crate::trace;
 use crate::webhooks::Webhooks;
 
@@ -26,6 +27,7 @@ const TOLD_EVERY: Duration = Duration::from_secs(5);
 pub(crate) struct Observing {
     pub(crate) hub: Arc<Hub>,
     pub(crate) live: Live,
+    pub(crate) relays: Relays,
     pub(crate) load: Arc<LoadLog>,
     pub(crate) webhooks: Arc<Webhooks>,
     pub(crate) dispatches: Arc<DispatchListeners>,
@@ -69,6 +71,7 @@ impl Observing {
             webhooks: webhooks.map_err(ServeError::Webhooks)?,
             hub,
             live: Live::default(),
+            relays: Relays::default(),
             dispatches,
             load,
             following,

@@ -4,13 +4,19 @@
 //! it would stop a command; `--detach` lets it go.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use indicatif::ProgressBar;
 use jobtree_client::Client;
-use jobtree_protocol::{CommandSpec, JobId, Json, RUNNER_ADDON, RUNNER_TYPE, Reason};
+use jobtree_protocol::{
+    CommandSpec, JobId, Json, OutputPiece, OutputStream, RUNNER_ADDON, RUNNER_TYPE, Reason,
+};
 
 use crate::args::{self, YieldGrace, described, flag, of_a_job, value};
 use crate::commands::logs::Follower;
@@ -20,11 +26,14 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::out::Out;
+use crate::programs::marker;
 use crate::signals::Asked;
 use crate::summary;
 
 /// The code of the reason that no worker serves a job's type.
 const UNSERVED: &str = "unserved";
+/// How often the daemon is told that the output is still read: more often than it takes a reader for gone.
+const STILL_READING: Duration = Duration::from_secs(5);
 /// How long one question waits for more output: also how often somebody is told why it waits.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -40,6 +49,8 @@ pub fn define(command: Command) -> Command {
              With --obeys-advice or --advice-signal it is not paused, but reads slow, checkpoint, yield, drain and continue as\n\
              lines from the descriptor whose number is in JOBTREE_ADVICE_FD. Once told to yield it may exit with 75, and the\n\
              job waits again. `jobtree work --help` says what each line asks for.\n\n\
+             All that it prints comes here, standard output and standard error apart; it waits for whoever reads it. The job's log\n\
+             keeps the beginning and the end: `jobtree logs`. If this process is stopped for longer than 20 s, the command goes on without it.\n\n\
              A command whose runner dies is run again, up to the policy's limit of rescues; the log has a line between the\n\
              runs. A command that must not run twice has --once: it is neither told to yield nor run again.\n\n\
              For example: jobtree run -- make world",
@@ -101,28 +112,47 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     follow(&client, id, context)
 }
 
-/// Prints what it prints until it has ended.
+/// Prints what the command prints until it has ended: what it writes to its standard error comes to ours.
 fn follow(client: &Client, id: JobId, context: &Context) -> Result<Exit, CliError> {
-    let mut log = Follower::new(id);
     let mut waiting = Waiting::new(context);
+    let reading = Reading::begin(client, id);
+    let (mut after, mut run) = (0, 0);
+    let mut lost = false;
     loop {
-        let page = log.next(client, LOOK)?;
-        if !page.text.is_empty() || page.ended {
+        let page = client.output(id, after, LOOK)?;
+        after = page.next;
+        reading.confirmed.store(after, Ordering::Relaxed);
+        if run != 0 && page.run == 0 && !page.ended && !lost {
+            lost = true;
+            context.out.note(&format!(
+                "the output was not read for a while, and is not shown any more; see it with `jobtree logs -f {id}`"
+            ));
+        }
+        if page.run != 0 || page.ended {
             waiting.over();
         }
-        match context.out.json {
-            true if !page.text.is_empty() => context.out.line(&page)?,
-            true => {}
-            false => context.out.raw(&page.text)?,
+        if page.run > 1 && page.run != run && !page.pieces.is_empty() {
+            context.out.note(&marker(page.run));
+        }
+        if !page.pieces.is_empty() {
+            run = page.run;
+            match context.out.json {
+                true => context.out.line(&page)?,
+                false => write(&page.pieces)?,
+            }
         }
         if page.ended {
             break;
         }
-        if page.text.is_empty() {
+        if page.run == 0 {
             waiting.tell(why(client, id));
         }
     }
     let job = client.job(id)?;
+    if run == 0 {
+        // It printed nothing, or its runner is at another daemon on the same store, which keeps a log.
+        kept_log(client, id, context)?;
+    }
     if context.out.json {
         context.out.line(&job)?;
     }
@@ -130,6 +160,62 @@ fn follow(client: &Client, id: JobId, context: &Context) -> Result<Exit, CliErro
         context.out.note(error.lines().next().unwrap_or_default());
     }
     Ok(wait::exit_of(&job))
+}
+
+/// Tells the daemon that the output is read, also while its reader waits for whoever reads from it (as `less` does). Ends when it
+/// is dropped.
+struct Reading {
+    confirmed: Arc<AtomicU64>,
+    /// Its end is the thread's.
+    _ends: Sender<()>,
+}
+
+impl Reading {
+    fn begin(client: &Client, id: JobId) -> Self {
+        let confirmed = Arc::new(AtomicU64::new(0));
+        let (ends, ended) = mpsc::channel::<()>();
+        let (client, after) = (client.clone(), Arc::clone(&confirmed));
+        thread::spawn(move || {
+            while ended.recv_timeout(STILL_READING) == Err(RecvTimeoutError::Timeout) {
+                // If this fails, the reader itself finds out.
+                let _ = client.output(id, after.load(Ordering::Relaxed), Duration::ZERO);
+            }
+        });
+        Self {
+            confirmed,
+            _ends: ends,
+        }
+    }
+}
+
+/// Writes pieces of output, each to its stream.
+fn write(pieces: &[OutputPiece]) -> Result<(), CliError> {
+    let (mut stdout, mut stderr) = (io::stdout().lock(), io::stderr().lock());
+    for piece in pieces {
+        let bytes = piece.bytes().unwrap_or_default();
+        match piece.stream {
+            OutputStream::Stdout => stdout.write_all(&bytes)?,
+            OutputStream::Stderr => stderr.write_all(&bytes)?,
+        }
+        // In the order in which it was read, where both are one terminal.
+        stdout.flush()?;
+    }
+    Ok(())
+}
+
+fn kept_log(client: &Client, id: JobId, context: &Context) -> Result<(), CliError> {
+    let mut log = Follower::new(id);
+    loop {
+        let page = log.next(client, Duration::ZERO)?;
+        match context.out.json {
+            true if !page.text.is_empty() => context.out.line(&page)?,
+            true => {}
+            false => context.out.raw(&page.text)?,
+        }
+        if page.ended || page.text.is_empty() {
+            return Ok(());
+        }
+    }
 }
 
 /// The first thing in its way, as long as it waits.
@@ -223,6 +309,7 @@ fn spec(arguments: &ArgMatches) -> Result<CommandSpec, CliError> {
         },
         never_yields: grace == Some(YieldGrace::Never),
         once: arguments.get_flag("once"),
+        attached: !arguments.get_flag("detach"),
     })
 }
 

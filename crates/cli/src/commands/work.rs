@@ -73,7 +73,7 @@ pub fn define(command: Command) -> Command {
         .arg(value("grace", "DURATION", "Between TERM and KILL [10s]"))
         .args(args::of_advice())
         .arg(value("drain", "DURATION", "How long jobs may go on when this worker ends [30s]"))
-        .arg(value("log-bytes", "N", "Bytes of output that are kept of each run [1048576]"))
+        .arg(value("log-bytes", "N", "Bytes of output that are kept of each run, from its beginning and its end [1048576]"))
         .arg(
             Arg::new("program")
                 .value_name("PROGRAM")
@@ -260,7 +260,7 @@ impl Handler {
         let mut program = self.program.clone();
         describe(&mut program, payload, run.job(), run.attempt());
         let begun = Instant::now();
-        let ran = self.runner.run(run, &program, self.on_advice);
+        let ran = self.runner.run(run, &program, None, self.on_advice);
         let ran = ran.inspect_err(|error| self.tell(run, begun, "stopped", &error.to_string()))?;
         let verdict = ran.ending.verdict();
         match &verdict {

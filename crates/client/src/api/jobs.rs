@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use jobtree_protocol::operations::{
-    CancelJob, CancelJobs, GetJob, GetJobLog, JobEventQuery, JobWait, ListJobEvents, LogQuery,
-    RetryJob, SubmitJob, SubmitJobs,
+    AppendJobOutput, CancelJob, CancelJobs, GetJob, GetJobLog, GetJobOutput, JobEventQuery,
+    JobWait, ListJobEvents, LogQuery, OutputQuery, RetryJob, SubmitJob, SubmitJobs,
 };
 use jobtree_protocol::{
     BulkAnswer, CancelManyRequest, CancelRequest, EventPage, JobId, JobQuery, JobState, JobView,
-    LogPage, RetryRequest, SubmitAnswer, SubmitManyAnswer, SubmitManyRequest, SubmitRequest,
+    LogPage, OutputAppend, OutputAppendAnswer, OutputPage, RetryRequest, SubmitAnswer,
+    SubmitManyAnswer, SubmitManyRequest, SubmitRequest,
 };
 
 use crate::call::Result;
@@ -124,6 +125,30 @@ impl Client {
         let wait_sec = (seconds > 0).then_some(seconds);
         let call = self.prepare::<GetJobLog>(id, &LogQuery { after, wait_sec }, &())?;
         call.waits(Duration::from_secs(seconds.into())).answer()
+    }
+
+    /// Output of a command that was not read yet, for the one that waits for it. What `after` counts is confirmed and forgotten.
+    /// If there is nothing, the daemon waits so long for something.
+    ///
+    /// # Errors
+    /// If there is no such job, or the daemon does not answer.
+    pub fn output(&self, id: JobId, after: u64, wait: Duration) -> Result<OutputPage> {
+        let seconds = wait.min(AT_A_TIME).as_secs() as u32;
+        let query = OutputQuery {
+            after: Some(after),
+            wait_sec: Some(seconds),
+        };
+        let call = self.prepare::<GetJobOutput>(id, &query, &())?;
+        call.waits(Duration::from_secs(seconds.into())).answer()
+    }
+
+    /// Passes output of a running command on to the one that waits for it. The daemon waits for room.
+    ///
+    /// # Errors
+    /// If the lease is not the job's, or the daemon does not answer.
+    pub fn append_output(&self, id: JobId, append: &OutputAppend) -> Result<OutputAppendAnswer> {
+        let call = self.prepare::<AppendJobOutput>(id, &(), append)?;
+        call.waits(AT_A_TIME).answer()
     }
 }
 

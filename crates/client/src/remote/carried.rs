@@ -7,10 +7,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jobtree_lanes::remote::{RemoteError, RemoteRequest, RemoteResponse, TransferMode};
-use jobtree_protocol::{JobView, Outcome};
+use jobtree_protocol::{JobView, Outcome, base64};
 use serde::{Deserialize, Serialize};
-
-use super::base64;
 
 /// The payload of a job that is a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -9,7 +9,6 @@
 //! lost is not run again, but answered as what it is, [`ConnectionLost`](RemoteError::ConnectionLost); only somebody
 //! who takes a running job's lease away by hand has it run again. Whoever stops waiting cancels the job.
 
-mod base64;
 mod carried;
 mod serving;
 mod transport;

@@ -7,8 +7,8 @@ use super::query::Kind;
 use super::{Answer, ID, Required, WRONG_STATE};
 use crate::{
     AddonId, EventPage, Explain, JobId, JobList, JobQuery, JobState, JobType, JobView, LogAppend,
-    LogAppendAnswer, LogPage, SubmitAnswer, SubmitManyAnswer, SubmitManyRequest, SubmitRequest,
-    TreeView,
+    LogAppendAnswer, LogPage, OutputAppend, OutputAppendAnswer, OutputPage, SubmitAnswer,
+    SubmitManyAnswer, SubmitManyRequest, SubmitRequest, TreeView,
 };
 
 use super::define::{access, define_operations, given, method, query_parameters};
@@ -70,6 +70,16 @@ query_parameters! {
     /// The query of [`GetJobLog`].
     pub struct LogQuery {
         /// Output after this many bytes: the `next` of the previous page.
+        pub after: Option<u64> = Kind::Cursor,
+        /// Wait up to this many seconds for more output.
+        pub wait_sec: Option<u32> = Kind::WAIT,
+    }
+}
+
+query_parameters! {
+    /// The query of [`GetJobOutput`].
+    pub struct OutputQuery {
+        /// Output after this many pieces, which are forgotten: the `next` of the previous answer.
         pub after: Option<u64> = Kind::Cursor,
         /// Wait up to this many seconds for more output.
         pub wait_sec: Option<u32> = Kind::WAIT,
@@ -179,6 +189,28 @@ macro_rules! job_operations {
                     idempotent: true,
                     client: append_log,
                     scheduler: append_log,
+                }
+            }
+            OUTPUT = "/queue/jobs/{job_id}/output" {
+                /// Returns output of a command that is not read yet, and waits for some. Only for the one reader that waits for the
+                /// command: what is confirmed by `after` is forgotten. The log is what is kept.
+                get get_job_output: GetJobOutput {
+                    scope: Read,
+                    path: JobId,
+                    query: OutputQuery,
+                    answer: Answer<OutputPage> = "The next part of the output.",
+                }
+                /// Passes output of a running command on to its reader. Waits for room.
+                post append_job_output: AppendJobOutput {
+                    scope: Lease,
+                    path: JobId,
+                    body: Required<OutputAppend> = json!({
+                        "lease_id": ID, "run": 1, "offset": 0, "pieces": [{"stream": "stdout", "text": "a line\n"}],
+                    }),
+                    answer: Answer<OutputAppendAnswer> = "How much was accepted, and whether anyone reads.",
+                    errors: [409 => WRONG_STATE],
+                    check: |body| too_many("pieces", body.pieces.len()),
+                    idempotent: true,
                 }
             }
             TREE = "/queue/jobs/{job_id}/tree" {

@@ -9,6 +9,7 @@ mod jobs;
 mod leases;
 mod observing;
 mod operating;
+mod output;
 mod ownership;
 mod probes;
 mod recent;

@@ -66,6 +66,7 @@ pub(super) fn all() -> Vec<(&'static str, &'static str, Value)> {
         ("ReportBody", "pids", most(64)),
         ("ReportBody", "metrics", json!({"maxProperties": 32})),
         ("HeartbeatManyRequest", "leases", at_once.clone()),
+        ("OutputAppend", "pieces", at_once.clone()),
         ("CompleteManyRequest", "jobs", at_once.clone()),
         ("RedriveRequest", "job_ids", at_once),
         ("CancelRequest", "reason", reason.clone()),

@@ -14,6 +14,7 @@ use jobtree_scheduler::workers::{self, GiveBack, Permanent, Run};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::programs::{OnAdvice, Ran, Runner, YIELD_GRACE};
+use crate::relay::Relay;
 
 /// How nice a command is that does not say.
 const NICE: u8 = 10;
@@ -70,7 +71,7 @@ fn command(
     if spec.argv.is_empty() {
         return Err(Permanent::new("argv is empty: name a program").into());
     }
-    let once = spec.once;
+    let (once, attached) = (spec.once, spec.attached);
     if once && run.attempt() > 1 {
         return Err(not_again());
     }
@@ -84,10 +85,14 @@ fn command(
         }
     }
     describe(&mut program, run);
+    let relay = match attached {
+        true => Relay::begin(&runner.client, run),
+        false => None,
+    };
     let Ran {
         ending,
         was_told_to_yield,
-    } = match runner.run(run, &program, on_advice) {
+    } = match runner.run(run, &program, relay, on_advice) {
         // Else it would wait again, since its worker ends or lost its lease.
         Err(_) if once => return Err(not_again()),
         ran => ran?,

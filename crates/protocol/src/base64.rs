@@ -2,7 +2,8 @@
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-pub(super) fn encode(bytes: &[u8]) -> String {
+/// Writes bytes as text.
+pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
         let mut three = [0; 3];
@@ -22,7 +23,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
 }
 
 /// The bytes, if it is such a text.
-pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
+pub fn decode(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     let (chunks, rest) = text.as_bytes().as_chunks::<4>();
     if !rest.is_empty() {
