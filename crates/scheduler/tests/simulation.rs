@@ -125,6 +125,13 @@ fn seeds_of_three_schedulers() {
     holds("seeds_of_three_schedulers", &scenario, seeds(2));
 }
 
+/// Workers that claim accept what is reserved for others of their addon.
+#[test]
+fn seeds_of_workers_that_claim_and_workers_that_accept() {
+    let test = "seeds_of_workers_that_claim_and_workers_that_accept";
+    run_lot(test, &short(Scenario::mixed()), 0..200);
+}
+
 /// Idle workers get what others hold and have not begun, and no job runs twice by that.
 #[test]
 fn batches_are_shared_with_idle_workers() {
@@ -322,6 +329,7 @@ planted! {
     leases_of_other_nodes_callers_are_not_read: three, Mistake::Core(Bug::UnreadLeases), "the store says otherwise";
     a_claim_at_two_nodes_is_granted_twice: three, Mistake::MergedGrants, "was granted twice";
     firings_go_by_the_clock: three, Mistake::Core(Bug::FireByClock), "no time of it";
+    claims_miss_reservations: mixed, Mistake::Core(Bug::ClaimsMissReservations), "gets nothing, and job";
     idempotency_keys_are_forgotten: one, Mistake::ForgottenKeys, "one key";
     unique_keys_are_forgotten: one, Mistake::ForgottenUnique, "are unique as";
     holders_of_keys_are_forgotten: three, Mistake::ForgottenHolders, "are allowed";

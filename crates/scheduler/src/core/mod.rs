@@ -749,6 +749,9 @@ impl Core {
         if bug == Bug::KeepsDispatching {
             self.places.plant(Mistake::ReserveForNobody);
         }
+        if bug == Bug::ClaimsMissReservations {
+            self.places.plant(Mistake::ClaimsMissReservations);
+        }
         self.turn.planted.add(bug);
     }
 
@@ -762,6 +765,12 @@ impl Core {
     #[cfg(feature = "sim")]
     pub(crate) fn is_starting(&self) -> bool {
         self.phase == Phase::Starting
+    }
+
+    /// Returns `true` if a job counts as reserved here, and a claim for it would accept it.
+    #[cfg(feature = "sim")]
+    pub(crate) fn awaits_claim(&self, job: &jobtree_queue::JobRecord) -> bool {
+        self.places.awaits_claim(job)
     }
 
     /// Returns `true` while all of the store is being read.

@@ -690,6 +690,14 @@ impl Places {
         self.events.insert(0, Event::Submitted(waiting));
     }
 
+    /// Returns `true` if a job counts as reserved here, is not being accepted, and its addon is not paused.
+    #[cfg(feature = "sim")]
+    pub(super) fn awaits_claim(&self, job: &JobRecord) -> bool {
+        let paused = |(addon, _): &(AddonId, Option<JobType>)| *addon == job.intent.addon_id;
+        matches!(self.places.get(&job.id), Some(Place::Reserved { .. }))
+            && !self.pauses.iter().any(paused)
+    }
+
     /// Returns `true` if something will happen with a job that waits: a pass, the answer of an operation, or a timer.
     #[cfg(feature = "sim")]
     pub(super) fn has_next_step(&self, job: JobId) -> bool {

@@ -44,6 +44,8 @@ pub enum Bug {
     KeepsDispatching,
     /// The key of a request for capacity is not looked at: a request that is repeated gets another lease.
     DoubledCapacity,
+    /// Claims do not see what is reserved.
+    ClaimsMissReservations,
     /// A firing is named by the clock at which it happens, and not by the time of its calendar.
     FireByClock,
 }

@@ -48,6 +48,7 @@
 //! - what others use counts as foreign, whichever pids workers register: a worker on the same machine that names the process
 //!   of another program takes out the share of its lease and no more;
 //! - each denial has a reason;
+//! - a claim gets nothing only if no job that its worker could accept is reserved at its scheduler;
 //! - each waiting job has a next moment at which each scheduler looks at it, or looks at the store;
 //! - schedulers do not read the store all at the same moments; nothing spins;
 //! - when nothing goes wrong any more, everything that was acknowledged ends.
@@ -65,6 +66,7 @@
 mod actors;
 mod calendar;
 mod check;
+mod claim_answers;
 mod disk;
 mod flood;
 mod invariants;
@@ -186,6 +188,8 @@ pub struct Scenario {
     pub bursts: bool,
     /// Workers call any scheduler, and now and then two at once; otherwise that of their own machine.
     pub anywhere: bool,
+    /// Every second worker of each addon polls and accepts reservations, the others claim.
+    pub mixed: bool,
     /// What goes wrong.
     pub faults: Faults,
     /// Mistakes that are switched on.
@@ -205,6 +209,7 @@ impl Scenario {
             claims: true,
             bursts: false,
             anywhere: true,
+            mixed: false,
             faults: Faults {
                 store_fails: 40,
                 answer_lost_in_store: 0,
@@ -227,6 +232,14 @@ impl Scenario {
             workers: 9,
             bursts: true,
             ..Self::one()
+        }
+    }
+
+    /// Like [`Scenario::bursts`]; of each addon some workers claim, and others accept reservations.
+    pub fn mixed() -> Self {
+        Self {
+            mixed: true,
+            ..Self::bursts()
         }
     }
 

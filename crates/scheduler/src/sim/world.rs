@@ -11,6 +11,7 @@ use jobtree_store::{Pause, Store};
 
 use super::calendar::Calendar;
 use super::check::{Broken, Shadow};
+use super::claim_answers::ClaimAnswers;
 use super::disk::{Disk, Peek};
 use super::machine::SimMachine;
 use super::node::{Node, base};
@@ -56,6 +57,7 @@ pub(super) struct World {
     pub(super) shadow: Shadow,
     pub(super) submissions: Vec<(SubmitRequest, Option<JobId>)>,
     pub(super) calendar: Calendar,
+    pub(super) claim_answers: ClaimAnswers,
     pub(super) operators: Operators,
     /// Schedulers whose wake-ups may have changed.
     pub(super) touched: Vec<bool>,
@@ -102,6 +104,7 @@ impl World {
                 };
                 let way = match addon {
                     "a3" => Way::Capacity,
+                    _ if scenario.mixed && place % 2 == 1 => Way::TakeUp,
                     "a0" | "a2" if scenario.claims => Way::Claim,
                     _ => Way::TakeUp,
                 };
@@ -139,6 +142,7 @@ impl World {
             shadow: Shadow::default(),
             submissions: Vec::new(),
             calendar: Calendar::default(),
+            claim_answers: ClaimAnswers::default(),
             operators: Operators::default(),
             touched: vec![true; schedulers],
             calm: false,
@@ -399,12 +403,14 @@ impl World {
             SimEvent::Answer(node, life, op, answer) => {
                 if self.nodes[node].life == life {
                     self.nodes[node].asked.remove(&op);
+                    self.claim_answers.answered(node, &answer);
                     self.step(node, Input::Answer { op, answer })?;
                 }
             }
             SimEvent::Call(node, life, call, id, worker, turn) => {
                 if self.nodes[node].life == life && self.nodes[node].core.is_some() {
                     self.nodes[node].callers.insert(id, (worker, turn));
+                    self.claim_answers.called(node, &call);
                     if let Call::Capacity(request, _) = &*call
                         && let Some(name) = request.name()
                     {
@@ -652,6 +658,9 @@ impl World {
                             self.pause_followed(node, turn);
                         }
                         continue;
+                    }
+                    if matches!(&reply, Ok(Reply::Claimed(leases)) if leases.is_empty()) {
+                        self.check_empty_claim(node, worker, turn)?;
                     }
                     if self.fault(self.scenario.faults.message_lost) {
                         continue;
