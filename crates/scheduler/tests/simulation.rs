@@ -330,6 +330,7 @@ planted! {
     a_claim_at_two_nodes_is_granted_twice: three, Mistake::MergedGrants, "was granted twice";
     firings_go_by_the_clock: three, Mistake::Core(Bug::FireByClock), "no time of it";
     claims_miss_reservations: mixed, Mistake::Core(Bug::ClaimsMissReservations), "gets nothing, and job";
+    what_has_not_begun_is_timed_out: bursts, Mistake::ForgottenHand, "was timed out, and was Held";
     idempotency_keys_are_forgotten: one, Mistake::ForgottenKeys, "one key";
     unique_keys_are_forgotten: one, Mistake::ForgottenUnique, "are unique as";
     holders_of_keys_are_forgotten: three, Mistake::ForgottenHolders, "are allowed";

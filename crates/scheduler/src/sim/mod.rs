@@ -49,6 +49,7 @@
 //!   of another program takes out the share of its lease and no more;
 //! - each denial has a reason;
 //! - a claim gets nothing only if no job that its worker could accept is reserved at its scheduler;
+//! - no job is timed out before it has begun;
 //! - each waiting job has a next moment at which each scheduler looks at it, or looks at the store;
 //! - schedulers do not read the store all at the same moments; nothing spins;
 //! - when nothing goes wrong any more, everything that was acknowledged ends.
@@ -119,6 +120,8 @@ pub enum Mistake {
     ForgottenHolders,
     /// The store does not look up who waits for a job that ends.
     ForgottenDependents,
+    /// The store does not keep which job of a lease is in its worker's hand: the first with a limit counts as begun.
+    ForgottenHand,
     /// The sampler counts the process that has a registered pid, whatever the worker says of it.
     ForgedPids,
 }

@@ -21,6 +21,7 @@ pub(super) struct Forgets {
     pub(super) unique: bool,
     pub(super) holders: bool,
     pub(super) dependents: bool,
+    pub(super) in_hand: bool,
 }
 
 /// What a command did to schedules and pauses, which commits do not tell.
@@ -81,9 +82,19 @@ impl Reading for Timed<'_> {
         self.tables.waiting_for(dependency)
     }
 
+    fn lease(&mut self, id: LeaseId) -> Result<Option<LeaseRecord>> {
+        let mut found = self.tables.lease(id)?;
+        if let Some(lease) = found.as_mut().filter(|_| self.forgets.in_hand)
+            && let Some(limited) = (lease.jobs.iter_mut()).find(|job| job.max_runtime_sec.is_some())
+        {
+            limited.begun = true;
+            lease.named_current = Some(limited.id);
+        }
+        Ok(found)
+    }
+
     passed_on! {
         fn jobs(&mut self, ids: &[JobId]) -> Result<Vec<Arc<JobRecord>>>;
-        fn lease(&mut self, id: LeaseId) -> Result<Option<LeaseRecord>>;
         fn requested_lease(&mut self, request: &RequestName) -> Result<Option<LeaseId>>;
         fn live_leases(&mut self) -> Result<Vec<LeaseRecord>>;
         fn dispatching(&mut self) -> Result<Vec<Arc<JobRecord>>>;

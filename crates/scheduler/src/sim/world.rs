@@ -89,6 +89,7 @@ impl World {
             unique: scenario.has(Mistake::ForgottenUnique),
             holders: scenario.has(Mistake::ForgottenHolders),
             dependents: scenario.has(Mistake::ForgottenDependents),
+            in_hand: scenario.has(Mistake::ForgottenHand),
         });
         let schedulers = scenario.schedulers;
         let nodes: Vec<Node> = (0..scenario.schedulers)
