@@ -1,4 +1,5 @@
-//! Runs simulations: `simulate [one|three|storm|storms] [first seed] [how many]`. A failing seed is told with its last steps.
+//! Runs simulations: `simulate [one|three|bursts|mixed|storm|storms|storm-of-bursts|mixed-storm] [first seed] [how many]`. Prints each failing
+//! seed with its last steps, and ends with status 1 if there was one.
 
 use jobtree_scheduler::sim::{Scenario, run};
 
@@ -7,10 +8,17 @@ fn main() {
     let scenario = match args.next().as_deref() {
         None | Some("one") => Scenario::one(),
         Some("three") => Scenario::three(),
+        Some("bursts") => Scenario::bursts(),
+        Some("mixed") => Scenario::mixed(),
         Some("storm") => Scenario::one().stormy(),
         Some("storms") => Scenario::three().stormy(),
+        Some("storm-of-bursts") => Scenario::bursts().stormy(),
+        Some("mixed-storm") => Scenario::mixed().stormy(),
         Some(other) => {
-            eprintln!("{other:?} is no scenario: write one, three, storm or storms");
+            eprintln!(
+                "{other:?} is not a scenario: use one, three, bursts, mixed, storm, storms, storm-of-bursts or \
+                 mixed-storm"
+            );
             std::process::exit(2);
         }
     };
@@ -19,6 +27,7 @@ fn main() {
     };
     let first = number(args.next(), 0);
     let count = number(args.next(), 100);
+    let mut failed = 0;
     let mut sum = jobtree_scheduler::sim::Report::default();
     for seed in first..first + count {
         match run(seed, &scenario) {
@@ -34,9 +43,12 @@ fn main() {
             }
             Err(failure) => {
                 eprintln!("{failure}");
-                std::process::exit(1);
+                failed += 1;
             }
         }
     }
-    println!("{count} seeds held: {sum:?}");
+    println!("{} of {count} seeds held: {sum:?}", count - failed);
+    if failed > 0 {
+        std::process::exit(1);
+    }
 }

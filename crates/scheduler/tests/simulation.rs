@@ -132,6 +132,20 @@ fn seeds_of_workers_that_claim_and_workers_that_accept() {
     run_lot(test, &short(Scenario::mixed()), 0..200);
 }
 
+/// The seeds in which planted mistakes are found break no invariant without a mistake.
+#[test]
+fn storms_without_a_mistake() {
+    let test = "storms_without_a_mistake";
+    for scenario in [
+        Scenario::one(),
+        Scenario::bursts(),
+        Scenario::mixed(),
+        Scenario::three(),
+    ] {
+        run_lot(test, &scenario.stormy(), 0..400);
+    }
+}
+
 /// Idle workers get what others hold and have not begun, and no job runs twice by that.
 #[test]
 fn batches_are_shared_with_idle_workers() {

@@ -546,8 +546,10 @@ impl World {
                 self.nodes[node].wall_off = SignedDuration::from_secs(seconds);
             }
             2 => {
-                let sleep = self.millis(5_000, 60_000);
-                self.nodes[node].asleep_until = self.time + sleep;
+                // One that sleeps already sleeps on: what happens on it was put off until it wakes.
+                let until = self.time + self.millis(5_000, 60_000);
+                let node = &mut self.nodes[node];
+                node.asleep_until = node.asleep_until.max(until);
             }
             3 => self.nodes[node].idle = [1.0, 0.7, 0.4, 0.05][self.rng.below(4) as usize],
             4 => {
