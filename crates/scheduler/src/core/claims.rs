@@ -265,8 +265,6 @@ impl Claims {
     pub(super) fn answer(&mut self, ready: bool, places: &mut Places, turn: &mut Turn) {
         let now = turn.now.mono;
         let patience = if ready { Duration::ZERO } else { PATIENCE };
-        // What was just told to the planner is decided in its next pass.
-        let undecided = ready && places.is_untold();
         let mut answered = Vec::new();
         for (id, claim) in &mut self.waiting {
             let complete = claim.outstanding == 0 && !claim.granted.is_empty();
@@ -279,7 +277,7 @@ impl Claims {
                 if !std::mem::replace(&mut claim.over, true) {
                     places.end_claim(*id);
                 }
-            } else if !undecided || complete || claim.refused.is_some() {
+            } else {
                 answered.push(*id);
             }
         }

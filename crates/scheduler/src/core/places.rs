@@ -119,11 +119,6 @@ impl Places {
         self.planner.step_all(events, turn.now)
     }
 
-    /// Returns `true` if the planner was told something that it has not considered yet.
-    pub(super) fn is_untold(&self) -> bool {
-        !self.events.is_empty()
-    }
-
     pub(super) fn wake_at(&mut self, at: Duration) {
         self.wake = Some(self.wake.map_or(at, |known| known.min(at)));
     }
