@@ -13,7 +13,9 @@
 //!   owned the store has surely ended with it: its lease ends at once ([`Proof::OwnerGone`](crate::transitions::Proof)).
 //! - A process that did not look for a while (suspended, stopped, starved) heard no heartbeat either and cannot hold that
 //!   against the workers: what fell due in such a gap gets one term again, and runs are not charged for the gap.
-//! - A run's time goes from its begin, as its worker told it, and only the job in a worker's hand has one. A worker that tells
+//! - A run's time goes from the moment at which the call that told of its begin was handled, and only the job in a worker's
+//!   hand has one. The begin that the worker reported is earlier; time is counted from it only where the calendar is all there
+//!   is: after a restart, and for [`RuntimeProof::Wall`](crate::transitions::RuntimeProof::Wall). A worker that tells
 //!   the times of its runs gets [`COMPLETION_GRACE`] more, and its run is over only when the worker was heard after that with
 //!   the job still in hand: a run that ended within its limit is not timed out while its completion waits in the worker or
 //!   is on its way. A worker that stays silent loses its lease instead, and the job is rescued.
