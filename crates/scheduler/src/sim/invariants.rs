@@ -176,8 +176,8 @@ impl World {
             node.miscounted.entry(holder).or_insert(time);
         }
         let bound = node.options.look * 3 + UNANSWERED;
-        let lost = node.miscounted.iter();
-        let lost = lost.filter(|(_, since)| **since + bound < time).next();
+        let mut lost = node.miscounted.iter();
+        let lost = lost.find(|(_, since)| **since + bound < time);
         match lost {
             None => Ok(()),
             Some((holder, since)) => {
