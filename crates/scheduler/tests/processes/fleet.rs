@@ -18,6 +18,8 @@ use crate::support::Folder;
 
 /// Longer than anything takes, however busy the machine is.
 const LONG: Duration = Duration::from_secs(100);
+/// How often the schedule has fired when a fleet is finished, at least.
+pub const FEWEST_FIRINGS: usize = 5;
 
 /// A line of a ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -306,6 +308,10 @@ impl Fleet {
 
     /// Lets all of it come to an end. Gives the ledgers.
     pub fn finish(&mut self, schedule: ScheduleId) -> Vec<Vec<Entry>> {
+        self.wait_until("the schedule has fired often enough", |fleet| {
+            let fired = fleet.sql("SELECT count(*) FROM scheduler_firings");
+            fired.trim().parse::<usize>().expect("a number") >= FEWEST_FIRINGS
+        });
         for process in self.processes.iter_mut().filter(|it| it.alive) {
             let stdin = process.child.stdin.as_mut().expect("it is piped");
             stdin.write_all(b"enough\n").expect("it listens");
