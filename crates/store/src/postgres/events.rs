@@ -5,6 +5,10 @@
 //! block: so it knows the places before it writes, and no transaction waits for another. Blocks are drawn in one order and
 //! committed in another one: a reader that has read up to a place may later find an event before it.
 //!
+//! **Cause before effect.** An event has a place behind all events that its command could see: a transaction draws places
+//! after it has read what it decides by, and draws others if it reads more ([`NewEvents::draw_anew`]). So the end of a job
+//! that held a concurrency key comes before the start of the next one with that key, on whichever node either happened.
+//!
 //! **Reading.** So a reader passes on only what is *final*: no event can appear before it any more.
 //!
 //! - All events of a block are written by one transaction, and appear at once. If a reader has read a block, what it finds
@@ -58,6 +62,13 @@ impl NewEvents {
     pub(super) fn drawn(&mut self, rows: &[Row]) {
         let blocks = rows.iter().rev().map(|row| row.get::<_, i64>(0));
         self.blocks.splice(0..0, blocks);
+    }
+
+    /// Leaves what is left of the places that were drawn, because something was read since: events that the reader's
+    /// decisions follow from may have places behind these.
+    pub(super) fn draw_anew(&mut self) {
+        self.end_block();
+        self.blocks.clear();
     }
 
     /// How many blocks are lacking for so many more events.

@@ -32,6 +32,7 @@ const EXISTING_LEASE: &str = "SELECT id FROM scheduler_leases WHERE id = ANY($1)
 impl PgTables {
     /// Locks jobs that were not announced, if no other transaction has them; else the command is left for later.
     pub(super) fn lock_late(&mut self, ids: &[JobId]) -> Result<()> {
+        self.overlay.events.draw_anew();
         let ids = distinct(ids.iter().map(|id| id.0));
         let calls = [
             self.with_remembered(Call::new(LOCK_FREE_JOBS), &ids),
@@ -65,6 +66,7 @@ impl PgTables {
 
     /// Finds those of the jobs that have ended, for a claim that found the others locked or gone.
     pub(super) fn lock_free_ended(&mut self, ids: &[JobId]) -> Result<()> {
+        self.overlay.events.draw_anew();
         let sought: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let rows = self.connection.query(LOCK_FREE_ENDED, &[&sought])?;
         self.take_jobs(&rows, Place::History)?;
@@ -74,6 +76,7 @@ impl PgTables {
 
     /// Locks a lease that was not announced, likewise.
     pub(super) fn lock_late_lease(&mut self, id: LeaseId) -> Result<()> {
+        self.overlay.events.draw_anew();
         let calls = [
             Call::new(LOCK_FREE_LEASE).with(vec![id.0]),
             Call::new(EXISTING_LEASE).with(vec![id.0]),
@@ -98,6 +101,7 @@ impl PgTables {
 
     /// Locks a name that was not announced, likewise, and finds what has it.
     pub(super) fn lock_late_name(&mut self, name: &Name) -> Result<()> {
+        self.overlay.events.draw_anew();
         if !self.overlay.has_name(name) {
             let (text, kind) = lock_of(name);
             let locked = self.connection.query(TRY_NAME, &[&text, &kind])?;
@@ -120,6 +124,7 @@ impl PgTables {
 
     /// Locks a concurrency key that was not announced, likewise, and finds who holds it.
     pub(super) fn lock_late_holders(&mut self, key: &ConcurrencyKey) -> Result<()> {
+        self.overlay.events.draw_anew();
         if !self.overlay.has_all_holders {
             let name = lock_of_holders(key);
             let locked = self
@@ -141,6 +146,7 @@ impl PgTables {
 
     /// Finds the jobs that wait for one which was not announced to end.
     pub(super) fn read_late_waits(&mut self, dependency: JobId) -> Result<()> {
+        self.overlay.events.draw_anew();
         self.settle()?;
         let rows = self.connection.query(WAITS, &[&vec![dependency.0]])?;
         self.overlay.waits.entry(dependency).or_default();

@@ -260,10 +260,18 @@ impl PgTables {
         calls.push(holders(&keys));
         // These locks may have been waited for, too.
         calls.push(Call::new(CLOCK));
+        let behind_locks = calls.len() - 2;
+        let blocks = blocks_for(needs.likely_events());
+        if blocks > 0 {
+            self.overlay.events.draw_anew();
+            calls.push(Call::new(DRAW).with(blocks));
+        }
         let answers = self.connection.pipeline(None, &calls, None)?;
-        let mut answers = answers.into_iter().skip(calls.len() - 2);
-        self.take_holders(&keys, &answers.next().unwrap_or_default());
-        self.take_clock(&answers.next().unwrap_or_default());
+        let mut answers = answers.into_iter();
+        (0..behind_locks).for_each(|_| drop(answers.next()));
+        self.take_holders(&keys, &next(&mut answers));
+        self.take_clock(&next(&mut answers));
+        self.overlay.events.drawn(&next(&mut answers));
         Ok(())
     }
 
