@@ -12,7 +12,7 @@ use jobtree_protocol::{
     AckRequest, AddonId, CompleteRequest, InstanceId, JobId, JobState, SubmitRequest,
 };
 use pair::{HEARD, Pair};
-use support::{until, watch};
+use support::{Load, signal, until, watch};
 
 const ADDON: &str = "photos";
 
@@ -74,4 +74,37 @@ fn what_one_node_dispatches_and_the_other_completes_is_given_back() {
         run(client, job);
     }
     pair.is_idle();
+}
+
+/// Each daemon tells of both machines: first of its own, then of the other one as it last described itself. One that is stopped
+/// shows as silent.
+#[test]
+fn each_daemon_tells_of_both_machines() {
+    let _watchdog = watch();
+    let pair = Pair::start();
+    let [n1, n2] = pair.clients();
+    let names = |client: &Client| {
+        let nodes = client.status().expect("the daemon answers").nodes;
+        nodes
+            .iter()
+            .map(|it| it.node_id.to_string())
+            .collect::<Vec<_>>()
+    };
+    until(|| names(&n1) == ["n1", "n2"] && names(&n2) == ["n2", "n1"]);
+    pair.daemons[1].push(Load::Busy);
+    until(|| {
+        let nodes = n1.status().expect("the daemon answers").nodes;
+        let other = &nodes[1];
+        assert!(!other.silent && other.last_seen.is_some());
+        assert_eq!(other.version, env!("CARGO_PKG_VERSION"));
+        other.busy > 4.0
+    });
+    let frame = pair.daemons[0].run(&["top", "--once"]).text();
+    assert!(frame.contains("n1 ") && frame.contains("n2 "), "{frame}");
+    signal("STOP", pair.daemons[1].pid());
+    until(|| n1.status().expect("the daemon answers").nodes[1].silent);
+    let frame = pair.daemons[0].run(&["top", "--once"]).text();
+    assert!(frame.contains("n2 SILENT for"), "{frame}");
+    signal("CONT", pair.daemons[1].pid());
+    until(|| !n1.status().expect("the daemon answers").nodes[1].silent);
 }

@@ -63,9 +63,21 @@ pub struct NodeStatus {
     /// By its policy the load does not matter: `busy` and `state` are those of an idle machine.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub load_ignored: bool,
-    /// Its stretches of quiet in the last 24 hours.
+    /// Its stretches of quiet in the last 24 hours; told only of the machine that answers.
     #[serde(default)]
     pub streaks: Vec<Streak>,
+    /// The labels that jobs may require.
+    #[serde(default)]
+    pub labels: Vec<String>,
+    /// The version of its scheduler.
+    #[serde(default)]
+    pub version: String,
+    /// When it described itself last, by its own clock.
+    #[serde(default)]
+    pub last_seen: Option<Timestamp>,
+    /// It has not described itself for half a minute or more: it is off, or does not reach the database, and its numbers are old.
+    #[serde(default)]
+    pub silent: bool,
 }
 
 /// How an addon stands.
@@ -101,7 +113,8 @@ impl AddonStatus {
 pub struct StatusView {
     /// When this was so.
     pub at: Timestamp,
-    /// Each machine.
+    /// Each machine that shares the store: first the one that answers, then the others by their names, as they last described
+    /// themselves.
     pub nodes: Vec<NodeStatus>,
     /// How many jobs are in each state; ended ones as far as history is kept.
     pub jobs: BTreeMap<JobState, u64>,

@@ -36,6 +36,7 @@ fn answered(core: &mut Core, mut outputs: Vec<Output>, now: Now) -> usize {
                 }
                 Op::ReadNotes(op) => Answer::ReadNotes(op, Ok(Vec::new())),
                 Op::PutNote(op) => Answer::PutNote(op, Ok(())),
+                Op::ReadNodes(op) => Answer::ReadNodes(op, Ok(Vec::new())),
                 Op::Prune(op) => Answer::Prune(op, Ok(Pruned::default())),
                 other => panic!("nothing else is asked of an empty store: {other:?}"),
             };

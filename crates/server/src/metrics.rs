@@ -132,7 +132,8 @@ impl Page {
                 .iter()
                 .map(|(addon, counts)| (vec![("addon", addon.as_str())], u8::from(counts.paused))),
         );
-        for node in &status.nodes {
+        // Each machine tells of itself: a collector that asks all of them would count the others twice.
+        if let Some(node) = status.nodes.first() {
             let of_node = || vec![("node", node.node_id.as_str())];
             self.gauge(
                 "jobtree_busy",

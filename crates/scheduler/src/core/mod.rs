@@ -31,6 +31,7 @@
 //! | how a caller waits for something | `polls` |
 //! | how the store is read again | `resync` |
 //! | what fires when | `schedules` |
+//! | which other machines share the store | `nodes` |
 //! | what is learnt and remembered | `learning`; decisions and counts in `journal` and `stats` |
 //! | how a question is answered | `questions` |
 //! | what goes in and out | `calls` and `turn`; the table of operations of the store is `operations` |
@@ -44,6 +45,7 @@ mod late;
 mod learning;
 mod lease_reads;
 mod leases;
+mod nodes;
 mod operations;
 mod places;
 mod planted;
@@ -64,7 +66,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobtree_protocol::{Advice, ApiError, ErrorCode, JobId, LeaseId};
+use jobtree_protocol::{Advice, ApiError, ErrorCode, JobId, LeaseId, NodeStatus};
 use jobtree_queue::Now;
 #[cfg(feature = "sim")]
 use jobtree_queue::planner::Mistake;
@@ -79,8 +81,8 @@ pub use leases::LeaseProcesses;
 pub use operations::{
     Admit, Answer, AskBack, Claim, CountJobs, Deny, Expire, FindClaimed, FindRequested, FoundLease,
     GiveBack, GrantFor, Live, MarkAtRisk, MissDeadline, Op, OpId, PAGE, Performing, PollRead,
-    Prune, PutNote, ReadExplained, ReadJobs, ReadLeases, ReadLive, ReadNotes, ReadQueued, Request,
-    Reserve, Return, TimeOut, perform,
+    Prune, PutNote, ReadExplained, ReadJobs, ReadLeases, ReadLive, ReadNodes, ReadNotes,
+    ReadQueued, Request, Reserve, Return, TimeOut, perform,
 };
 pub use planted::Bug;
 pub use polls::{Dispatchable, Ended, Events, Log, Poll, PollId};
@@ -97,6 +99,7 @@ use journal::Journal;
 use late::LateJobs;
 use learning::Learning;
 use leases::{Ending, Leases};
+use nodes::Nodes;
 use operations::OnFailure;
 use places::{JobsRead, KeyFull, Places};
 use polls::Polls;
@@ -142,6 +145,7 @@ pub struct Core {
     learning: Learning,
     journal: Journal,
     upkeep: Upkeep,
+    nodes: Nodes,
 }
 
 impl Core {
@@ -163,6 +167,7 @@ impl Core {
             learning: Learning::new(now.mono),
             journal: Journal::default(),
             upkeep: Upkeep::new(now.mono),
+            nodes: Nodes::new(&turn),
             turn,
         }
     }
@@ -243,6 +248,10 @@ impl Core {
         if ready {
             self.upkeep.prune(&mut self.turn);
             self.learning.write(&mut self.turn);
+            if self.nodes.is_due(self.turn.now.mono) {
+                let own = self.own_status();
+                self.nodes.renew(own, &mut self.turn);
+            }
             if let Some(extent) = self.resync.take_due(&self.turn) {
                 self.read_store(extent);
             }
@@ -277,6 +286,11 @@ impl Core {
         }
     }
 
+    /// Returns how this machine stands.
+    fn own_status(&self) -> NodeStatus {
+        questions::node_status(&self.places, self.leases.count(), &self.turn)
+    }
+
     fn next_wake(&self) -> Duration {
         let now = self.turn.now;
         let idle = self.claims.idle().next().is_some();
@@ -295,6 +309,7 @@ impl Core {
             self.polls.next_end(now.mono),
             self.resync.next(),
             Some(self.learning.next_write()),
+            self.nodes.next().filter(|_| self.phase == Phase::Ready),
         ];
         let first = times.into_iter().flatten().min();
         first
@@ -438,9 +453,9 @@ impl Core {
             Answer::Fire(..) => self.read_store(Extent::Live),
             Answer::ReadLive(_, Ok(live)) => self.live_read(live, commits_seen),
             Answer::ReadQueued(_, Ok(jobs)) => self.queued_read(&jobs),
+            Answer::ReadNodes(_, Ok(notes)) => self.nodes.read(&notes, turn),
             Answer::ReadNotes(_, Ok(notes)) => {
-                let node = self.turn.config.node.as_str();
-                for expected in self.learning.restore(&notes, node) {
+                for expected in self.learning.restore(&notes, turn) {
                     self.places.expect(expected);
                 }
             }
@@ -462,6 +477,7 @@ impl Core {
             Answer::ReadLive(_, Err(_))
             | Answer::ReadQueued(_, Err(_))
             | Answer::ReadNotes(_, Err(_))
+            | Answer::ReadNodes(_, Err(_))
             | Answer::ReadJobs(_, Err(_))
             | Answer::ReadLeases(_, Err(_)) => {}
             Answer::FindClaimed(op, found) => {
@@ -475,9 +491,11 @@ impl Core {
             Answer::PollEvents(op, result) => self.polls.events_read(&op, result, turn),
             Answer::PollLog(op, result) => self.polls.log_read(&op, result, turn),
             Answer::CountJobs(op, counts) => {
-                let leases = self.leases.count();
+                let others = self.nodes.others(turn.now.mono);
+                let own = questions::node_status(&self.places, self.leases.count(), turn);
+                let nodes = std::iter::once(own).chain(others).collect();
                 self.questions
-                    .counted(op.call, counts, &self.places, leases, turn);
+                    .counted(op.call, counts, nodes, &self.places, turn);
             }
         }
     }

@@ -21,6 +21,7 @@ use jobtree_store::{
 use super::calls::CallId;
 use super::claims::ClaimId;
 use super::learning;
+use super::nodes;
 use super::polls::{Dispatchable, Ended, Events, Log, Poll, PollId};
 use crate::error::is_refusal;
 
@@ -141,6 +142,8 @@ operations! {
     ReadLive(ReadLive) or Repeat;
     /// Reads what was remembered.
     ReadNotes(ReadNotes) or Repeat;
+    /// Reads how other machines describe themselves.
+    ReadNodes(ReadNodes) or Drop;
     /// Reads a page of what waits.
     ReadQueued(ReadQueued) or Repeat;
     /// Reads some jobs.
@@ -398,15 +401,15 @@ impl Request for Prune {
 pub struct PutNote {
     /// The name.
     pub name: String,
-    /// The value.
-    pub value: Json,
+    /// The value; none to forget it.
+    pub value: Option<Json>,
 }
 
 impl Request for PutNote {
     type Output = ();
 
     fn begin(self, store: &Store, stamp: Stamp) -> StoreAnswer<()> {
-        store.put_note(stamp, self.name, Some(self.value))
+        store.put_note(stamp, self.name, self.value)
     }
 }
 
@@ -461,6 +464,18 @@ impl Request for ReadNotes {
 
     fn begin(self, store: &Store, _: Stamp) -> StoreAnswer<Self::Output> {
         store.read(|tables| tables.notes(learning::PREFIX))
+    }
+}
+
+/// See [`Op::ReadNodes`].
+#[derive(Clone, Copy, Debug)]
+pub struct ReadNodes;
+
+impl Request for ReadNodes {
+    type Output = Vec<(String, Json)>;
+
+    fn begin(self, store: &Store, _: Stamp) -> StoreAnswer<Self::Output> {
+        store.read(|tables| tables.notes(nodes::PREFIX))
     }
 }
 

@@ -95,12 +95,12 @@ impl Questions {
         &mut self,
         call: CallId,
         counts: Result<Vec<Count>, StoreError>,
+        nodes: Vec<NodeStatus>,
         places: &Places,
-        active_leases: usize,
         turn: &mut Turn,
     ) {
         if let Some(caller) = self.statuses.remove(&call) {
-            let status = counts.map(|counts| status_of(&counts, places, active_leases, turn));
+            let status = counts.map(|counts| status_of(&counts, nodes, places, turn));
             turn.respond(caller, status.map_err(|error| told(&error)));
         }
     }
@@ -155,7 +155,7 @@ fn dependencies(job: &JobRecord) -> Option<Reason> {
     })
 }
 
-fn status_of(counts: &[Count], places: &Places, active_leases: usize, turn: &Turn) -> StatusView {
+fn status_of(counts: &[Count], nodes: Vec<NodeStatus>, places: &Places, turn: &Turn) -> StatusView {
     let mut jobs: BTreeMap<JobState, u64> = BTreeMap::new();
     let mut addons: BTreeMap<_, AddonStatus> = BTreeMap::new();
     for count in counts {
@@ -180,14 +180,15 @@ fn status_of(counts: &[Count], places: &Places, active_leases: usize, turn: &Tur
     let oldest = places.planner().oldest_waiting();
     StatusView {
         at: now.wall,
-        nodes: vec![node_status(places, active_leases, turn)],
+        nodes,
         jobs,
         oldest_queued_sec: oldest.map(|since| now.wall.duration_since(since).as_secs_f64()),
         addons,
     }
 }
 
-fn node_status(places: &Places, active_leases: usize, turn: &Turn) -> NodeStatus {
+/// Returns how the machine of this scheduler stands.
+pub(super) fn node_status(places: &Places, active_leases: usize, turn: &Turn) -> NodeStatus {
     let (planner, now) = (places.planner(), turn.now);
     let (view, admission) = (planner.view(now), planner.admission());
     let streaks = admission.quiet().streaks(now).into_iter();
@@ -210,6 +211,10 @@ fn node_status(places: &Places, active_leases: usize, turn: &Turn) -> NodeStatus
                 minimum: streak.minimum,
             })
             .collect(),
+        labels: turn.config.options.labels.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        last_seen: Some(now.wall),
+        silent: false,
     }
 }
 

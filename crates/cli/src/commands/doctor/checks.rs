@@ -311,7 +311,16 @@ fn daemon(context: &Context) -> Vec<Check> {
                     "let both follow a time server",
                 ),
             });
-            for node in status.nodes.iter().filter(|node| node.stale) {
+            for node in status.nodes.iter().filter(|node| node.silent) {
+                let told = format!("{} has not been heard of for a while", node.node_id);
+                checks.push(Check::warning(
+                    "machines",
+                    told,
+                    "start its daemon, or leave it: it is forgotten after a day",
+                ));
+            }
+            let measuring = status.nodes.iter().filter(|node| !node.silent);
+            for node in measuring.filter(|node| node.stale) {
                 let told = format!("{} has no fresh measurements", node.node_id);
                 checks.push(Check::broken(
                     "load",

@@ -1,5 +1,6 @@
 //! A frame: the load above, what runs in the middle, what waits below.
 
+use jiff::Timestamp;
 use jobtree_protocol::{JobView, NodeStatus, QuietState};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -59,7 +60,7 @@ pub fn draw(frame: &mut Frame<'_>, view: &View, cursor: &mut Cursor) {
     .areas(frame.area());
     frame.render_widget(Paragraph::new(headline(view)), head);
     for (node, area) in view.status.nodes.iter().zip(rows_of(bars)) {
-        capacity(frame, node, area);
+        capacity(frame, node, view.status.at, area);
     }
     load(frame, view, graph);
     table(
@@ -112,18 +113,34 @@ fn color(state: QuietState) -> Color {
 }
 
 /// One machine: how busy it is, and how much of its capacity is used.
-fn capacity(frame: &mut Frame<'_>, node: &NodeStatus, area: Rect) {
+fn capacity(frame: &mut Frame<'_>, node: &NodeStatus, at: Timestamp, area: Rect) {
     let state = format!("{:?}", node.state).to_uppercase();
     let stale = if node.stale { " (no measurements)" } else { "" };
-    let label = format!(
-        "{} {state}{stale}  busy {:.1}  {} of {} units, {} leases",
-        node.node_id, node.busy, node.used, node.capacity, node.active_leases
-    );
+    let labels = match node.labels.is_empty() {
+        true => String::new(),
+        false => format!(" [{}]", node.labels.join(", ")),
+    };
+    let label = match node.last_seen.filter(|_| node.silent) {
+        Some(seen) => format!(
+            "{}{labels} SILENT for {}  {} leases then",
+            node.node_id,
+            length(since(seen, at)),
+            node.active_leases
+        ),
+        None => format!(
+            "{}{labels} {state}{stale}  busy {:.1}  {} of {} units, {} leases",
+            node.node_id, node.busy, node.used, node.capacity, node.active_leases
+        ),
+    };
+    let shown = match node.silent {
+        true => Color::DarkGray,
+        false => color(node.state),
+    };
     let share = f64::from(node.used) / f64::from(node.capacity.max(1));
     let gauge = Gauge::default()
         .ratio(share.clamp(0.0, 1.0))
         .label(label)
-        .gauge_style(Style::new().fg(color(node.state)).bg(Color::Reset));
+        .gauge_style(Style::new().fg(shown).bg(Color::Reset));
     frame.render_widget(gauge, area);
 }
 
