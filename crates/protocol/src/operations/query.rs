@@ -99,7 +99,7 @@ impl Kind {
             Self::Time => json!({"type": "string", "format": "date-time"}),
             Self::Flag => json!({"type": "boolean"}),
             Self::Cursor => {
-                json!({"type": "integer", "format": "int64", "minimum": 0, "maximum": u64::MAX})
+                json!({"type": "integer", "format": "uint64", "minimum": 0, "maximum": u64::MAX})
             }
             Self::Number(min, max) => json!({"type": "integer", "minimum": min, "maximum": max}),
             Self::OneOf(words) => json!({"type": "string", "enum": words}),

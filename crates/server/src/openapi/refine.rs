@@ -56,18 +56,20 @@ fn flatten(schemas: &mut Map<String, Value>) {
     }
 }
 
-/// Whole numbers end somewhere.
+/// Whole numbers end somewhere, and those without a sign have formats of their own: a signed format would bound them by
+/// half of what is accepted.
 fn whole_numbers(schema: &mut Map<String, Value>) {
     let unsigned = schema
         .get("minimum")
         .is_some_and(|least| least.as_f64().is_some_and(|least| least >= 0.0));
-    let (least, most) = match schema.get("format").and_then(Value::as_str) {
-        Some("int32") if unsigned => (json!(0), json!(u32::MAX)),
-        Some("int32") => (json!(i32::MIN), json!(i32::MAX)),
-        Some("int64") if unsigned => (json!(0), json!(u64::MAX)),
-        Some("int64") => (json!(i64::MIN), json!(i64::MAX)),
+    let (format, least, most) = match schema.get("format").and_then(Value::as_str) {
+        Some("int32") if unsigned => ("uint32", json!(0), json!(u32::MAX)),
+        Some("int32") => ("int32", json!(i32::MIN), json!(i32::MAX)),
+        Some("int64") if unsigned => ("uint64", json!(0), json!(u64::MAX)),
+        Some("int64") => ("int64", json!(i64::MIN), json!(i64::MAX)),
         _ => return,
     };
+    schema.insert("format".to_owned(), json!(format));
     schema.entry("minimum").or_insert(least);
     schema.entry("maximum").or_insert(most);
 }
