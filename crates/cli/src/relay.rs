@@ -1,8 +1,8 @@
 //! The output of a command on its way to `jobtree run`, whole and in order.
 //!
 //! The threads that read the command's pipes put what they read into a bounded buffer, and wait while it is full; a thread sends
-//! it to the daemon, which waits for the reader. So the command is as fast as whoever reads its output. When nobody reads any
-//! more, all of this is switched off, and the command goes on.
+//! it to the daemon, which waits for the reader. So the command is as fast as the reader of its output. When the reader is gone,
+//! all of this is switched off, and the command goes on.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -47,7 +47,7 @@ pub struct Needs {
     pub ending: Vec<JobId>,
     /// It changes schedules or pauses.
     pub settings: bool,
-    /// How many jobs it submits.
+    /// The number of jobs that the command submits.
     pub submissions: usize,
 }
 

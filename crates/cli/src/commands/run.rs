@@ -227,7 +227,7 @@ fn why(client: &Client, id: JobId) -> Option<Reason> {
 /// Tells at once if no runner is there, and how to get one: the job would wait for ever.
 fn tell_if_no_runner(client: &Client, id: JobId, context: &Context) {
     let Ok(explained) = client.explain(id) else {
-        // A token that may not read is not told, and nobody else either.
+        // A caller whose token may not read gets no message about it.
         return;
     };
     if explained
