@@ -17,6 +17,7 @@ use jobtree_pool::raw::{
     PoolRef, is_bell, monotonic_nanos, set_before_sleep, start_service_thread,
 };
 use jobtree_pool::{Yield, yield_now};
+use jobtree_tree::raw::putting_jobs_aside;
 use jobtree_tree::{Cause, Job, Lacking, TimerKey, Wheel};
 
 use crate::budget::later::waker_for_later;
@@ -28,8 +29,10 @@ use crate::future::task::is_told_of_cancellation;
 pub(crate) enum Expiry {
     /// The job is cancelled as timed out.
     Cancel(Job),
-    /// A waiter of the library's is woken, which runs no user code.
+    /// A waiter of the library's is woken, which runs no user code. Dropping the waker may: see [`Shared::happen`].
     Wake(Waker),
+    /// The last handle to a job is dropped, and with it errors and locals of the job.
+    Free(Job),
     /// A waker of the program's is called.
     WakeUser(Waker),
 }
@@ -58,6 +61,7 @@ impl Expiry {
                 // Possibly the last handle: errors and locals of the job have destructors.
                 drop(job);
             }
+            Expiry::Free(job) => drop(job),
             Expiry::Wake(waker) | Expiry::WakeUser(waker) => wake_user(waker),
         }
     }
@@ -384,8 +388,15 @@ impl Shared {
     }
 
     /// Lets what is due happen, except for the user code, and has that called. Not to be called under the lock.
-    fn happen(this: &Arc<Shared>, due: Due) {
-        due.wakes.into_iter().for_each(Expiry::happen);
+    ///
+    /// A future that is woken may have ended before its waker is dropped, which is then the last reference to its job. The
+    /// destructors in that job are user code, too, and may wait for a deadline.
+    fn happen(this: &Arc<Shared>, mut due: Due) {
+        let wakes = std::mem::take(&mut due.wakes);
+        let to_free = putting_jobs_aside(|| wakes.into_iter().for_each(Expiry::happen));
+        if !to_free.is_empty() {
+            this.free_later(to_free, &mut due);
+        }
         if let Some(caller) = due.replaced {
             if let Some((_, degraded)) = this.fallback.get() {
                 degraded.add(Lacking::CallbackThread);
@@ -396,6 +407,22 @@ impl Shared {
             Then::Nothing => {}
             Then::Notify => this.calls_changed.notify_all(),
             Then::Start(caller) => Shared::start_caller(this, caller),
+        }
+    }
+
+    /// Leaves jobs to be freed to the caller of user code.
+    #[cold]
+    fn free_later(&self, jobs: Vec<Job>, due: &mut Due) {
+        let mut state = self.lock();
+        if state.is_closed {
+            // Nothing waits for the driver any more.
+            drop(state);
+            return drop(jobs);
+        }
+        jobs.into_iter()
+            .for_each(|job| state.calls.add(Expiry::Free(job)));
+        if due.then == Then::Nothing {
+            due.then = state.calls.after_adding(Instant::now());
         }
     }
 

@@ -3,17 +3,19 @@
 
 mod support;
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
 use jobtree_pool::OnceLatch;
 use jobtree_runtime::{
-    EventKind, JobError, Lacking, Runtime, future, nursery, sleep, supervisor, with_timeout,
+    BoxError, EventKind, JobError, Lacking, Runtime, future, nursery, sleep, supervisor,
+    with_timeout,
 };
 use support::{end, for_ever, runtime, watch};
 
@@ -160,5 +162,50 @@ fn a_callback_that_blocks_when_its_jobs_time_is_over_delays_no_other_limit() {
         })?)
     });
     outcome.unwrap();
+    end(&runtime);
+}
+
+/// An error whose destructor waits for a deadline of the same runtime.
+#[derive(Debug)]
+struct WaitsInDrop(Runtime, Sender<()>);
+
+impl std::fmt::Display for WaitsInDrop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("waits in its destructor")
+    }
+}
+
+impl std::error::Error for WaitsInDrop {}
+
+impl Drop for WaitsInDrop {
+    fn drop(&mut self) {
+        let slept = self.0.spawn(|| Ok(sleep(Duration::from_millis(1))?)).join();
+        slept.expect("the deadline comes");
+        let _ = self.1.send(());
+    }
+}
+
+/// The timer has the last waker of the future, and so the last reference to its job: when its time comes, the destructor of the
+/// job's error must not run on the thread that keeps the deadlines. A future that is woken and ends before its waker is
+/// dropped is the same, and a race; here the future leaves its timer behind.
+#[test]
+fn a_destructor_in_a_job_whose_last_waker_a_timer_has_may_wait_for_a_deadline() {
+    let _watch = watch();
+    let runtime = runtime(1);
+    let (tell, told) = channel();
+    let error = WaitsInDrop(runtime.clone(), tell);
+    let handle = runtime.spawn_future(async move {
+        let mut left_behind = Box::pin(future::sleep(Duration::from_millis(50)));
+        poll_fn(|context| {
+            assert!(left_behind.as_mut().poll(context).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        std::mem::forget(left_behind);
+        Err::<(), BoxError>(error.into())
+    });
+    drop(handle);
+    told.recv_timeout(Duration::from_secs(60))
+        .expect("the thread that keeps deadlines does not wait for itself");
     end(&runtime);
 }

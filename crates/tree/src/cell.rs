@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 
 use crate::attach;
 use crate::body::Body;
+use crate::deferred::put_aside;
 use crate::job::Job;
 use crate::locals::Locals;
 use crate::memory;
@@ -75,6 +76,10 @@ impl<X: Beside> JobCell<X> {
         };
         // SAFETY: nobody else has a reference.
         if unsafe { has_user_parts(node) } {
+            // SAFETY: this is the end of the last reference; put aside, the job is freed by the one who gets it.
+            if unsafe { put_aside(node) } {
+                return;
+            }
             // Where its memory was taken: see `allocate`. What the user has in the node goes first: what is left runs no code
             // of the user's and cannot unwind.
             free_in_outermost(node, free);

@@ -13,6 +13,7 @@ mod body;
 mod cancel;
 mod cell;
 mod clock;
+mod deferred;
 mod dump;
 mod error;
 mod job;

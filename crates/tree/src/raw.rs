@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use crate::body::Body;
 pub use crate::cell::{Attached, Beside, attach_beside, attach_beside_with};
+pub use crate::deferred::putting_jobs_aside;
 use crate::job::Job;
 pub use crate::outermost::{
     Surroundings, Within, as_part_of_end, is_part_of_end, set_surroundings,

@@ -566,6 +566,14 @@ impl AtomicWord {
         }
         Word(self.0.fetch_sub(ONE_REFERENCE, Ordering::AcqRel)).references() == 1
     }
+
+    /// Takes back that the last reference was dropped. Only for the one whose [`drop_reference`](Self::drop_reference) said
+    /// so.
+    pub(crate) fn renew_last_reference(&self) {
+        if self.load().references() == 0 {
+            self.add_reference();
+        }
+    }
 }
 
 #[cfg(all(test, not(loom)))]

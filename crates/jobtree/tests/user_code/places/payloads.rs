@@ -2,8 +2,10 @@
 
 use std::error::Error;
 use std::fmt;
+use std::future::poll_fn;
 use std::panic::panic_any;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use jobtree::{JobError, channel, future, nursery, scope, sleep, supervisor};
@@ -19,6 +21,7 @@ pub const PLACES: &[Place] = &[
     Place::new("error/dropped-by-supervisor", dropped_by_supervisor),
     Place::new("error/dropped-of-cancelled-job", dropped_of_cancelled_job),
     Place::new("error/dropped-of-future", dropped_of_future),
+    Place::new("error/left-to-timer", left_to_timer),
     Place::new("error/display", display),
     Place::new("error/debug", debug),
     Place::new("error/source", source),
@@ -174,6 +177,26 @@ fn dropped_of_future(stage: &Arc<Stage>) {
     let user = stage.clone();
     let handle = runtime.spawn_future(async move {
         future::sleep(Duration::from_millis(1)).await?;
+        Err::<(), _>(error(&user).into())
+    });
+    drop(runtime);
+    stage.contain(|| drop(handle));
+    stage.is_alone();
+    stage.until_acted();
+}
+
+/// The timer that the future leaves behind has the last reference to the job.
+fn left_to_timer(stage: &Arc<Stage>) {
+    let runtime = stage.runtime();
+    let user = stage.clone();
+    let handle = runtime.spawn_future(async move {
+        let mut left_behind = Box::pin(future::sleep(Duration::from_millis(10)));
+        poll_fn(|context| match left_behind.as_mut().poll(context) {
+            Poll::Ready(slept) => Poll::Ready(slept),
+            Poll::Pending => Poll::Ready(Ok(())),
+        })
+        .await?;
+        std::mem::forget(left_behind);
         Err::<(), _>(error(&user).into())
     });
     drop(runtime);

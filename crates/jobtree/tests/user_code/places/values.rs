@@ -407,7 +407,8 @@ fn of_abandoned_producer(stage: &Arc<Stage>) {
                 out.send(None)?;
                 Ok(out.send(Some(user.on_drop()))?)
             });
-            sleep(Duration::from_millis(2))?;
+            // Its second message finds no room.
+            until(|| producer.job().waiting_for().is_some());
             drop(received);
             Ok(std::mem::forget(producer.join()))
         });
