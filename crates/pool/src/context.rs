@@ -21,12 +21,30 @@ use crate::worker::Worker;
 pub(crate) struct Context {
     /// A pointer of the layer above.
     user: *const (),
-    /// The word that says when to stop, or null. It outlives the context.
+    /// The word that says when to stop, or null. It outlives the context. A context with limits that cannot be stopped has
+    /// [`NEVER_SET`]: so a fork in it sees, by the comparison that it makes anyway, that it has to look at its thread.
     stop_word: *const AtomicU64,
     /// The bits that count in it.
     stop_mask: u64,
     /// What may be burnt in it. It outlives the context.
     meter: *const Meter,
+    /// Set if the code that waits for what runs in the context does so in a destructor, while its thread unwinds: a panic
+    /// that is passed on to it would end the process. [`std::thread::panicking`] says so on that thread alone.
+    is_unwinding: bool,
+}
+
+/// The stop word of contexts with limits that cannot be stopped. Loom's atomics cannot be static; its models have no limits.
+#[cfg(not(loom))]
+static NEVER_SET: AtomicU64 = AtomicU64::new(0);
+
+/// A stop signal that is never set, for a context with `meter`: the address is null unless forks in it have to look.
+fn no_stop(meter: &Meter, is_unwinding: bool) -> *const AtomicU64 {
+    #[cfg(not(loom))]
+    if meter.gate.is_some() && !is_unwinding {
+        return &raw const NEVER_SET;
+    }
+    let _ = (meter, is_unwinding);
+    std::ptr::null()
 }
 
 /// A context, or none, and the innermost `isolate` around it: what an entry carries, in one word.
@@ -132,7 +150,7 @@ thread_local! {
 }
 
 impl Context {
-    /// A context that inherits the meter of `outer`, and nothing else. It is to be installed as one that is
+    /// A context that inherits of `outer` the meter, and whether its caller unwinds, and nothing else. It is to be installed as one that is
     /// [nested](ContextRef::nesting) in `outer`.
     ///
     /// # Safety
@@ -143,13 +161,18 @@ impl Context {
         user: *const (),
         stop: Option<StopSignal<'_>>,
     ) -> Context {
-        let (stop_word, stop_mask) = stop.map_or((std::ptr::null(), 0), StopSignal::into_parts);
+        // SAFETY: by contract.
+        let (meter, is_unwinding) = unsafe { (Meter::of(outer), is_unwinding_in(outer)) };
+        let (stop_word, stop_mask) = match stop {
+            Some(stop) => stop.into_parts(),
+            None => (no_stop(meter, is_unwinding), 0),
+        };
         Context {
             user,
             stop_word,
             stop_mask,
-            // SAFETY: by contract.
-            meter: unsafe { Meter::of(outer) },
+            meter,
+            is_unwinding,
         }
     }
 
@@ -160,21 +183,28 @@ impl Context {
     pub(crate) unsafe fn metered(outer: ContextRef, meter: &Meter) -> Context {
         // SAFETY: by contract.
         let outer_context = unsafe { outer.get() };
+        let is_unwinding = outer_context.is_some_and(|outer| outer.is_unwinding);
+        let stoppable = outer_context.filter(|outer| outer.has_stop());
         Context {
             user: outer_context.map_or(std::ptr::null(), |outer| outer.user),
-            stop_word: outer_context.map_or(std::ptr::null(), |outer| outer.stop_word),
-            stop_mask: outer_context.map_or(0, |outer| outer.stop_mask),
+            stop_word: stoppable.map_or_else(
+                || no_stop(meter, is_unwinding),
+                |stoppable| stoppable.stop_word,
+            ),
+            stop_mask: stoppable.map_or(0, |stoppable| stoppable.stop_mask),
             meter,
+            is_unwinding,
         }
     }
 
-    /// This context, except that it cannot be stopped.
+    /// This context for a caller that unwinds: it cannot be stopped, and nothing in it is refused by a panic.
     pub(crate) fn shielding(&self) -> Context {
         Context {
             user: self.user,
             stop_word: std::ptr::null(),
             stop_mask: 0,
             meter: self.meter,
+            is_unwinding: true,
         }
     }
 
@@ -185,9 +215,14 @@ impl Context {
         unsafe { &*self.meter }
     }
 
-    /// Whether it can be stopped.
-    #[inline(always)]
+    /// Returns `true` if it can be stopped.
     pub(crate) fn has_stop(&self) -> bool {
+        self.stop_mask != 0
+    }
+
+    /// Returns `true` if forks in it have to look whether they are to unwind, or whether their thread does.
+    #[inline(always)]
+    pub(crate) fn is_watched(&self) -> bool {
         !self.stop_word.is_null()
     }
 
@@ -268,8 +303,28 @@ pub unsafe fn with_user_context<R>(context: UserContext<'_>, body: impl FnOnce()
     })
 }
 
-/// Runs `body` in a context that cannot be stopped, if the thread is panicking: a second panic would end the
-/// process. To be used by whatever hands work to other threads and then passes their panics on.
+/// Returns `true` if the code that runs in `context` has a caller that unwinds.
+///
+/// # Safety
+/// `context` must be null or alive.
+#[inline]
+unsafe fn is_unwinding_in(context: ContextRef) -> bool {
+    // SAFETY: by contract.
+    unsafe { context.get() }.is_some_and(|context| context.is_unwinding)
+}
+
+/// Returns `true` if a panic of the calling code may end the process: its thread unwinds, or, in what a destructor has
+/// installed, forked or spawned in a scope, the thread that waits for it does.
+///
+/// For refusals that are panics: such code is not refused anything.
+pub fn is_unwinding() -> bool {
+    std::thread::panicking()
+        || with_current(|context| context.is_some_and(|context| context.is_unwinding))
+}
+
+/// Runs `body` in a context that says so, if the thread is panicking: what runs in it elsewhere is not stopped and not
+/// refused anything, since a second panic would end the process. To be used by whatever hands work to other threads and
+/// then passes their panics on.
 pub(crate) fn shielded_if_panicking<R>(body: impl FnOnce() -> R) -> R {
     if !std::thread::panicking() {
         return body();
@@ -278,7 +333,7 @@ pub(crate) fn shielded_if_panicking<R>(body: impl FnOnce() -> R) -> R {
         let outer = of(worker);
         // SAFETY: the current context is alive as long as we are inside.
         match unsafe { outer.get() } {
-            Some(context) if context.has_stop() => {
+            Some(context) if context.is_watched() => {
                 let shield = context.shielding();
                 let _installed = Installed::new(worker, outer.nesting(&shield));
                 body()

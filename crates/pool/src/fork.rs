@@ -229,7 +229,7 @@ impl Worker {
     {
         let strand = self.strand();
         // SAFETY: we are on the strand's stack, so the owner.
-        if let Some(context) = unsafe { strand.stoppable_context() } {
+        if let Some(context) = unsafe { strand.watched_context() } {
             if std::thread::panicking() {
                 return self.fork_shielded(context, a, b);
             }
@@ -293,8 +293,8 @@ impl Worker {
         }
     }
 
-    /// [`Worker::fork`] in a destructor that runs because of a panic: what runs elsewhere must not be stopped, since
-    /// another panic here would end the process.
+    /// [`Worker::fork`] in a destructor that runs because of a panic: what runs elsewhere must neither be stopped nor
+    /// be refused anything, since another panic here would end the process.
     #[cold]
     #[inline(never)]
     fn fork_shielded<A, B, RA, RB>(&self, context: &Context, a: A, b: B) -> (RA, RB)

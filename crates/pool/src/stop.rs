@@ -191,15 +191,15 @@ pub(crate) fn unwind() -> ! {
 }
 
 impl Strand {
-    /// The context that the running code is in, if it can be stopped.
+    /// The context that the running code is in, if it can be stopped or has limits.
     ///
     /// # Safety
     /// Owner only.
     #[inline(always)]
-    pub(crate) unsafe fn stoppable_context(&self) -> Option<&Context> {
+    pub(crate) unsafe fn watched_context(&self) -> Option<&Context> {
         // SAFETY: a strand's current context is alive while code runs in it.
         let context = unsafe { self.context().get().get() };
-        context.filter(|context| context.has_stop())
+        context.filter(|context| context.is_watched())
     }
 
     /// Whether the running code is to unwind because its context was told to stop. The next fork is made to look
@@ -210,7 +210,7 @@ impl Strand {
     #[inline(always)]
     pub(crate) unsafe fn is_stopped(&self) -> bool {
         // SAFETY: the caller is the owner.
-        match unsafe { self.stoppable_context() } {
+        match unsafe { self.watched_context() } {
             Some(context) if context.is_stopped() => self.heed_stop(),
             _ => false,
         }
@@ -231,7 +231,7 @@ impl Strand {
     #[inline(always)]
     pub(crate) unsafe fn stay_interrupted(&self, step: Step) {
         // SAFETY: the caller is the owner.
-        if let Some(context) = unsafe { self.stoppable_context() }
+        if let Some(context) = unsafe { self.watched_context() }
             && context.is_stopped()
             && !left_out(step)
         {

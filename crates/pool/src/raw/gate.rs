@@ -100,8 +100,8 @@ unsafe fn ask(meter: &Meter, tasks: usize, place: TaskPlace) -> Option<Answer> {
         .map(|gate| unsafe { (gate.admit)(meter.account, request) })
 }
 
-/// Asks for tasks that nobody waits for. `None` if they must not be started and the thread is panicking, so that this
-/// cannot be said by another panic: then they are to be dropped.
+/// Asks for tasks that nobody waits for. `None` if they must not be started and the calling code, or the code that waits for
+/// it on another thread, unwinds, so that this cannot be said by another panic: then they are to be dropped.
 ///
 /// # Panics
 /// If they must not be started.
@@ -113,7 +113,7 @@ pub(crate) fn admit_detached(tasks: usize) -> Option<Arc<dyn TaskPermit>> {
     match asked {
         None => Some(Arc::new(NoLimits)),
         Some(Ok(permit)) => Some(permit),
-        Some(Err(_)) if std::thread::panicking() => None,
+        Some(Err(_)) if context::is_unwinding() => None,
         Some(Err(refused)) => refuse(&*refused),
     }
 }
@@ -121,8 +121,8 @@ pub(crate) fn admit_detached(tasks: usize) -> Option<Arc<dyn TaskPermit>> {
 /// Asks for tasks of a scope, which will run in the scope's `context`: its account has to allow them, and so has that of
 /// the calling code, if that is another one.
 ///
-/// While the thread is panicking nothing is refused: the tasks end with the scope, and a second panic would end the
-/// process.
+/// While the calling code, or the code that waits for it on another thread, unwinds, nothing is refused: the tasks end with
+/// the scope, and a second panic would end the process.
 ///
 /// # Safety
 /// `context` must be null or alive.
@@ -145,7 +145,7 @@ pub(crate) unsafe fn admit_in_scope(context: ContextRef, tasks: usize) -> Arc<dy
         *permit = match asked {
             None => None,
             Some(Ok(permit)) => Some(permit),
-            Some(Err(_)) if std::thread::panicking() => None,
+            Some(Err(_)) if context::is_unwinding() => None,
             Some(Err(refused)) => refuse(&*refused),
         };
     }

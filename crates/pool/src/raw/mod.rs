@@ -35,6 +35,7 @@ mod tests;
 mod ticks;
 
 pub use crate::blocking::{BlockingJob, BlockingThreads, Carriers, HandedBack, Ticket};
+pub use crate::context::is_unwinding;
 pub use crate::join_many::held;
 pub use crate::out_of_stacks::OutOfStacks;
 pub use crate::stop::{can_be_stopped, unwind_if_stopped};

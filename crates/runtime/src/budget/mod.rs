@@ -67,9 +67,10 @@
 //! *Counted*: it needs the [`CapSpawn`] and the [`Executor`] that it runs on, a spawn of the budget, and a place among
 //! [`CapSpawn::max_tasks`]; both are given back at its end. Without them it is *refused*: with an error where the function
 //! returns one, by a job that fails where it returns a handle, and else by a panic, whose message says what is missing and
-//! what to do. (While the thread panics already, a task that nobody waits for is dropped instead, and a task of a scope
-//! runs, since a second panic would end the process.) [`Statistics::refusals`] counts all of them. A broadcast takes a
-//! spawn for each worker.
+//! what to do. (While the calling code unwinds already, or the code that waits for it on another thread, as for what a destructor
+//! installs, forks or spawns in a scope: a task that nobody waits for is dropped instead, a task of a scope runs, and a channel is
+//! made that counts for no job, since a second panic would end the process.) [`Statistics::refusals`] counts all of them. A
+//! broadcast takes a spawn for each worker.
 //!
 //! *Forks run everywhere*, since they are computation of the job that forks: they are charged to it, and are over when it
 //! goes on. What runs in them has its limits.

@@ -130,7 +130,8 @@ pub fn try_new<T>(kind: Kind) -> Result<(Sender<T>, Receiver<T>), ChannelRefused
     ))
 }
 
-/// A channel of any kind.
+/// A channel of any kind. A destructor that runs because of a panic gets one that counts for no job where its own may not
+/// have it: a second panic would end the process.
 ///
 /// # Panics
 /// If the current job may not have it.
@@ -138,14 +139,14 @@ pub fn try_new<T>(kind: Kind) -> Result<(Sender<T>, Receiver<T>), ChannelRefused
 pub(crate) fn new<T>(kind: Kind) -> (Sender<T>, Receiver<T>) {
     match try_new(kind) {
         Ok(ends) => ends,
+        Err(_) if jobtree_pool::raw::is_unwinding() => uncounted(kind),
         Err(refused) => panic!("{refused}; channel::try_new returns this as an error"),
     }
 }
 
-/// A channel without a bound for a part of this crate, which sends no more than it has children: it is not the current
-/// job's, and counts for none.
-pub(crate) fn uncounted<T>() -> (Sender<T>, Receiver<T>) {
-    let (room, overflow) = Kind::Unbounded.room();
+/// A channel that is not the current job's, and counts for none.
+pub(crate) fn uncounted<T>(kind: Kind) -> (Sender<T>, Receiver<T>) {
+    let (room, overflow) = kind.room();
     let shared = Shared::new(room, overflow, ChannelPermit::unlimited());
     let sender = Sender::new(std::sync::Arc::clone(&shared));
     (sender, Receiver::new(shared))

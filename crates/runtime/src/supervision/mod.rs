@@ -92,7 +92,8 @@ pub struct Restart<'a> {
 impl<'a> Supervisor<'a> {
     /// A supervisor without children, that allows three restarts within five seconds.
     pub fn new(strategy: Strategy) -> Supervisor<'a> {
-        let (tell, told) = channel::uncounted();
+        // It sends no more than it has children, so it needs no bound.
+        let (tell, told) = channel::uncounted(channel::Kind::Unbounded);
         Supervisor {
             strategy,
             most_restarts: 3,
