@@ -42,7 +42,8 @@ pub enum RestartPolicy {
 pub struct Backoff {
     first: Duration,
     longest: Duration,
-    factor: u32,
+    /// Whether each pause is twice as long as the one before.
+    doubles: bool,
 }
 
 impl Backoff {
@@ -51,7 +52,7 @@ impl Backoff {
         Backoff {
             first: pause,
             longest: pause,
-            factor: 1,
+            doubles: false,
         }
     }
 
@@ -60,16 +61,22 @@ impl Backoff {
         Backoff {
             first,
             longest,
-            factor: 2,
+            doubles: true,
         }
     }
 
-    /// The pause before the `restart`-th restart; the first one is 1.
+    /// The pause before the `restart`-th restart; the first one is 1. A pause that is longer than the clock can count, such as
+    /// `Duration::MAX`, never ends: the child is not started again.
     pub fn pause(&self, restart: usize) -> Duration {
-        let doublings = u32::try_from(restart.saturating_sub(1)).unwrap_or(u32::MAX);
-        // Beyond the range of numbers it is longer than the longest.
-        let factor = self.factor.checked_pow(doublings);
-        let pause = factor.and_then(|factor| self.first.checked_mul(factor));
-        pause.unwrap_or(self.longest).min(self.longest)
+        let mut pause = self.first.min(self.longest);
+        if self.doubles && !pause.is_zero() {
+            let mut doublings = restart.saturating_sub(1);
+            // At most some hundred times: no time is longer than the longest.
+            while doublings > 0 && pause < self.longest {
+                pause = pause.saturating_mul(2).min(self.longest);
+                doublings -= 1;
+            }
+        }
+        pause
     }
 }

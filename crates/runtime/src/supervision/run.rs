@@ -62,9 +62,9 @@ enum State {
         handle: JobHandle<()>,
         life: u64,
     },
-    /// To be started then.
+    /// To be started then; `None` is later than the clock can count, so never.
     Waiting {
-        until: Instant,
+        until: Option<Instant>,
     },
     /// Ended for good.
     Done,
@@ -87,7 +87,7 @@ impl<'scope, 'env> Keeper<'scope, 'env> {
     ) -> Keeper<'scope, 'env> {
         let timers = runtime::current().runtime.timers.clone();
         let now = timers.now();
-        let waiting = || State::Waiting { until: now };
+        let waiting = || State::Waiting { until: Some(now) };
         Keeper {
             nursery,
             supervisor,
@@ -130,7 +130,7 @@ impl<'scope, 'env> Keeper<'scope, 'env> {
     fn start_due(&mut self) {
         let now = self.timers.now();
         for child in 0..self.states.len() {
-            if matches!(self.states[child], State::Waiting { until } if until <= now) {
+            if matches!(self.states[child], State::Waiting { until: Some(until) } if until <= now) {
                 self.start(child);
             }
         }
@@ -139,7 +139,7 @@ impl<'scope, 'env> Keeper<'scope, 'env> {
     fn time_to_next_start(&self) -> Option<Duration> {
         let now = self.timers.now();
         let due = |state: &State| match state {
-            State::Waiting { until } => Some(until.saturating_duration_since(now)),
+            State::Waiting { until } => until.map(|until| until.saturating_duration_since(now)),
             State::Running { .. } | State::Done => None,
         };
         self.states.iter().filter_map(due).min()
@@ -226,9 +226,7 @@ impl<'scope, 'env> Keeper<'scope, 'env> {
                 }
             }
         }
-        // Longer than the clock can count is never, and would be an error of the one who set it: then it is now.
-        let now = self.timers.now();
-        let until = now.checked_add(pause).unwrap_or(now);
+        let until = self.timers.now().checked_add(pause);
         for child in again {
             self.states[child] = State::Waiting { until };
         }
