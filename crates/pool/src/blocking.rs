@@ -30,6 +30,7 @@
 //! of a pool starts inside the isolation of the entry that it was started for, for the same reason, and runs only entries that
 //! were made inside. When it leaves, it starts another for what is left.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
@@ -132,7 +133,18 @@ struct State {
     is_closed: bool,
 }
 
+thread_local! {
+    /// The queue that this thread is a carrier of, or null. Never followed.
+    static CARRIED: Cell<*const Shared> = const { Cell::new(std::ptr::null()) };
+}
+
 impl BlockingThreads {
+    /// Returns `true` if the calling thread is one of its threads. A pool's task that is its carrier shares the thread with
+    /// others, and does not count.
+    pub fn carries_caller(&self) -> bool {
+        CARRIED.get() == Arc::as_ptr(&self.shared)
+    }
+
     /// A queue that runs up to `limit` entries at once. Its carriers stay for `keep` when there is nothing to do; for ever
     /// if that is `None`.
     ///
@@ -348,6 +360,10 @@ impl Shared {
 
     /// The life of a carrier, which runs what was made inside `isolation`.
     fn carry(&self, keep: Option<Duration>, isolation: Isolation) {
+        let is_thread = matches!(self.carriers, Carriers::Threads(_));
+        if is_thread {
+            CARRIED.set(self);
+        }
         let mut state = self.lock();
         loop {
             while let Some(job) = state.take_inside(isolation) {

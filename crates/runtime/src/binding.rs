@@ -18,7 +18,9 @@ use crate::inline;
 use crate::runtime::{Runtime, current, runtime_of};
 use crate::task::TaskStack;
 
-pub use crate::owned::OwnedNursery;
+pub use crate::current::name_of_stack;
+pub use crate::owned::{OwnedNursery, WaitInside};
+pub use jobtree_pool::raw::is_unwinding;
 pub use jobtree_pool::{BuildError, Stopped, yield_now};
 pub use jobtree_tree::ParentEnded;
 

@@ -32,7 +32,7 @@ pub(crate) fn install() {
 }
 
 /// Returns a name of the stack that the calling code runs on: that of its fiber, or that of its thread.
-fn name_of_stack() -> *const () {
+pub fn name_of_stack() -> *const () {
     thread_local! {
         static THREAD: u8 = const { 0 };
     }

@@ -1,12 +1,16 @@
 //! A scope that is an object: for bindings to languages that have no closures to lend it to.
 //!
 //! It is open until it is closed, and closed it ends with its last job. Dropped open, it cancels what is in it and
-//! waits: so whoever owns one cannot leave anything behind. All of it works through a shared reference, since a
+//! waits, so that its owner cannot leave anything behind; unless the owner is a job inside, for which the scope itself would
+//! wait: then the job above the scope ends after it, as after everything below. All of it works through a shared reference, since a
 //! binding cannot keep two threads from using the same scope at once; closing happens once, whoever does it.
 
+use std::error::Error;
+use std::fmt;
 use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 
+use jobtree_tree::raw;
 use jobtree_tree::{
     Body, BodyResult, Cause, Job, JobError, JobOptions, Outcome, ParentEnded, WaitingFor,
 };
@@ -14,7 +18,7 @@ use jobtree_tree::{
 use crate::block::until_ready;
 use crate::budget::{self, Lease, Opened, Refusal, Scope};
 use crate::future;
-use crate::inline::ended_with;
+use crate::inline::{self, ended_with};
 use crate::runtime::{self, Place, runtime_of};
 
 /// See the module's head.
@@ -127,9 +131,13 @@ impl OwnedNursery {
     /// wait; a scope under that job is cancelled with it, and so ends soon.
     ///
     /// # Errors
-    /// The first error of a job in it, or its cancellation.
+    /// The first error of a job in it, or its cancellation. With [`WaitInside`] if the calling code is part of a job in the scope,
+    /// or of the end of one: the scope ends after that code, and is closed now.
     pub fn wait(&self) -> Outcome<()> {
         self.close();
+        if self.ends_after_caller() {
+            return self.refuse_to_wait();
+        }
         self.wait_for_end();
         match self.job().error() {
             None => Ok(()),
@@ -156,6 +164,31 @@ impl OwnedNursery {
         }
     }
 
+    /// Returns `true` if the scope cannot end before the calling code has returned.
+    fn ends_after_caller(&self) -> bool {
+        let scope = self.job();
+        if scope.is_ended() {
+            return false;
+        }
+        let mut above = Job::current();
+        while let Some(job) = above {
+            if job == *scope {
+                return true;
+            }
+            above = job.parent();
+        }
+        raw::is_part_of_end(scope)
+    }
+
+    #[cold]
+    fn refuse_to_wait(&self) -> Outcome<()> {
+        let refused = WaitInside {
+            scope: self.job().path(),
+        };
+        let parent = runtime::current().parent;
+        inline::run(&parent, JobOptions::new(), |_| Err(refused.into()))
+    }
+
     fn wait_for_end(&self) {
         let job = self.job();
         if !job.is_ended() {
@@ -174,7 +207,29 @@ impl Drop for OwnedNursery {
             .is_some();
         if is_open {
             self.abandon();
-            self.wait_for_end();
+            if !self.ends_after_caller() {
+                self.wait_for_end();
+            }
         }
     }
 }
+
+/// The refusal of a wait for a scope by a job that is inside it.
+#[derive(Clone, Debug)]
+pub struct WaitInside {
+    /// The path of the scope.
+    scope: String,
+}
+
+impl fmt::Display for WaitInside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "a job inside the scope {} waits for the end of that scope, which comes after the job's own; close the scope there, and \
+             wait for it outside",
+            self.scope
+        )
+    }
+}
+
+impl Error for WaitInside {}

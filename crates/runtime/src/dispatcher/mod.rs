@@ -143,7 +143,11 @@ impl Dispatcher {
     }
 
     /// Runs `body` there as a job under the current one, and returns what came of it. The calling stack is parked
-    /// meanwhile.
+    /// meanwhile. If the calling thread is one of the dispatcher's own, the body runs right there.
+    ///
+    /// So a job on the dispatcher may call it in its own code. But one that waits in another way for a job on the same dispatcher (by
+    /// [`on`](crate::Spawner::on), in a fork that a worker runs, or through a second dispatcher whose jobs come back to this one)
+    /// needs a further thread there. If all threads wait so, none of them goes on: give such jobs a dispatcher of their own.
     ///
     /// # Errors
     /// If the body fails, panics, or is cancelled. If the calling job is cancelled, the body is asked to end; the call
@@ -153,9 +157,17 @@ impl Dispatcher {
         F: FnOnce() -> Result<T, BoxError> + Send,
         T: Send,
     {
-        open(runtime::current(), JobOptions::new(), |n| {
-            Ok(n.job_options().on(self).spawn(body).join()?)
-        })
+        let place = runtime::current();
+        // A thread that waited for itself would wait for ever, if all others of the dispatcher do, too.
+        let is_here = self
+            .queue(&place.runtime)
+            .is_some_and(|queue| queue.threads.carries_caller());
+        match is_here {
+            true => open(place, JobOptions::new(), |_| body()),
+            false => open(place, JobOptions::new(), |n| {
+                Ok(n.job_options().on(self).spawn(body).join()?)
+            }),
+        }
     }
 
     /// Waits until nothing that was started on it by [`run`](Dispatcher::run) or [`on`](crate::Spawner::on) is waiting
