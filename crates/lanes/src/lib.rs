@@ -22,6 +22,7 @@ mod lock;
 mod manager;
 mod metrics;
 mod moment;
+mod nesting;
 mod notes;
 mod notices;
 mod padded;

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobtree_runtime::{Job, Runtime, binding};
+use jobtree_runtime::binding::{self, is_unwinding};
+use jobtree_runtime::{Job, Runtime};
 
 use crate::Priority;
 use crate::bodies::JobBody;
@@ -215,19 +216,35 @@ impl JobManager {
     /// assert_eq!(handle.join()?, 42);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// A job that calls it runs other jobs on top of itself.
+    ///
+    /// # Panics
+    /// If it is called by jobs or callbacks that it runs itself, or a pump does, more than sixteen deep on one stack: it would
+    /// overflow. [`pump`](JobManager::pump) of [`Lane::Any`] returns that as an error. While the thread unwinds, nothing is run
+    /// instead.
     pub fn process(&self) -> PumpReport {
         let shared = self.shared();
-        shared.run_queued(&shared.any, PumpLimit::unlimited())
+        match shared.run_nested(&shared.any, PumpLimit::unlimited()) {
+            Ok(report) => report,
+            // A second panic would end the process.
+            Err(_) if is_unwinding() => PumpReport {
+                left: shared.any.queued(),
+                ..PumpReport::default()
+            },
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// Runs what is queued on a lane, on the calling thread, which is the lane's from now on.
     ///
     /// # Errors
-    /// If the lane is another thread's, or this is called from inside of a pump. [`Lane::Any`] can be pumped by anybody.
+    /// If the lane is another thread's, or this is called from inside of a pump. [`Lane::Any`] can be pumped by any thread, also
+    /// inside of a pump, but not more than sixteen deep on one stack.
     pub fn pump(&self, lane: &Lane, limit: PumpLimit) -> Result<PumpReport, PumpError> {
         let shared = self.shared();
         match lane {
-            Lane::Any => Ok(shared.run_queued(&shared.any, limit)),
+            Lane::Any => shared.run_nested(&shared.any, limit),
             lane => shared.pump(&shared.find(lane), limit),
         }
     }

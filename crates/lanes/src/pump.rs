@@ -4,7 +4,7 @@
 //! stops early when its time is over or it has run as many jobs as it may.
 //!
 //! A lane is pumped by one thread for ever, the one that was bound to it or pumped it first, and never from inside of a
-//! pump. The lane of the workers has no thread and can be pumped by any.
+//! pump. The lane of the workers has no thread and can be pumped by any, a bounded number of times on one stack (`nesting.rs`).
 
 use std::error::Error;
 use std::fmt;
@@ -18,6 +18,7 @@ use crate::cells::{LaneCell, LaneRef};
 use crate::header::JobTurn;
 use crate::lane::Lane;
 use crate::lock::lock;
+use crate::nesting::NestedPump;
 use crate::notes::label_of;
 use crate::notices::{SLOW, STALLED};
 use crate::queue::Picked;
@@ -141,6 +142,11 @@ pub enum PumpError {
     },
     /// A pump is under way on this thread: its jobs cannot pump.
     Nested,
+    /// As many pumps as may nest are under way on the calling stack, each run by a job or callback of the one below.
+    TooDeep {
+        /// How many.
+        pumps: usize,
+    },
     /// The lane is emptied by the manager itself.
     NotPumped(Lane),
 }
@@ -154,6 +160,11 @@ impl fmt::Display for PumpError {
             ),
             PumpError::Nested => f.write_str(
                 "a job that a pump runs cannot pump; await what it waits for, or let it go on in its next dispatch",
+            ),
+            PumpError::TooDeep { pumps } => write!(
+                f,
+                "{pumps} pumps run on top of each other on this stack, so that another one is refused; do not call `process` or \
+                 `pump` in jobs and callbacks: await what they wait for, or let them go on in their next dispatch"
             ),
             PumpError::NotPumped(lane) => {
                 write!(f, "the lane `{lane}` is emptied by the manager itself")
@@ -187,11 +198,20 @@ impl Shared {
         self.bind(lane)?;
         let cell = self.cell(lane);
         let _under_way = UnderWay::new(cell)?;
+        self.run_nested(cell, limit)
+    }
+
+    /// Runs what is queued in a lane, unless too many pumps are under way on the calling stack.
+    pub(crate) fn run_nested(
+        &self,
+        cell: &LaneCell,
+        limit: PumpLimit,
+    ) -> Result<PumpReport, PumpError> {
+        let _nested = NestedPump::enter()?;
         Ok(self.run_queued(cell, limit))
     }
 
-    /// Runs what is queued in a lane.
-    pub(crate) fn run_queued(&self, cell: &LaneCell, limit: PumpLimit) -> PumpReport {
+    fn run_queued(&self, cell: &LaneCell, limit: PumpLimit) -> PumpReport {
         let mut report = PumpReport::default();
         let began = self.now();
         let mut now = began;

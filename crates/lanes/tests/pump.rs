@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jobtree_lanes::{FrameLane, JobManager, Lane, LaneJob, Next, PumpError, PumpLimit};
 use jobtree_runtime::{sim, sleep};
-use support::{FAR, Log, World, note, watch};
+use support::{FAR, Log, World, note, until, watch};
 
 const SWAP: Lane = Lane::Frame(FrameLane::COLLECT_VISIBLE_SWAP);
 
@@ -156,6 +156,59 @@ fn a_lane_is_pumped_by_one_thread_for_ever() {
         Err(PumpError::NotPumped(Lane::Any))
     ));
     world.end();
+}
+
+/// Runs `count` jobs that each call `pump` on the testing thread, and returns how deep they were nested at most.
+fn depth_of(count: usize, pump: impl Fn(&JobManager) + Clone + Send + Sync + 'static) -> usize {
+    let world = World::new(1);
+    let manager = &world.manager;
+    // The only worker is busy.
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let busy = manager.schedule(LaneJob::action(move || Ok(released.recv()?)));
+    until(|| manager.queued(&Lane::Any) == 0);
+    let depth = Arc::new(Mutex::new((0, 0)));
+    let handles: Vec<_> = (0..count)
+        .map(|_| {
+            let (manager, pump, depth) = (manager.clone(), pump.clone(), Arc::clone(&depth));
+            manager.clone().schedule(LaneJob::action(move || {
+                {
+                    let (now, most) = &mut *depth.lock().unwrap();
+                    *now += 1;
+                    *most = (*most).max(*now);
+                }
+                let outcome =
+                    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pump(&manager)));
+                depth.lock().unwrap().0 -= 1;
+                outcome.map_err(|_| "pumping panicked".into())
+            }))
+        })
+        .collect();
+    while manager.queued(&Lane::Any) > 0 {
+        pump(manager);
+    }
+    release.send(()).unwrap();
+    busy.join().unwrap();
+    handles.into_iter().for_each(|handle| drop(handle.join()));
+    world.end();
+    let (_, most) = *depth.lock().unwrap();
+    most
+}
+
+#[test]
+fn pumps_of_the_workers_lane_nest_to_a_bounded_depth() {
+    let _watchdog = watch();
+    // The job on top of sixteen pumps is told so.
+    assert_eq!(depth_of(200, |manager| drop(manager.process())), 16);
+    let refused = Arc::new(Mutex::new(None));
+    let noted = Arc::clone(&refused);
+    let depth = depth_of(200, move |manager| {
+        if let Err(error) = manager.pump(&Lane::Any, PumpLimit::unlimited()) {
+            *noted.lock().unwrap() = Some(error);
+        }
+    });
+    assert_eq!(depth, 16);
+    let refused = refused.lock().unwrap().take();
+    assert_eq!(refused, Some(PumpError::TooDeep { pumps: 16 }));
 }
 
 #[test]
