@@ -17,6 +17,11 @@
 //! `broadcast` inside ends if every other worker comes back to its loop or to a wait outside of `isolate`: its tasks have to
 //! run on those very workers. Two broadcasts that run inside two isolations at once may wait for each other for ever.
 //!
+//! What runs inside runs on top of the waiting frame, so that it has ended before that frame goes on, and so tasks that wait
+//! nest on one stack. When half of the stack is in use, a wait takes nothing more on top and sleeps until what it waits for has
+//! come: from other workers or threads, that is. A wait that stays out of room for [`WATCHDOG_PATIENCE`] is reported on stderr, by
+//! every build, since it may be for ever.
+//!
 //! What does not end: waiting inside for something that only this worker could bring about and that was made outside:
 //! a latch that one of its parked stacks sets, a detached task (`spawn`, `Runtime::spawn`), a child of an `async` nursery
 //! (these belong to no frame, and so to no isolation). In debug builds a wait inside that has found nothing to run for
@@ -69,6 +74,11 @@ static STUCK_WAITS: AtomicU64 = AtomicU64::new(0);
 /// both on stderr after ten seconds, and names the workers that wait for each other.
 ///
 /// On a stack of 64 KiB, what was made inside runs on top of the waiting frame, too.
+///
+/// Tasks inside that wait nest on the stack of the waiting frame. When half of it is in use, the worker runs nothing more on top
+/// and sleeps until what it waits for has come. So thousands of tasks may wait inside for what other threads or workers do, but
+/// not for each other: a wait for a task that has not begun then waits for another worker to run it, on a pool with one worker for
+/// ever. Such a wait is reported on stderr after ten seconds. A thread that is a worker by `use_current_thread` has no such bound.
 ///
 /// # Panics
 /// If 65 535 calls are open at once in the process.
@@ -136,7 +146,7 @@ impl Drop for BelowFrames<'_> {
     }
 }
 
-/// The watch of a debug build over one wait inside `isolate`, which reports the wait once if it finds nothing to run for long,
+/// The watch of a debug build over one wait inside `isolate`, and of every build over one that is out of room, which reports the wait once if it finds nothing to run for long,
 /// however often the worker is woken meanwhile.
 ///
 /// While it watches, the worker shows how much it holds up: stacks that are ready to go on, and tasks that were sent to this
@@ -145,6 +155,8 @@ pub(crate) struct Watchdog<'t> {
     thread: &'t WorkerThread,
     /// When the worker last had something to run; `None` if there is nothing to report, or no more.
     idle_since: Option<Instant>,
+    /// Whether the wait runs nothing on top of its stack.
+    is_out_of_room: bool,
 }
 
 impl Watchdog<'_> {
@@ -153,7 +165,15 @@ impl Watchdog<'_> {
         Watchdog {
             thread,
             idle_since: watches.then(Instant::now),
+            is_out_of_room: false,
         }
+    }
+
+    /// The wait runs nothing on top, since half of its stack is in use.
+    #[cold]
+    pub(crate) fn is_out_of_room(&mut self) {
+        self.is_out_of_room = true;
+        self.idle_since = (!self.thread.is_simulated).then(Instant::now);
     }
 
     pub(crate) fn found_work(&mut self) {
@@ -178,6 +198,17 @@ impl Watchdog<'_> {
     pub(crate) fn report(&mut self) {
         self.idle_since = None;
         let (thread, held_up) = (self.thread, self.held_up());
+        if self.is_out_of_room {
+            eprintln!(
+                "jobtree: worker {} has waited inside `isolate` for {:?} and runs nothing meanwhile, since tasks that wait have used up \
+                 half of its stack. If it waits for such a task, this is a deadlock: let fewer tasks wait inside `isolate`, or give \
+                 the pool larger stacks with `stack_size`.",
+                thread.index,
+                patience(),
+            );
+            STUCK_WAITS.fetch_add(1, Ordering::Release);
+            return;
+        }
         let mut report = format!(
             "jobtree: worker {} has waited inside `isolate` for {:?} and found nothing of its own to run. \
              If it waits for something that was not forked or spawned inside, this is a deadlock: move \
@@ -226,7 +257,7 @@ fn patience() -> Duration {
     }
 }
 
-/// How many waits inside [`isolate`] debug builds have reported as stuck, in this process.
+/// How many waits inside [`isolate`] were reported as stuck, in this process: in debug builds, and if they were out of room.
 pub fn stuck_isolated_waits() -> u64 {
     STUCK_WAITS.load(Ordering::Acquire)
 }

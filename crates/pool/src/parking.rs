@@ -168,6 +168,14 @@ impl WorkerThread {
         in_use < self.pool.stacks.stack_size(StackClass::Default) / 4
     }
 
+    /// Returns `true` if what was made inside an isolation may run on top of a frame that waits there: at most half of the
+    /// stack is in use. A thread's own stack is not known, and has room.
+    pub(crate) fn has_room_on_top(&self, strand: &Strand) -> bool {
+        let in_use = strand.stack().base().wrapping_sub(stack_pointer());
+        let size = self.pool.stacks.stack_size(strand.stack_class.get());
+        in_use < size / 2 || in_use >= size
+    }
+
     fn ensure_spare(&self, class: StackClass) -> Result<(), StackError> {
         if !self.parking.spares.borrow()[class.index()].is_empty() {
             return Ok(());

@@ -15,6 +15,11 @@ impl WorkerThread {
         true
     }
 
+    /// The stack is a thread's own, and not known.
+    pub(crate) fn has_room_on_top(&self, _strand: &Strand) -> bool {
+        true
+    }
+
     pub(crate) fn patience_with_spares(&self) -> Option<std::time::Duration> {
         None
     }

@@ -196,7 +196,7 @@ fn yield_to_anybody(worker: &Worker) -> Yield {
             .find_work_for_yield()
             .map_or(Yield::Idle, |found| give_way(worker, found, can_park))
     } else {
-        let found = thread.find_work_inside(worker.strand(), isolation);
+        let found = find_work_on_top(worker, isolation);
         found.map_or(Yield::Idle, |found| give_way(worker, found, false))
     }
 }
@@ -206,13 +206,22 @@ pub(crate) fn yield_worker_locally(worker: &Worker) -> Yield {
     let thread = worker.thread();
     let isolation = worker.strand().context().get().isolation();
     if !isolation.is_none() {
-        let found = thread.find_work_inside(worker.strand(), isolation);
+        let found = find_work_on_top(worker, isolation);
         return found.map_or(Yield::Idle, |found| give_way(worker, found, false));
     }
     let can_park = thread.can_park();
     thread
         .own_task()
         .map_or(Yield::Idle, |found| give_way(worker, found, can_park))
+}
+
+/// What a worker that yields inside an isolation may run on top of the calling frame, if there is room.
+fn find_work_on_top(worker: &Worker, isolation: Isolation) -> Option<Found> {
+    let (thread, strand) = (worker.thread(), worker.strand());
+    match thread.has_room_on_top(strand) {
+        true => thread.find_work_inside(strand, isolation),
+        false => None,
+    }
 }
 
 /// Gives way as a preempted fiber if the calling job is over its share.

@@ -10,7 +10,7 @@
 //!
 //! Where strands cannot be parked (no stack switching on this platform, a worker that is the user's
 //! own thread, no memory for another stack), other work runs on top of the waiting frame, as in other
-//! pools. Inside `isolate` only work made inside runs, on top.
+//! pools. Inside `isolate` only work made inside runs, on top, as long as half of the stack is free.
 
 use std::ptr::NonNull;
 
@@ -254,7 +254,7 @@ impl Worker {
     }
 
     /// Stays on the thread until `latch` is set, and runs on top only what was made inside
-    /// `isolation`. Not counted as searching: it would not take what others post.
+    /// `isolation`, while there is room. Not counted as searching: it would not take what others post.
     #[cold]
     #[inline(never)]
     fn wait_isolated(&self, thread: &WorkerThread, latch: &Latch, isolation: Isolation) {
@@ -264,8 +264,17 @@ impl Worker {
         let _below = BelowFrames::enter(thread, isolation);
         let mut watchdog = isolate::Watchdog::new(thread);
         let mut looks = 0;
+        // What waits here nests: tasks that wait for something outside would fill the stack, one on top of the other.
+        let has_room = thread.has_room_on_top(self.strand());
+        if !has_room {
+            watchdog.is_out_of_room();
+        }
         while !latch.is_set() {
-            if let Some(found) = thread.find_work_inside(self.strand(), isolation) {
+            let found = match has_room {
+                true => thread.find_work_inside(self.strand(), isolation),
+                false => None,
+            };
+            if let Some(found) = found {
                 thread.execute(self, found);
                 watchdog.found_work();
                 looks = 0;
@@ -276,7 +285,7 @@ impl Worker {
                 spin_pause();
             } else {
                 let limit = watchdog.limit();
-                let is_over = || latch.is_set() || thread.sees_work_inside(isolation);
+                let is_over = || latch.is_set() || has_room && thread.sees_work_inside(isolation);
                 if !thread.pool.sleep.sleep_alone(thread.index, is_over, limit) {
                     watchdog.report();
                 }

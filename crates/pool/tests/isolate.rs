@@ -211,6 +211,49 @@ fn report_of(test: &str, program: fn()) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Far more than fit on a stack: each waits on top of the one before.
+#[test]
+#[cfg_attr(miri, ignore = "starts a process")]
+fn tasks_that_wait_inside_leave_room_on_the_stack() {
+    const TASKS: usize = 20_000;
+    let report = report_of("tasks_that_wait_inside_leave_room_on_the_stack", || {
+        let pool = Pool::builder().workers(1).build().unwrap();
+        let (gate, passed) = (Arc::new(OnceLatch::new()), AtomicUsize::new(0));
+        let opened = gate.clone();
+        // When the worker takes no more of them.
+        std::thread::spawn(move || {
+            while jobtree_pool::stuck_isolated_waits() == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            opened.set();
+        });
+        let wait = |yields: bool| {
+            pool.install(|| {
+                isolate(|| {
+                    scope(|s| {
+                        for _ in 0..TASKS {
+                            s.spawn(|_| {
+                                if yields {
+                                    jobtree_pool::yield_now();
+                                } else {
+                                    gate.wait();
+                                }
+                                passed.fetch_add(1, Ordering::Relaxed);
+                            });
+                        }
+                    });
+                });
+            });
+        };
+        wait(false);
+        wait(true);
+        eprintln!("{} passed", passed.load(Ordering::Relaxed));
+        std::process::exit(0);
+    });
+    assert!(report.contains("40000 passed"), "{report}");
+    assert!(report.contains("half of its stack"), "{report}");
+}
+
 /// Ends the process when so many waits were reported; without them, after a time, by a failure.
 fn until_reported(waits: u64) {
     for _ in 0..4000 {
