@@ -504,6 +504,7 @@ pub(crate) fn in_place_scope_of<'scope, R>(
 ) -> R {
     let body = UserOwned::captured(body);
     sim::refuse_outside_work(pool);
+    pool.refuse_without_workers();
     shielded_if_panicking(|| {
         Worker::with_current(|worker| {
             let scope = Scope {
@@ -520,6 +521,7 @@ pub(crate) fn in_place_scope_fifo_of<'scope, R>(
 ) -> R {
     let body = UserOwned::captured(body);
     sim::refuse_outside_work(pool);
+    pool.refuse_without_workers();
     shielded_if_panicking(|| {
         Worker::with_current(|worker| {
             let scope = ScopeFifo::new(ScopeBase::new(pool, worker));

@@ -1,5 +1,6 @@
 //! Building, naming, counting, ending.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -197,6 +198,64 @@ fn a_thread_that_cannot_be_started_ends_the_others() {
         .unwrap_err();
     assert!(error.to_string().contains("no more threads"), "{error}");
     gone.wait();
+}
+
+#[test]
+fn a_name_with_a_nul_is_an_error() {
+    let builder = Pool::builder().workers(2);
+    let built = builder
+        .worker_name(|index| format!("worker\0{index}"))
+        .build();
+    let error = built.unwrap_err();
+    assert!(
+        matches!(error, BuildError::Name { worker: 0, .. }),
+        "{error:?}"
+    );
+    assert!(error.to_string().contains(r#""worker\00""#), "{error}");
+}
+
+#[test]
+fn a_worker_whose_start_is_dropped_is_an_error() {
+    for dropped in [0, 1] {
+        let error = Pool::builder()
+            .workers(2)
+            .spawn_with(move |start| match start.index() {
+                index if index == dropped => Ok(()),
+                _ => std::thread::Builder::new().spawn(|| start.run()).map(drop),
+            })
+            .build()
+            .unwrap_err();
+        assert!(
+            matches!(error, BuildError::StartDropped { worker } if worker == dropped),
+            "{error:?}"
+        );
+    }
+}
+
+/// Before anything waits: what waits already cannot be told.
+#[test]
+fn a_pool_that_has_lost_all_its_workers_refuses_what_would_wait_for_them() {
+    let (keep, kept) = channel();
+    let pool = Pool::builder()
+        .workers(2)
+        .spawn_with(move |start| keep.send(start).map_err(std::io::Error::other))
+        .build()
+        .unwrap();
+    kept.iter().take(2).for_each(drop);
+    let other = Pool::builder().workers(1).build().unwrap();
+    let message_of = |code: &(dyn Fn() + Sync)| {
+        let payload = catch_unwind(AssertUnwindSafe(code)).unwrap_err();
+        *payload.downcast::<&str>().unwrap()
+    };
+    let uses: [&(dyn Fn() + Sync); 3] = [
+        &|| pool.install(|| ()),
+        &|| pool.in_place_scope(|s| s.spawn(|_| ())),
+        &|| other.install(|| pool.install(|| ())),
+    ];
+    for each in uses {
+        let message = message_of(each);
+        assert!(message.contains("this pool has no worker"), "{message}");
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::raw::gate;
 use crate::sim;
 use crate::sleep::MAX_WORKERS;
 use crate::stack::{self, StackError};
+use crate::sync::Ordering;
 use crate::worker::Worker;
 
 /// Names of a variable: ours, and the one that older deployments set.
@@ -62,7 +63,7 @@ impl Builder {
         self
     }
 
-    /// Names the worker threads, by their number. By default `jobtree-0` and so on.
+    /// Names the worker threads, by their number. By default `jobtree-0` and so on. A name must not contain a NUL.
     pub fn worker_name(mut self, name: impl Fn(usize) -> String + 'static) -> Builder {
         self.name = Box::new(name);
         self
@@ -100,7 +101,12 @@ impl Builder {
     }
 
     /// Starts the worker threads in another way than `std::thread`: `spawn` must have a new thread
-    /// call [`WorkerStart::run`].
+    /// call [`WorkerStart::run`]. If it drops the [`WorkerStart`] instead and returns `Ok`, the pool is not made
+    /// ([`BuildError::StartDropped`]).
+    ///
+    /// A [`WorkerStart`] that is dropped after that, by a thread that never ran it, leaves the pool without this worker: a
+    /// broadcast waits for it for ever. If no worker is left, `install` and scopes from outside panic, but those that wait already
+    /// wait for ever, and what was spawned never runs.
     pub fn spawn_with(
         mut self,
         spawn: impl FnMut(WorkerStart) -> io::Result<()> + 'static,
@@ -242,6 +248,7 @@ impl Drop for WorkerStart {
     fn drop(&mut self) {
         if !self.ran {
             // Never started: the pool must not wait for it.
+            self.pool.never_started.fetch_add(1, Ordering::Relaxed);
             self.pool.worker_is_gone();
         }
     }
@@ -271,6 +278,18 @@ pub enum BuildError {
     GlobalPoolExists,
     /// `use_current_thread` on a thread that is a worker already.
     CurrentThreadIsWorker,
+    /// The name of a worker contains a NUL, which names of threads cannot.
+    Name {
+        /// The worker's number.
+        worker: usize,
+        /// The name.
+        name: String,
+    },
+    /// `spawn_with` dropped the [`WorkerStart`] of a worker instead of running it.
+    StartDropped {
+        /// The worker's number.
+        worker: usize,
+    },
     /// A thread could not be started.
     Thread(io::Error),
     /// The limits of the calling code do not allow threads of its own.
@@ -302,6 +321,15 @@ impl fmt::Display for BuildError {
             BuildError::CurrentThreadIsWorker => write!(
                 f,
                 "this thread is a worker of a pool already and cannot become one of another"
+            ),
+            BuildError::Name { worker, name } => write!(
+                f,
+                "the name of worker {worker}, {name:?}, contains a NUL; give it another one with `worker_name`"
+            ),
+            BuildError::StartDropped { worker } => write!(
+                f,
+                "the function given to `spawn_with` dropped the start of worker {worker}, so that nothing would ever run there; have a \
+                 new thread call `WorkerStart::run`, or return an error"
             ),
             BuildError::Thread(error) => write!(
                 f,

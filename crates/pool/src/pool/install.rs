@@ -113,12 +113,14 @@ where
         Some(worker) => {
             let body = UserOwned::captured(body);
             sim::refuse_outside_work(pool);
+            pool.refuse_without_workers();
             let body = body.into_inner();
             shielded_if_panicking(|| run_from_other_pool(worker, pool, body))
         }
         None => {
             let body = UserOwned::captured(body);
             sim::refuse_outside_work(pool);
+            pool.refuse_without_workers();
             // Before a worker knows the task in a frame of this thread.
             sim::refuse_to_sleep();
             let body = body.into_inner();

@@ -226,6 +226,8 @@ pub(crate) struct Shared {
     terminating: AtomicBool,
     ended: AtomicBool,
     gone: StdMutex<usize>,
+    /// Workers whose start was dropped instead of run.
+    pub(super) never_started: AtomicUsize,
     somebody_is_gone: Condvar,
     /// All strands that were ever made for this pool; freed with it.
     strands: Mutex<Vec<*mut [Strand]>>,
@@ -260,6 +262,7 @@ impl Shared {
             current_thread: CurrentThread::default(),
             made_outside: AtomicU64::new(0),
             finished_outside: AtomicU64::new(0),
+            never_started: AtomicUsize::new(0),
             terminating: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             gone: StdMutex::new(0),
@@ -430,6 +433,16 @@ impl Shared {
         for index in 0..self.workers.len() {
             self.sleep.notify(index);
         }
+    }
+
+    /// Panics if the pool has no worker that could run anything: the calling code would wait for ever.
+    pub(crate) fn refuse_without_workers(&self) {
+        let never_started = self.never_started.load(Ordering::Relaxed);
+        assert!(
+            never_started < self.workers.len(),
+            "jobtree: this pool has no worker, since every `WorkerStart` that `spawn_with` was given has been dropped; have threads call \
+             `WorkerStart::run`"
+        );
     }
 
     /// A worker's thread is done with the pool.

@@ -10,6 +10,7 @@ use super::builder::{BuildError, WorkerStart};
 use super::shared::{IndexHandler, Shared};
 use super::{Pool, adopted};
 use crate::found::Work;
+use crate::sync::Ordering;
 use crate::worker::{Worker, WorkerThread};
 
 /// Starts all threads of the pool; if one cannot be started, the others end again.
@@ -29,14 +30,24 @@ pub(super) fn start_workers(
         shared,
     };
     for index in first_own_thread..pool.shared.workers.len() {
+        let name = name(index);
+        if name.contains('\0') {
+            return Err(BuildError::Name {
+                worker: index,
+                name,
+            });
+        }
         let start = WorkerStart {
             pool: pool.shared.clone(),
             index,
-            name: name(index),
+            name,
             ran: false,
         };
         // Dropping the half-made pool ends those that have started.
         spawn(start).map_err(BuildError::Thread)?;
+        if pool.shared.never_started.load(Ordering::Relaxed) > 0 {
+            return Err(BuildError::StartDropped { worker: index });
+        }
     }
     Ok(pool)
 }
