@@ -166,7 +166,7 @@ impl fmt::Display for OpenError {
         match self {
             Self::InUse { path } => write!(
                 f,
-                "{} is in use by another process; stop that one, or choose another file",
+                "{} is in use by another process, or by another store of this one; stop that one, or choose another file",
                 path.display()
             ),
             Self::Newer { found, known } => write!(

@@ -280,6 +280,36 @@ fn a_second_store_on_the_file_is_refused() {
     Store::open(&options).expect("it is free again");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_store_that_is_open_is_in_use_by_whatever_name() {
+    let folder = Folder::new("lock-names");
+    let names = ["jobs.db", "symbolic.db", "hard.db"].map(|name| folder.file(name));
+    let [own, symbolic, hard] = &names;
+    std::os::unix::fs::symlink("jobs.db", symbolic).expect("a link to a file that will be there");
+    // The one that makes the file, by whichever name, keeps the others out.
+    let store = Store::open(&SqliteOptions::new(symbolic)).expect("a new file");
+    std::fs::hard_link(own, hard).expect("a second name");
+    for name in &names {
+        let second = Store::open(&SqliteOptions::new(name));
+        assert!(
+            matches!(second, Err(OpenError::InUse { .. })),
+            "{name:?}: {second:?}"
+        );
+    }
+    drop(store);
+    let store = Store::open(&SqliteOptions::new(own)).expect("it is free again");
+    for name in [symbolic, hard] {
+        let second = Store::open(&SqliteOptions::new(name));
+        assert!(
+            matches!(second, Err(OpenError::InUse { .. })),
+            "{name:?}: {second:?}"
+        );
+    }
+    drop(store);
+    Store::open(&SqliteOptions::new(symbolic)).expect("it is free again");
+}
+
 #[test]
 fn what_somebody_else_changes_is_noticed_before_anything_is_overwritten() {
     let _watchdog = Watchdog::watching("somebody else");

@@ -2,7 +2,8 @@
 //!
 //! - One process at a time, by a lock on a file beside it: a second writer would only ever find it busy, and leases
 //!   counted by one engine must not be swept by another. The process that gets the lock knows that its former owner has
-//!   ended, and that owner's own workers with it.
+//!   ended, and that owner's own workers with it. The lock lies beside the file that symbolic links lead to. Two hard links
+//!   have two locks, so each process also keeps the files that it has open, by device and number.
 //! - Write-ahead log and `synchronous=FULL`: each commit is synced before it is answered. SQLite answers the switch to
 //!   the log before it has committed it, so the answer is read to its end, and then the file is asked again.
 //! - All of the log is moved into the file before anything is answered. If an earlier process met a failed sync, parts
@@ -12,6 +13,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
@@ -44,7 +46,8 @@ pub struct SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// A store in this file, which is made if it is missing, readable by its owner alone.
+    /// A store in this file, which is made if it is missing, readable by its owner alone. A symbolic link is followed. A file
+    /// with several hard links must always be opened by the same one: SQLite looks for its log beside the name that it is given.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -104,26 +107,53 @@ impl SqliteOptions {
     }
 }
 
+/// Device and number of a file: what all its names have in common.
+type FileId = (u64, u64);
+
+/// The files that stores of this process have open.
+static OPEN_FILES: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
+
 /// Holds the lock as long as the store is open.
 #[derive(Debug)]
 pub(crate) struct ProcessLock {
     file: Option<File>,
+    id: Option<FileId>,
 }
 
 impl ProcessLock {
     pub(crate) fn take(options: &SqliteOptions) -> Result<Self, OpenError> {
         if options.vfs.is_some() {
-            return Ok(Self { file: None });
+            return Ok(Self {
+                file: None,
+                id: None,
+            });
         }
-        private_file(&options.path)?;
-        let mut name = options.path.clone().into_os_string();
+        let in_use = || OpenError::InUse {
+            path: options.path.clone(),
+        };
+        // Held to the end, so that two threads that open one file come one after the other.
+        let mut open_files = OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner);
+        if !options.path.try_exists()? {
+            // SQLite gives its log the rights of the file.
+            drop(private_file(&options.path)?);
+        }
+        // Not by opening a file that is there: closing it again would end the locks that SQLite holds on it in this process.
+        let id = file_id(&options.path)?;
+        if id.is_some_and(|id| open_files.contains(&id)) {
+            return Err(in_use());
+        }
+        let mut name = options.path.canonicalize()?.into_os_string();
         name.push(".lock");
         let file = private_file(Path::new(&name))?;
         match file.try_lock() {
-            Ok(()) => Ok(Self { file: Some(file) }),
-            Err(TryLockError::WouldBlock) => Err(OpenError::InUse {
-                path: options.path.clone(),
-            }),
+            Ok(()) => {
+                open_files.extend(id);
+                Ok(Self {
+                    file: Some(file),
+                    id,
+                })
+            }
+            Err(TryLockError::WouldBlock) => Err(in_use()),
             Err(TryLockError::Error(error)) => Err(error.into()),
         }
     }
@@ -134,7 +164,31 @@ impl ProcessLock {
     }
 }
 
-/// Opens or makes a file for its owner alone. SQLite gives its log the rights of the file.
+impl Drop for ProcessLock {
+    fn drop(&mut self) {
+        let mut open_files = OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner);
+        open_files.retain(|open| Some(*open) != self.id);
+        // With the list still locked, so that a store finds both as they were, or both free.
+        self.file = None;
+    }
+}
+
+/// The identity of a file; `None` where the system has none to show.
+fn file_id(path: &Path) -> std::io::Result<Option<FileId>> {
+    let metadata = path.metadata()?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        Ok(Some((metadata.dev(), metadata.ino())))
+    }
+    #[cfg(not(unix))]
+    {
+        drop(metadata);
+        Ok(None)
+    }
+}
+
+/// Opens or makes a file for its owner alone.
 fn private_file(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
