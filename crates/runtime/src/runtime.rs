@@ -565,7 +565,7 @@ fn paths_of_leaves(dump: &TreeDump) -> Vec<String> {
             .get(index + 1)
             .is_none_or(|next| next.depth <= job.depth);
         if is_leaf && job.depth > 0 && !job.state.is_terminal() {
-            paths.push(labels.join("/"));
+            paths.push(raw::printable(&labels.join("/")).into_owned());
         }
     }
     paths

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::error::JobId;
 use crate::job::Job;
+use crate::path::printable;
 use crate::waiting::WaitingFor;
 use crate::word::JobState;
 
@@ -160,7 +161,7 @@ impl fmt::Display for TreeDump {
 impl fmt::Display for JobInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.id.to_string();
-        f.write_str(&self.label)?;
+        f.write_str(&printable(&self.label))?;
         if self.label != number {
             write!(f, " {number}")?;
         }

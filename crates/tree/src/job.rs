@@ -172,13 +172,13 @@ impl Job {
         node.parent.map(|parent| unsafe { Job::of_node(parent) })
     }
 
-    /// What reports and dumps call it.
+    /// What reports and dumps call it; they escape control characters.
     pub fn label(&self) -> String {
         path::label_of(self.node())
     }
 
-    /// The labels from the root to this job, with slashes between them. Of a job that has ended only its own is
-    /// known.
+    /// The labels from the root to this job, with slashes between them, for people: control characters are escaped. Of a job that
+    /// has ended only its own is known.
     pub fn path(&self) -> String {
         let mut labels = vec![self.label()];
         let mut above = self.parent();

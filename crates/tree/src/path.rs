@@ -1,5 +1,6 @@
 //! Where a job is in its tree, for people: the labels from the root down.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::node::Node;
@@ -32,8 +33,32 @@ pub(crate) fn given_label(node: &Node) -> Option<String> {
     label.map(str::to_owned)
 }
 
-/// A path of labels, the root's first.
+/// A label as people are shown it: control characters, with which it could change what a terminal or a log says of other jobs,
+/// are escaped.
+pub fn printable(label: &str) -> Cow<'_, str> {
+    if !label.contains(char::is_control) {
+        return Cow::Borrowed(label);
+    }
+    let mut shown = String::with_capacity(label.len() + 8);
+    for character in label.chars() {
+        match character.is_control() {
+            true => shown.extend(character.escape_default()),
+            false => shown.push(character),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// A path of labels, the root's first, for people.
 pub(crate) fn join(labels: &[String]) -> String {
+    let path = join_as_they_are(labels);
+    match printable(&path) {
+        Cow::Borrowed(_) => path,
+        Cow::Owned(shown) => shown,
+    }
+}
+
+fn join_as_they_are(labels: &[String]) -> String {
     if labels.len() <= MOST_LABELS {
         return labels.join("/");
     }
@@ -49,6 +74,14 @@ pub(crate) fn join(labels: &[String]) -> String {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn control_characters_are_escaped() {
+        let labels = ["root", "two\nlines", "\u{1b}[2Jbell\u{7}", "grün/\u{85}"].map(str::to_owned);
+        let path = join(&labels);
+        assert_eq!(path, r"root/two\nlines/\u{1b}[2Jbell\u{7}/grün/\u{85}");
+        assert_eq!(printable(r"as \n it is"), r"as \n it is");
+    }
 
     #[test]
     fn a_deep_path_keeps_its_ends() {

@@ -13,6 +13,7 @@ use crate::job::Job;
 pub use crate::outermost::{
     Surroundings, Within, as_part_of_end, is_part_of_end, set_surroundings,
 };
+pub use crate::path::printable;
 pub use crate::stack::{StackName, is_woken_on, name_stack, set_waker_of_stack, start_on};
 #[cfg(all(feature = "planted-bugs", not(all(loom, test))))]
 pub use crate::step::plant_bug;
