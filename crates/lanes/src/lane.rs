@@ -23,7 +23,8 @@ pub enum Lane {
     Main,
     /// On the thread that pumps this lane, at its point in the frame.
     Frame(FrameLane),
-    /// In another process.
+    /// In another process: for jobs that [name a task there](crate::LaneJob::remote). An action, coroutine or other job whose body is
+    /// a closure of this program is not sent anywhere: on this lane, too, it runs on the workers here.
     Remote,
 }
 

@@ -32,6 +32,11 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
     /// assert_eq!(squares, [0, 1, 4, 9, 16]);
     /// # Ok::<(), jobtree_runtime::JobError>(())
     /// ```
+    ///
+    /// # Panics
+    /// If the limits of the calling code do not allow the channel ([`CapChannel`](crate::budget::CapChannel)), as in the profile
+    /// [`Core`](crate::Profile::Core), where nothing may be spawned either. If they allow the channel and not the job, the job
+    /// fails and the channel is closed.
     pub fn produce<T, F>(&'scope self, capacity: usize, body: F) -> (Receiver<T>, JobHandle<()>)
     where
         F: FnOnce(&Producer<T>) -> Result<(), BoxError> + Send + 'scope,

@@ -152,6 +152,11 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
     /// Starts an actor; see the [module](crate::actor).
     ///
     /// In a scope that is cancelled it is done at once, without having been started.
+    ///
+    /// # Panics
+    /// If the limits of the calling code do not allow the mailbox, which is a channel
+    /// ([`CapChannel`](crate::budget::CapChannel)), as in the profile [`Core`](crate::Profile::Core), where nothing may be spawned
+    /// either.
     pub fn actor<A>(&'scope self, options: ActorOptions<'scope>, actor: A) -> Address<A::Message>
     where
         A: Actor + 'scope,
@@ -174,6 +179,11 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
 
 impl future::Nursery {
     /// Starts an actor; see the [module](crate::actor).
+    ///
+    /// # Panics
+    /// If the limits of the calling code do not allow the mailbox, which is a channel
+    /// ([`CapChannel`](crate::budget::CapChannel)), as in the profile [`Core`](crate::Profile::Core), where nothing may be spawned
+    /// either.
     pub fn actor<A>(&self, options: ActorOptions<'static>, actor: A) -> Address<A::Message>
     where
         A: Actor + 'static,
