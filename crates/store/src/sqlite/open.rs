@@ -134,6 +134,16 @@ impl ProcessLock {
     }
 }
 
+impl Drop for ProcessLock {
+    fn drop(&mut self) {
+        // Closing the file is not enough: a process that another thread is starting has a copy of the descriptor until
+        // its program begins, and the lock would last as long. An error leaves just that.
+        if let Some(file) = &self.file {
+            let _ = file.unlock();
+        }
+    }
+}
+
 /// Opens or makes a file for its owner alone. SQLite gives its log the rights of the file.
 fn private_file(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
@@ -228,4 +238,27 @@ fn settle_log(db: &Connection) -> Result<(), OpenError> {
 
 pub(crate) fn pragma(db: &Connection, name: &str) -> Result<i64, OpenError> {
     Ok(db.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_with_its_store_though_a_process_that_is_starting_has_a_copy() {
+        let name = format!("jobtree-lock-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let options = SqliteOptions::new(folder.join("jobs.db"));
+        let lock = ProcessLock::take(&options).unwrap();
+        let refused = ProcessLock::take(&options);
+        assert!(matches!(refused, Err(OpenError::InUse { .. })));
+        // What a fork leaves in the child, until that runs its program.
+        let copy = lock.file.as_ref().unwrap().try_clone().unwrap();
+        drop(lock);
+        let taken = ProcessLock::take(&options);
+        drop(copy);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(taken.is_ok(), "{taken:?}");
+    }
 }
