@@ -103,7 +103,7 @@ impl Page {
         let none = Vec::new;
         self.gauge(
             "jobtree_jobs",
-            "Jobs by state, ended ones as far as history is kept.",
+            "Jobs of the store by state, ended ones as far as history is kept.",
             JobState::ALL.iter().map(|state| {
                 let count = status.jobs.get(state).copied().unwrap_or(0);
                 (vec![("state", state.as_str())], count)
@@ -116,7 +116,7 @@ impl Page {
         );
         self.gauge(
             "jobtree_addon_jobs",
-            "Jobs that have not ended, by addon and state.",
+            "Jobs of the store that have not ended, by addon and state.",
             status.addons.iter().flat_map(|(addon, counts)| {
                 counts.jobs().map(move |(state, count)| {
                     let labels = vec![("addon", addon.as_str()), ("state", state.as_str())];
@@ -137,7 +137,7 @@ impl Page {
             let of_node = || vec![("node", node.node_id.as_str())];
             self.gauge(
                 "jobtree_busy",
-                "How busy the machine is, 0 to 10.",
+                "How busy this daemon's machine is, 0 to 10.",
                 [(of_node(), node.busy)],
             );
             let state = match node.state {
@@ -146,27 +146,27 @@ impl Page {
                 QuietState::Busy => 2,
                 QuietState::Panic => 3,
             };
-            let help = "0 QUIET, 1 NORMAL, 2 BUSY, 3 PANIC.";
+            let help = "State of this daemon's machine: 0 QUIET, 1 NORMAL, 2 BUSY, 3 PANIC.";
             self.gauge("jobtree_quiet_state", help, [(of_node(), state)]);
             for (name, help, units) in [
                 (
                     "jobtree_capacity_units",
-                    "Units there are at this load.",
+                    "Units of this daemon's machine at its load.",
                     node.capacity,
                 ),
                 (
                     "jobtree_used_units",
-                    "Units held by leases and reservations.",
+                    "Units of this daemon's machine that leases and reservations hold.",
                     node.used,
                 ),
                 (
                     "jobtree_reserved_units",
-                    "Of them, units of dispatches not taken up yet.",
+                    "Of the used units, those of dispatches that no worker has accepted yet.",
                     node.reserved,
                 ),
                 (
                     "jobtree_active_leases",
-                    "Leases that hold.",
+                    "Leases that hold on this daemon's machine.",
                     node.active_leases,
                 ),
                 (
