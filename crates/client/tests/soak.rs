@@ -1,12 +1,11 @@
 //! An hour of mixed load: a daemon's memory must not grow with the number of jobs that it has run.
 //!
 //! The daemon has the policy that a new user gets, and a queue in a file. Its machine is reported as idle, because the load
-//! itself would make it busy. Callers, workers and daemon share this process, so the counted heap is an upper bound of the
-//! daemon's.
+//! itself would make it busy. The allocator below the counter is that of the `jobtree` executable. Callers, workers and
+//! daemon share this process, so the counted heap is an upper bound of the daemon's.
 
 #![cfg(target_os = "linux")]
 
-use std::alloc::System;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,9 +19,10 @@ use jobtree_client::{Client, Worker};
 use jobtree_queue::signals::Sample;
 use jobtree_runtime::{BoxError, Runtime};
 use jobtree_server::{Server, ServerOptions, StoreChoice};
+use mimalloc::MiMalloc;
 
 #[global_allocator]
-static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+static ALLOCATOR: Cap<MiMalloc> = Cap::new(MiMalloc, usize::MAX);
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Jobs of each minute behind the warm-up, at least.
