@@ -42,7 +42,7 @@ use crate::now::{Now, wall_until};
 use crate::order::{AddonIndex, KeyId, KindId, Order};
 use crate::policy::Policy;
 pub use claims::{ClaimAsk, LeaseAsk};
-pub use event::{Effect, Event, LiveLease, Outcome};
+pub use event::{Effect, Event, ListenScope, LiveLease, Outcome};
 pub(crate) use pump::Started;
 pub use request::Requested;
 use served::Served;
