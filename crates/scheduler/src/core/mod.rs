@@ -770,6 +770,9 @@ impl Core {
         if bug == Bug::ClaimsMissReservations {
             self.places.plant(Mistake::ClaimsMissReservations);
         }
+        if bug == Bug::CheapIsFree {
+            self.places.plant(Mistake::CheapIsFree);
+        }
         self.turn.planted.add(bug);
     }
 
