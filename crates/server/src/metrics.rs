@@ -301,4 +301,39 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn a_daemon_tells_of_its_own_machine_and_of_the_whole_store() {
+        let node = |name: &str| {
+            serde_json::json!({
+                "node_id": name, "busy": 1.5, "state": "QUIET", "since": "2026-01-01T00:00:00Z",
+                "capacity": 100, "used": 7, "active_leases": 2,
+            })
+        };
+        let status = serde_json::json!({
+            "at": "2026-01-01T00:00:00Z",
+            "nodes": [node("here"), node("there")],
+            "jobs": {"QUEUED": 40},
+            "addons": {},
+        });
+        let mut page = Page::default();
+        page.status(&serde_json::from_value(status).unwrap());
+        let text = page.finish();
+        assert!(text.contains("jobtree_busy{node=\"here\"} 1.5\n"), "{text}");
+        assert!(
+            text.contains("jobtree_jobs{state=\"QUEUED\"} 40\n"),
+            "{text}"
+        );
+        assert!(!text.contains("there"), "{text}");
+        // The help says so, where lines have no label that would.
+        for (name, whose) in [
+            ("jobtree_busy", "this daemon's machine"),
+            ("jobtree_jobs", "the store"),
+        ] {
+            let help = text
+                .lines()
+                .find(|line| line.starts_with(&format!("# HELP {name} ")));
+            assert!(help.is_some_and(|help| help.contains(whose)), "{text}");
+        }
+    }
 }
