@@ -516,6 +516,19 @@ fn a_command_with_once_is_not_run_again_after_a_crash() {
 }
 
 #[test]
+fn a_limit_beyond_what_a_clock_can_tell_is_one_without_end() {
+    let _watchdog = watch();
+    let daemon = Daemon::with(&["--policy", ALWAYS, "--runner"]);
+    // Each part is as long as one can be; a clock counts no further than some five hundred of them.
+    let long = "18446744073709551615ms".repeat(600);
+    let id = daemon.run(&["run", "-d", "--", "true"]).text();
+    daemon.run(&["wait", &id, "--timeout", &long]).exits(0);
+    let id = daemon.run(&["run", "-d", "--", "sleep", "1000"]).text();
+    daemon.run(&["cancel", &id, "--timeout", &long]).exits(0);
+    assert_eq!(daemon.job(&id)["state"], "CANCELED");
+}
+
+#[test]
 fn open_jobs_are_listed_before_the_last_that_have_ended() {
     let _watchdog = watch();
     let daemon = Daemon::start();

@@ -193,6 +193,22 @@ fn whoever_heeds_term_ends_in_its_own_way() {
 }
 
 #[test]
+fn a_grace_beyond_what_a_clock_can_tell_is_one_without_end() {
+    let _watchdog = watch();
+    let folder = Folder::new();
+    let program = Program {
+        cwd: Some(folder.0.clone()),
+        grace: Duration::MAX,
+        // The first TERM must not be followed by another signal.
+        ..shell("trap 'sleep 0.1; exit 4' TERM; echo $$ > zero; while :; do sleep 0.01; done")
+    };
+    let child = Child::start(&supervisor(), &program, |_| {}, |_| {}).expect("it starts");
+    pid_in(&folder.join("zero"));
+    child.stop();
+    assert_eq!(child.wait().exit_code, Some(4));
+}
+
+#[test]
 fn what_a_program_left_behind_goes_with_it() {
     let _watchdog = watch();
     let folder = Folder::new();

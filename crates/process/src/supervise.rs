@@ -171,8 +171,9 @@ impl Group {
         advisor: &mut Advisor,
         meter: &mut Meter,
     ) -> Option<WaitStatus> {
+        // None also while a grace is too long for a clock to tell its end.
         let mut until: Option<Instant> = None;
-        let mut killed = false;
+        let (mut terminated, mut killed) = (false, false);
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let due = [left, advisor.retry_in()].into_iter().flatten();
@@ -184,9 +185,10 @@ impl Group {
                 Ok(Happening::Said(Order::Advise(word))) => advisor.advise(word),
                 Ok(Happening::Said(Order::Start(_))) => {}
                 Ok(Happening::Said(Order::Stop)) => {
-                    if until.is_none() {
+                    if !terminated && !killed {
                         self.terminate();
-                        until = Some(Instant::now() + grace);
+                        terminated = true;
+                        until = Instant::now().checked_add(grace);
                     }
                 }
                 Err(RecvTimeoutError::Timeout)

@@ -11,7 +11,7 @@ use jobtree_queue::block::Block;
 use jobtree_queue::candidate::Candidate;
 use jobtree_queue::ledger::Holder;
 use jobtree_queue::planner::{
-    ClaimAsk, Effect, Event, LeaseAsk, LiveLease, Outcome, Planner, Requested,
+    ClaimAsk, Effect, Event, LeaseAsk, ListenScope, LiveLease, Outcome, Planner, Requested,
 };
 use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::Sample;
@@ -26,8 +26,8 @@ fn planner(text: &str) -> (Planner, Now) {
 }
 
 fn listening(listeners: u32) -> Event {
-    let addon = None;
-    Event::Listening { addon, listeners }
+    let scope = ListenScope::default();
+    Event::Listening { scope, listeners }
 }
 
 /// A planner of a quiet machine where nobody serves anything.

@@ -9,7 +9,7 @@ use jobtree_protocol::{JobId, LeaseId, NodeId, Priority};
 use jobtree_queue::Now;
 use jobtree_queue::candidate::{Candidate, ConcurrencyKey};
 use jobtree_queue::ledger::Holder;
-use jobtree_queue::planner::{ClaimAsk, Effect, Event, Outcome, Planner, Requested};
+use jobtree_queue::planner::{ClaimAsk, Effect, Event, ListenScope, Outcome, Planner, Requested};
 use worlds::world::{addon, kind};
 use worlds::{busy, noon, policy, secs, watch};
 
@@ -201,8 +201,11 @@ impl Outside {
         if listeners > 0 {
             self.listeners.insert(name, listeners);
         }
-        let addon = name.map(addon);
-        self.step(Event::Listening { addon, listeners });
+        let scope = ListenScope {
+            addon: name.map(addon),
+            job_type: None,
+        };
+        self.step(Event::Listening { scope, listeners });
     }
 
     /// Somebody asks for this very job.

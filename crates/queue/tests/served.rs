@@ -7,7 +7,7 @@ use std::time::Duration;
 use jobtree_protocol::{JobId, NodeId, Priority};
 use jobtree_queue::candidate::ConcurrencyKey;
 use jobtree_queue::hold::UnservedBound;
-use jobtree_queue::planner::{ClaimAsk, Event, Mistake};
+use jobtree_queue::planner::{ClaimAsk, Event, ListenScope, Mistake};
 use worlds::world::{World, addon, kind};
 use worlds::{policy, secs, watch};
 
@@ -164,7 +164,10 @@ fn a_listener_is_served_until_it_goes() {
     for name in [None, Some("a")] {
         let mut world = lonely();
         let listen = |listeners| Event::Listening {
-            addon: name.map(addon),
+            scope: ListenScope {
+                addon: name.map(addon),
+                job_type: None,
+            },
             listeners,
         };
         world.step(listen(2));
@@ -184,6 +187,38 @@ fn a_listener_is_served_until_it_goes() {
         world.run(secs(700));
         let job = submit(&mut world, "a", "work", Priority::Normal, 10);
         assert_eq!(world.started_at(job), None);
+    }
+}
+
+#[test]
+fn a_listener_for_one_type_serves_that_type_alone() {
+    let _watchdog = watch();
+    for name in [None, Some("a")] {
+        let mut world = lonely();
+        let listen = |job_type: &str, listeners| Event::Listening {
+            scope: ListenScope {
+                addon: name.map(addon),
+                job_type: Some(job_type.parse().unwrap()),
+            },
+            listeners,
+        };
+        world.workers = true;
+        world.step(listen("work", 1));
+        let other = submit(&mut world, "a", "other", Priority::High, 10);
+        let job = submit(&mut world, "a", "work", Priority::Normal, 10);
+        assert!(world.started_at(job).is_some());
+        assert_eq!(world.started_at(other), None);
+        let elsewhere = submit(&mut world, "b", "work", Priority::Normal, 10);
+        assert_eq!(world.started_at(elsewhere).is_some(), name.is_none());
+        // Another one comes, and the first goes.
+        world.step(listen("other", 1));
+        assert!(world.started_at(other).is_some());
+        world.step(listen("work", 0));
+        world.run(secs(700));
+        let job = submit(&mut world, "a", "work", Priority::Normal, 10);
+        assert_eq!(world.started_at(job), None);
+        let other = submit(&mut world, "a", "other", Priority::Normal, 10);
+        assert!(world.started_at(other).is_some());
     }
 }
 

@@ -13,6 +13,7 @@ use jobtree_protocol::{
     AckRequest, CompleteRequest, ErrorCode, InstanceId, JobId, JobState, LeaseRequest, Priority,
     SubmitRequest,
 };
+use jobtree_queue::planner::ListenScope;
 use jobtree_scheduler::Scheduler;
 use jobtree_store::Store;
 use support::{Folder, OnQuietMachine, claim, start};
@@ -159,7 +160,11 @@ fn jobs_are_reserved_for_those_who_listen() {
     let _watchdog = Watchdog::watching("listeners");
     let scheduler = scheduler();
     let jobs = [(); 3].map(|()| submit(&scheduler, 5));
-    scheduler.set_listeners(Some("photos".parse().unwrap()), 1);
+    let scope = ListenScope {
+        addon: Some("photos".parse().unwrap()),
+        job_type: None,
+    };
+    scheduler.set_listeners(scope, 1);
     let mut after = 0;
     loop {
         let events = scheduler.events(after, 100, support::LONG).wait().unwrap();

@@ -155,6 +155,23 @@ fn batches_are_shared_with_idle_workers() {
     assert!(given_back > 50, "{given_back} jobs given back in 200 runs");
 }
 
+/// Jobs that were measured to cost less than they declare share the machine with more others, and with twice as many at most.
+#[test]
+fn learnt_costs_are_charged_within_bounds() {
+    let test = "learnt_costs_are_charged_within_bounds";
+    let reports = run_lot(test, &Scenario::learning(), 0..100);
+    let overbooked: u64 = reports.iter().map(|it| it.overbooked).sum();
+    assert!(overbooked > 50, "{overbooked} times in 100 runs");
+    let without = run(0, &Scenario::one()).unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(without.overbooked, 0);
+}
+
+#[test]
+fn learnt_costs_have_a_least() {
+    let mistake = Mistake::Core(Bug::CheapIsFree);
+    found(Scenario::learning(), mistake, "units are granted");
+}
+
 #[test]
 fn a_seed_is_retold() {
     let _watchdog = Watchdog::watching("a retold run");

@@ -103,7 +103,7 @@ impl Page {
         let none = Vec::new;
         self.gauge(
             "jobtree_jobs",
-            "Jobs by state, ended ones as far as history is kept.",
+            "Jobs of the store by state, ended ones as far as history is kept.",
             JobState::ALL.iter().map(|state| {
                 let count = status.jobs.get(state).copied().unwrap_or(0);
                 (vec![("state", state.as_str())], count)
@@ -116,7 +116,7 @@ impl Page {
         );
         self.gauge(
             "jobtree_addon_jobs",
-            "Jobs that have not ended, by addon and state.",
+            "Jobs of the store that have not ended, by addon and state.",
             status.addons.iter().flat_map(|(addon, counts)| {
                 counts.jobs().map(move |(state, count)| {
                     let labels = vec![("addon", addon.as_str()), ("state", state.as_str())];
@@ -137,7 +137,7 @@ impl Page {
             let of_node = || vec![("node", node.node_id.as_str())];
             self.gauge(
                 "jobtree_busy",
-                "How busy the machine is, 0 to 10.",
+                "How busy this daemon's machine is, 0 to 10.",
                 [(of_node(), node.busy)],
             );
             let state = match node.state {
@@ -146,27 +146,27 @@ impl Page {
                 QuietState::Busy => 2,
                 QuietState::Panic => 3,
             };
-            let help = "0 QUIET, 1 NORMAL, 2 BUSY, 3 PANIC.";
+            let help = "State of this daemon's machine: 0 QUIET, 1 NORMAL, 2 BUSY, 3 PANIC.";
             self.gauge("jobtree_quiet_state", help, [(of_node(), state)]);
             for (name, help, units) in [
                 (
                     "jobtree_capacity_units",
-                    "Units there are at this load.",
+                    "Units of this daemon's machine at its load.",
                     node.capacity,
                 ),
                 (
                     "jobtree_used_units",
-                    "Units held by leases and reservations.",
+                    "Units of this daemon's machine that leases and reservations hold.",
                     node.used,
                 ),
                 (
                     "jobtree_reserved_units",
-                    "Of them, units of dispatches not taken up yet.",
+                    "Of the used units, those of dispatches that no worker has accepted yet.",
                     node.reserved,
                 ),
                 (
                     "jobtree_active_leases",
-                    "Leases that hold.",
+                    "Leases that hold on this daemon's machine.",
                     node.active_leases,
                 ),
                 (
@@ -299,6 +299,41 @@ mod tests {
                 text.lines().any(|it| it == line),
                 "{line} is not in\n{text}"
             );
+        }
+    }
+
+    #[test]
+    fn a_daemon_tells_of_its_own_machine_and_of_the_whole_store() {
+        let node = |name: &str| {
+            serde_json::json!({
+                "node_id": name, "busy": 1.5, "state": "QUIET", "since": "2026-01-01T00:00:00Z",
+                "capacity": 100, "used": 7, "active_leases": 2,
+            })
+        };
+        let status = serde_json::json!({
+            "at": "2026-01-01T00:00:00Z",
+            "nodes": [node("here"), node("there")],
+            "jobs": {"QUEUED": 40},
+            "addons": {},
+        });
+        let mut page = Page::default();
+        page.status(&serde_json::from_value(status).unwrap());
+        let text = page.finish();
+        assert!(text.contains("jobtree_busy{node=\"here\"} 1.5\n"), "{text}");
+        assert!(
+            text.contains("jobtree_jobs{state=\"QUEUED\"} 40\n"),
+            "{text}"
+        );
+        assert!(!text.contains("there"), "{text}");
+        // The help says so, where lines have no label that would.
+        for (name, whose) in [
+            ("jobtree_busy", "this daemon's machine"),
+            ("jobtree_jobs", "the store"),
+        ] {
+            let help = text
+                .lines()
+                .find(|line| line.starts_with(&format!("# HELP {name} ")));
+            assert!(help.is_some_and(|help| help.contains(whose)), "{text}");
         }
     }
 }

@@ -13,14 +13,15 @@ use jobtree_protocol::{
     Advice, ClaimAnswer, CompleteOne, CompleteStatus, JobId, JobView, Json, ReleaseRequest,
 };
 use jobtree_runtime::{
-    BoxError, Cancelled, Dispatcher, Job, JobError, Panic, block_on, checkpoint, shield, supervisor,
+    BoxError, Cancelled, Dispatcher, Job, JobError, Panic, block_on, checkpoint, shield, sleep,
+    supervisor,
 };
 
 use crate::batch::Batch;
 use crate::claiming::Asked;
 use crate::handler::{GiveBack, Handler, Permanent, Run};
 use crate::held::{Held, YIELDED};
-use crate::outbox::EndedRun;
+use crate::outbox::{EndedRun, FIRST_PAUSE, LONGEST_PAUSE, is_passing};
 use crate::reply::Reply;
 use crate::worker::Shared;
 
@@ -54,8 +55,8 @@ impl Ended {
 
 /// Runs the jobs of a lease.
 pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Asked) {
-    let held = hold(shared, lease, asked);
-    if asked.is_repeated {
+    let (held, is_recent) = hold(shared, lease, asked);
+    if asked.is_repeated || !is_recent {
         // It may have been granted long ago, and be over soon. If it is lost, nothing of it begins.
         let _ = block_on(held.confirm());
     }
@@ -147,8 +148,21 @@ fn give_back(shared: &Shared, held: &Held, reason: String) {
         reason: Some(reason),
     };
     last_words(shared, held, || {
-        let released = shared.grantor().release(held.lease, request.clone());
-        block_on(released).map(|released| released.unwrap_or_else(|error| shared.note(&error)))
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let released = shared.grantor().release(held.lease, request.clone());
+            let Err(error) = block_on(released)? else {
+                return Ok(());
+            };
+            shared.note(&error);
+            // Without an answer it is repeated, or nobody could run the jobs until the lease runs out. If the lost
+            // answer was a success, the scheduler no longer knows the lease, and the repeated call or a heartbeat says so.
+            if !is_passing(&error) || held.lost().is_some() {
+                return Ok(());
+            }
+            sleep(pause)?;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
     });
 }
 
@@ -164,9 +178,10 @@ fn last_words(shared: &Shared, held: &Held, say: impl Fn() -> Result<(), Cancell
     }
 }
 
-/// Puts the lease where it is renewed. It was granted after it was asked for; if that was long ago, because there was
-/// nothing to grant, a first heartbeat at once tells how long it holds.
-fn hold(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Asked) -> Arc<Held> {
+/// Puts the lease where it is renewed. Returns with it whether the lease is surely recent: it was granted after it was
+/// asked for. If that was long ago, either there was nothing to grant for a while, or the answer was late; only the
+/// answer to a heartbeat tells how long the lease holds.
+fn hold(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Asked) -> (Arc<Held>, bool) {
     let ttl = Duration::from_secs(lease.ttl_sec.into());
     let now = shared.grantor().mono();
     let recent = now.saturating_sub(ttl / 6);
@@ -178,10 +193,7 @@ fn hold(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Asked) -> Arc<Held> {
     let held = Held::new(lease.lease_id, ttl, granted, batch, planted, ring);
     let held = Arc::new(held);
     shared.board.add(&held, now);
-    if asked.at < recent {
-        held.hurry();
-    }
-    held
+    (held, asked.at >= recent)
 }
 
 fn run_job(shared: &Arc<Shared>, held: &Arc<Held>, job: JobView) -> Ended {

@@ -30,8 +30,8 @@ use crate::reply::Reply;
 
 /// Completions in one request.
 const MOST_AT_ONCE: usize = 500;
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// A run that ended.
 #[derive(Clone)]
@@ -323,7 +323,8 @@ fn again(job: EndedRun, error: &ApiError) -> Option<EndedRun> {
     })
 }
 
-fn is_passing(error: &ApiError) -> bool {
+/// Returns `true` if the same call may succeed later.
+pub(crate) fn is_passing(error: &ApiError) -> bool {
     matches!(
         error.code,
         ErrorCode::Unavailable | ErrorCode::NotNow | ErrorCode::TooMany

@@ -76,11 +76,11 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     };
     let limit = args::duration(arguments, "timeout")?.unwrap_or(USUAL);
     let until = match arguments.get_flag("no-wait") {
-        true => Instant::now(),
-        false => Instant::now() + limit,
+        true => Some(Instant::now()),
+        false => Instant::now().checked_add(limit),
     };
     for (id, answered) in asked {
-        let state = match wait::ended(&client, id, Some(until), context) {
+        let state = match wait::ended(&client, id, until, context) {
             Ok(job) => Some(job.state),
             Err(error) if error.exit() == Exit::REFUSED => answered,
             Err(error) => return Err(error),

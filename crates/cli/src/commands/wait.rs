@@ -31,7 +31,7 @@ pub fn define(command: Command) -> Command {
 
 pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
     let limit = args::duration(arguments, "timeout")?;
-    let until = limit.map(|limit| Instant::now() + limit);
+    let until = limit.and_then(|limit| Instant::now().checked_add(limit));
     let client = context.patient_client()?;
     let ids = names::jobs(&client, arguments, "job")?;
     let mut worst = Exit::OK;

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use jobtree_protocol::operations::{AppendJobLog, ClaimJobs, CompleteJobs, RenewLeases};
+use jobtree_protocol::operations::{
+    AppendJobLog, ClaimJobs, CompleteJobs, ReleaseLease, RenewLeases,
+};
 use jobtree_protocol::{
     AddonId, ClaimAnswer, ClaimRequest, CompleteManyAnswer, CompleteManyRequest, Each, EventKind,
     HeartbeatManyAnswer, HeartbeatManyRequest, JobId, LeaseId, LogAppend, LogAppendAnswer,
@@ -133,9 +135,13 @@ impl Grantor for OverHttp {
     }
 
     fn release(&self, lease: LeaseId, request: ReleaseRequest) -> Reply<()> {
-        let client = self.client.clone();
-        self.answers
-            .ask(move || Ok(client.release(lease, &request)?))
+        let (client, patience) = (self.client.clone(), self.patience());
+        self.answers.ask(move || {
+            let call = client
+                .prepare::<ReleaseLease>(lease, &(), &request)?
+                .repeated_if(false);
+            Ok(call.within(patience).answer()?)
+        })
     }
 
     fn append_log(&self, job: JobId, request: LogAppend) -> Reply<LogAppendAnswer> {

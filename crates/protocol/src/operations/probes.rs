@@ -39,7 +39,7 @@ macro_rules! probe_operations {
                 /// Returns metrics for Prometheus.
                 get get_metrics: GetMetrics {
                     scope: Admin,
-                    answer: PrometheusText = "In the text format of Prometheus.",
+                    answer: PrometheusText = "In the text format of Prometheus. Lines with the label `node` are about the machine of this daemon alone. Counts of jobs are of the whole store: where several daemons share one, take them from one daemon.",
                     client: metrics,
                 }
             }

@@ -85,6 +85,8 @@ pub(crate) struct Order {
     appeared: Vec<KindId>,
     /// Jobs go and come back while a question is answered: no type appears or disappears by that.
     pub(crate) supposing: bool,
+    /// See [`Mistake::CheapIsFree`](crate::planner::Mistake::CheapIsFree).
+    pub(crate) cheap_is_free: bool,
     keys: HashMap<KeyId, Key>,
     pub(crate) classes: [Class; 3],
     delayed: BTreeSet<(Timestamp, JobId)>,
@@ -111,6 +113,7 @@ impl Order {
             kinds: HashMap::new(),
             appeared: Vec::new(),
             supposing: false,
+            cheap_is_free: false,
             keys: HashMap::new(),
             classes: Default::default(),
             delayed: BTreeSet::new(),

@@ -94,6 +94,9 @@ impl Order {
         let kind = self.kinds.get(&(addon, job_type.clone()));
         let most = policy.largest_cost(self.addons[addon.0].name.as_str());
         let factor = kind.and_then(|kind| kind.cost_factor);
+        if self.cheap_is_free && factor.is_some_and(|factor| factor < 1.0) {
+            return 1;
+        }
         policy.cost.charge(declared, factor, most)
     }
 

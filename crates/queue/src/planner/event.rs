@@ -14,6 +14,15 @@ use crate::now::Now;
 use crate::policy::Policy;
 use crate::signals::{HostSignals, Sample};
 
+/// The job types that a listener is told of reservations of. The default is all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListenScope {
+    /// Only types of this addon.
+    pub addon: Option<AddonId>,
+    /// Only this type.
+    pub job_type: Option<JobType>,
+}
+
 /// What happened.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -99,10 +108,10 @@ pub enum Event {
         addon: Option<AddonId>,
     },
     /// So many listen for reservations now: webhooks, event subscribers, long polls that wait. The number replaces the one
-    /// that was said before of the same addon.
+    /// that was said before of the same scope.
     Listening {
-        /// The addon; `None` if for those of all addons.
-        addon: Option<AddonId>,
+        /// The job types that they listen for.
+        scope: ListenScope,
         /// The number of listeners.
         listeners: u32,
     },

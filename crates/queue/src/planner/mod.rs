@@ -42,7 +42,7 @@ use crate::now::{Now, wall_until};
 use crate::order::{AddonIndex, KeyId, KindId, Order};
 use crate::policy::Policy;
 pub use claims::{ClaimAsk, LeaseAsk};
-pub use event::{Effect, Event, LiveLease, Outcome};
+pub use event::{Effect, Event, ListenScope, LiveLease, Outcome};
 pub(crate) use pump::Started;
 pub use request::Requested;
 use served::Served;
@@ -102,6 +102,8 @@ pub enum Mistake {
     ReserveForNobody,
     /// A claim does not see what is reserved.
     ClaimsMissReservations,
+    /// Jobs of a type that was measured to cost less than they declare are charged one unit each.
+    CheapIsFree,
 }
 
 /// What is taken for granted while an explanation asks what would have to change; nothing otherwise.
@@ -160,6 +162,7 @@ impl Planner {
     /// Makes a mistake from now on.
     #[doc(hidden)]
     pub fn plant(&mut self, mistake: Mistake) {
+        self.order.cheap_is_free |= mistake == Mistake::CheapIsFree;
         self.mistakes.insert(mistake);
     }
 

@@ -126,9 +126,7 @@ impl Planner {
             Event::Claim(ask) => self.ask(ask, now),
             Event::ClaimEnded(id) => self.end_ask(id, now),
             Event::Polled { addon } => self.note_poll(addon.as_ref(), now),
-            Event::Listening { addon, listeners } => {
-                self.note_listeners(addon.as_ref(), listeners, now);
-            }
+            Event::Listening { scope, listeners } => self.note_listeners(scope, listeners, now),
             Event::Kick | Event::Timer => {}
         }
     }

@@ -3,8 +3,8 @@
 //! A type is *served* while
 //!
 //! - a claim waits for it;
-//! - a listener is registered for its addon or for all ([`Event::Listening`](super::Event::Listening)): a webhook, an
-//!   event subscriber, a long poll that waits;
+//! - a listener is registered for it, for its addon or for all ([`Event::Listening`](super::Event::Listening)): a webhook,
+//!   an event subscriber, a long poll that waits;
 //! - a worker claimed it, or a caller polled `dispatchable`, asked for capacity or accepted a reservation of it, within the
 //!   take-up time, or three times the interval between such calls if that is longer, to
 //!   [ten minutes](super::calls::LONGEST_SERVED).
@@ -25,7 +25,7 @@ use jiff::Timestamp;
 use jobtree_protocol::{AddonId, JobId, JobType, NodeId};
 
 use super::calls::{Callers, Calls};
-use super::{ClaimAsk, Mistake, Planner};
+use super::{ClaimAsk, ListenScope, Mistake, Planner};
 use crate::ledger::{Held, Phase};
 use crate::now::{Now, wall_after};
 use crate::order::{AddonIndex, KindId};
@@ -80,11 +80,20 @@ pub(crate) struct Unserved {
     pub(crate) probe: Timestamp,
 }
 
+/// The types of one addon, or of all, that are listened for.
+#[derive(Clone, Debug, Default)]
+struct Listened {
+    /// All of them.
+    all: bool,
+    /// Those that listeners name.
+    types: BTreeSet<JobType>,
+}
+
 /// Who calls, who listens, and what follows for each type.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Served {
-    /// By addon; `None` is for those who listen for all.
-    listeners: BTreeMap<Option<AddonIndex>, u32>,
+    /// The types that are listened for, by addon; `None` is for listeners of all addons.
+    listeners: BTreeMap<Option<AddonIndex>, Listened>,
     /// Calls for any type of an addon; `None` is for polls of all addons.
     addons: BTreeMap<Option<AddonIndex>, Callers>,
     kinds: BTreeMap<KindId, Service>,
@@ -113,11 +122,35 @@ impl Served {
             .chain(addons.filter_map(|addon| self.addons.get(&addon)))
     }
 
-    fn listened(&self, addon: AddonIndex) -> bool {
-        !self.listeners.is_empty()
-            && [None, Some(addon)]
-                .iter()
-                .any(|scope| self.listeners.contains_key(scope))
+    fn is_listened_for(&self, (addon, job_type): &KindId) -> bool {
+        let scopes = [None, Some(*addon)];
+        let mut listened = scopes.iter().filter_map(|scope| self.listeners.get(scope));
+        listened.any(|listened| listened.all || listened.types.contains(job_type))
+    }
+
+    fn begin_listening(&mut self, addon: Option<AddonIndex>, job_type: Option<JobType>) {
+        let listened = self.listeners.entry(addon).or_default();
+        match job_type {
+            None => listened.all = true,
+            Some(job_type) => {
+                listened.types.insert(job_type);
+            }
+        }
+    }
+
+    /// Notes that a scope is no longer listened for. Returns `true` if it was before.
+    fn end_listening(&mut self, addon: Option<AddonIndex>, job_type: Option<&JobType>) -> bool {
+        let Some(listened) = self.listeners.get_mut(&addon) else {
+            return false;
+        };
+        let ended = match job_type {
+            None => std::mem::take(&mut listened.all),
+            Some(job_type) => listened.types.remove(job_type),
+        };
+        if !listened.all && listened.types.is_empty() {
+            self.listeners.remove(&addon);
+        }
+        ended
     }
 
     fn trusted(&self, kind: &KindId) -> bool {
@@ -132,7 +165,7 @@ impl Served {
     fn accepted_until(&self, kind: &KindId, take_up: Duration, now: Duration) -> Option<Duration> {
         let polls = self.callers(kind).filter_map(|callers| callers.polls);
         let polled = polls.map(|polls| polls.until(take_up)).max();
-        let until = if self.listened(kind.0) {
+        let until = if self.is_listened_for(kind) {
             Some(Duration::MAX)
         } else {
             polled
@@ -362,16 +395,18 @@ impl Planner {
         self.review_aside(addon, now);
     }
 
-    /// So many listen for reservations of an addon, or of all.
-    pub(super) fn note_listeners(&mut self, addon: Option<&AddonId>, listeners: u32, now: Now) {
-        let addon = addon.map(|addon| self.order.addon(addon));
+    /// So many listen for reservations of these types.
+    pub(super) fn note_listeners(&mut self, scope: ListenScope, listeners: u32, now: Now) {
+        let addon = scope.addon.map(|addon| self.order.addon(&addon));
         if listeners > 0 {
-            self.served.listeners.insert(addon, listeners);
+            self.served.begin_listening(addon, scope.job_type);
             self.review_aside(addon, now);
-        } else if self.served.listeners.remove(&addon).is_some() {
+        } else if self.served.end_listening(addon, scope.job_type.as_ref()) {
             let kinds = self.served.kinds.iter();
-            let planned = kinds.filter(|((index, _), service)| {
-                addon.is_none_or(|addon| addon == *index) && service.agenda != Agenda::Nothing
+            let planned = kinds.filter(|((index, job_type), service)| {
+                addon.is_none_or(|addon| addon == *index)
+                    && scope.job_type.as_ref().is_none_or(|it| it == job_type)
+                    && service.agenda != Agenda::Nothing
             });
             for kind in planned.map(|(kind, _)| kind.clone()).collect::<Vec<_>>() {
                 self.review(&kind, false, now);

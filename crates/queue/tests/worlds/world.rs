@@ -10,7 +10,7 @@ use jobtree_queue::Now;
 use jobtree_queue::admission::Verdict;
 use jobtree_queue::candidate::Candidate;
 use jobtree_queue::ledger::Holder;
-use jobtree_queue::planner::{Effect, Event, LiveLease, Outcome, Planner};
+use jobtree_queue::planner::{Effect, Event, ListenScope, LiveLease, Outcome, Planner};
 use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::Sample;
 
@@ -87,8 +87,8 @@ impl World {
 
     /// So many listen for reservations of all addons from now on.
     pub fn listen(&mut self, listeners: u32) {
-        let addon = None;
-        self.step(Event::Listening { addon, listeners });
+        let scope = ListenScope::default();
+        self.step(Event::Listening { scope, listeners });
     }
 
     /// Somebody polls for reservations of an addon.

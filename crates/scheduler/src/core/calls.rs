@@ -11,6 +11,7 @@ use jobtree_protocol::{
     StatusView,
 };
 use jobtree_queue::RequestName;
+use jobtree_queue::planner::ListenScope;
 use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::{HostSignals, Sample};
 use jobtree_store::{Recorded, Written};
@@ -50,8 +51,8 @@ pub enum Input {
     Policy(Arc<Policy>),
     /// Take no more jobs, or take them again.
     Drain(bool),
-    /// So many programs are told of dispatches of an addon, or of all: webhooks and event streams.
-    Listeners(Option<AddonId>, u32),
+    /// So many programs are told of dispatches of these job types: webhooks and event streams.
+    Listeners(ListenScope, u32),
     /// Run a scheduling pass now.
     Kick,
     /// Something may have been committed without a message: read the store again.

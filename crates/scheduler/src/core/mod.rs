@@ -223,7 +223,7 @@ impl Core {
                 self.leases.advice_may_change();
                 self.places.drain(draining);
             }
-            Input::Listeners(addon, count) => self.places.set_listeners(addon, count),
+            Input::Listeners(scope, count) => self.places.set_listeners(scope, count),
             Input::Kick => self.places.tell(Event::Kick),
             Input::Resync if self.turn.has(Bug::NoFallback) => {}
             Input::Resync => self.read_store(Extent::Everything),
@@ -769,6 +769,9 @@ impl Core {
         }
         if bug == Bug::ClaimsMissReservations {
             self.places.plant(Mistake::ClaimsMissReservations);
+        }
+        if bug == Bug::CheapIsFree {
+            self.places.plant(Mistake::CheapIsFree);
         }
         self.turn.planted.add(bug);
     }

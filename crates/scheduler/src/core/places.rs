@@ -20,7 +20,7 @@ use jobtree_queue::ledger::Holder;
 #[cfg(feature = "sim")]
 use jobtree_queue::planner::Mistake;
 use jobtree_queue::planner::{
-    ClaimAsk, Effect, Event, LeaseAsk, LiveLease, Outcome, Planner, Requested,
+    ClaimAsk, Effect, Event, LeaseAsk, ListenScope, LiveLease, Outcome, Planner, Requested,
 };
 use jobtree_queue::transitions::{Claimed, TransitionError};
 use jobtree_queue::{JobRecord, LeaseRecord, Now, Reservation};
@@ -68,8 +68,8 @@ pub(super) struct Places {
     /// Concurrency keys that are held on other nodes.
     keys_elsewhere: HashMap<KeyName, u32>,
     pauses: BTreeSet<(AddonId, Option<JobType>)>,
-    /// Programs that are told of dispatches of an addon, or of all, and callers that wait for one in a long poll.
-    listeners: BTreeMap<Option<AddonId>, u32>,
+    /// Programs that are told of dispatches, and callers that wait for one of an addon, or of all, in a long poll.
+    listeners: BTreeMap<ListenScope, u32>,
     polling: BTreeMap<Option<AddonId>, u32>,
     draining: bool,
 }
@@ -159,10 +159,13 @@ impl Places {
         self.tell(Event::Polled { addon });
     }
 
-    /// Takes how many programs are told of dispatches of an addon, or of all.
-    pub(super) fn set_listeners(&mut self, addon: Option<AddonId>, count: u32) {
-        self.listeners.insert(addon.clone(), count);
-        self.tell_listeners(addon);
+    /// Takes how many programs are told of dispatches of these job types.
+    pub(super) fn set_listeners(&mut self, scope: ListenScope, count: u32) {
+        match count {
+            0 => self.listeners.remove(&scope),
+            _ => self.listeners.insert(scope.clone(), count),
+        };
+        self.tell_listeners(scope);
     }
 
     /// Takes how many callers wait for dispatches in long polls.
@@ -173,14 +176,20 @@ impl Places {
             .chain(self.polling.keys().cloned())
             .collect();
         for addon in addons {
-            self.tell_listeners(addon);
+            self.tell_listeners(ListenScope {
+                addon,
+                job_type: None,
+            });
         }
     }
 
-    fn tell_listeners(&mut self, addon: Option<AddonId>) {
-        let count = |map: &BTreeMap<_, u32>| map.get(&addon).copied().unwrap_or(0);
-        let listeners = count(&self.listeners) + count(&self.polling);
-        self.tell(Event::Listening { addon, listeners });
+    fn tell_listeners(&mut self, scope: ListenScope) {
+        let told = self.listeners.get(&scope);
+        // A poll is for all types of its addon.
+        let polling = self.polling.get(&scope.addon);
+        let polling = polling.filter(|_| scope.job_type.is_none());
+        let listeners = told.into_iter().chain(polling).sum();
+        self.tell(Event::Listening { scope, listeners });
     }
 
     pub(super) fn claim(&mut self, ask: ClaimAsk) {

@@ -46,6 +46,8 @@ pub enum Bug {
     DoubledCapacity,
     /// Claims do not see what is reserved.
     ClaimsMissReservations,
+    /// Jobs of a type that was measured to cost less than they declare are charged one unit each.
+    CheapIsFree,
     /// A firing is named by the clock at which it happens, and not by the time of its calendar.
     FireByClock,
 }

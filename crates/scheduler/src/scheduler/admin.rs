@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use jobtree_protocol::{
-    AddonId, ApiError, ErrorCode, FieldError, Json, PauseRequest, ScheduleId, ScheduleSpec,
-    ScheduleView, SignalsRequest,
+    ApiError, ErrorCode, FieldError, Json, PauseRequest, ScheduleId, ScheduleSpec, ScheduleView,
+    SignalsRequest,
 };
 use jobtree_queue::cron::{Schedule, ScheduleError};
+use jobtree_queue::planner::ListenScope;
 use jobtree_queue::policy::{Policy, PolicyError};
 use jobtree_queue::signals::{HostSignals, Sample};
 use jobtree_store::{Pause, ScheduleRecord};
@@ -82,10 +83,10 @@ impl Scheduler {
         self.engine.post(Input::Drain(draining));
     }
 
-    /// Says how many programs are told of dispatches of an addon, or of all: webhooks and event streams. Their job types are
-    /// served, so dispatches are reserved for them.
-    pub fn set_listeners(&self, addon: Option<AddonId>, count: u32) {
-        self.engine.post(Input::Listeners(addon, count));
+    /// Says how many programs are told of dispatches of these job types: webhooks and event streams. The types are served,
+    /// so dispatches are reserved for them.
+    pub fn set_listeners(&self, scope: ListenScope, count: u32) {
+        self.engine.post(Input::Listeners(scope, count));
     }
 
     /// Takes a measurement of this machine. Without one for `busy.stale_after` nothing is admitted.

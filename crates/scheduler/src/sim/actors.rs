@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jobtree_protocol::{
     AckRequest, ApiError, ClaimRequest, CompleteRequest, ErrorCode, Heartbeat, InstanceId, JobId,
-    JobState, LeaseId, Priority, ReleaseRequest,
+    JobState, LeaseId, Priority, ReleaseRequest, Usage,
 };
 use jobtree_queue::transitions::{LoadAdvice, TakeUp};
 use jobtree_store::StoreError;
@@ -463,12 +463,16 @@ impl World {
             let calling: Calling = Box::pin(async { answer.await.map(|()| Out::Done) });
             return self.call_store(node, from, calling);
         };
+        let job = task.id;
         let request = if task.attempts < task.script.fails {
             CompleteRequest::failed(lease, "as its script says")
         } else {
             CompleteRequest::done(lease, None)
         };
-        let job = task.id;
+        let request = CompleteRequest {
+            usage: self.usage(job, task.script.takes),
+            ..request
+        };
         let times = 1 + u64::from(self.fault(self.scenario.faults.message_doubled));
         for time in 0..times {
             let stamp = self.stamp(node);
@@ -482,6 +486,23 @@ impl World {
                 node = other;
             }
         }
+    }
+
+    /// Returns what a run of this many milliseconds used, where costs are learnt.
+    fn usage(&self, job: JobId, takes: u64) -> Option<Usage> {
+        let policy = &self.scenario.policy;
+        let known = self.shadow.jobs.get(&job).filter(|_| policy.cost.learn)?;
+        let factor = match known.intent.addon_id.as_str() {
+            "a0" => 0.1,
+            "a1" => 5.0,
+            _ => 1.0,
+        };
+        let share = f64::from(known.cost()) / f64::from(policy.capacity.units);
+        Some(Usage {
+            cpu_ms: Some((takes as f64 * share * factor) as u64),
+            processors: Some(1),
+            ..Usage::default()
+        })
     }
 
     /// Says what is not so: it must be refused.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jobtree_protocol::{JobId, JobQuery};
 use jobtree_queue::ledger::Holder;
+use jobtree_queue::policy::CostPolicy;
 use jobtree_queue::{LeaseEnd, LeaseRecord};
 
 use super::check::Broken;
@@ -211,7 +212,8 @@ impl World {
         Ok(())
     }
 
-    /// Nothing is granted above the capacity that is known.
+    /// Nothing is granted above the capacity that is known. The store knows what jobs declare; where costs are learnt, they
+    /// are charged half of that at least.
     pub(super) fn check_capacity(&mut self, node: usize) -> Result<(), Broken> {
         let this = &self.nodes[node];
         let Some(core) = this.core.as_ref() else {
@@ -221,13 +223,18 @@ impl World {
         let admission = core.planner().admission();
         let capacity = admission.capacity(&view, Default::default());
         let used = self.shadow.used(&this.options.node, this.asked.values());
-        if used > capacity {
+        let least = match this.policy.cost.learn {
+            true => f64::from(used) * CostPolicy::LEAST,
+            false => f64::from(used),
+        };
+        if least > f64::from(capacity) {
             return Err(format!(
                 "{} units are granted on n{node}, and {capacity} are known; the dispatcher counts {}",
                 used,
                 core.planner().used()
             ));
         }
+        self.report.overbooked += u64::from(used > capacity);
         Ok(())
     }
 

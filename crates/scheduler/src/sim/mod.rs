@@ -34,7 +34,8 @@
 //! - no acknowledged job is lost, and what was acknowledged as done stays done;
 //! - a job has one live lease at most, and no two workers run it that both may believe they hold it, also after one was asked
 //!   to give it back;
-//! - nothing is granted above the capacity that is known then, counting what the *store* says is in use;
+//! - nothing is granted above the capacity that is known then, counting what the *store* says is in use; where costs are
+//!   learnt, half of what it says, since that is the least that is charged;
 //! - concurrency keys hold, and unique ones; a key that comes again means the same job, and with another body is refused;
 //! - a request for capacity has one live lease at most, however often it is repeated;
 //! - lease ids are never used twice; a job is rescued at most as often as the rules say;
@@ -246,6 +247,19 @@ impl Scenario {
         }
     }
 
+    /// One scheduler that learns what jobs cost, with jobs enough for that. Runs of `a0` use much less than they declare, those
+    /// of `a1` much more.
+    pub fn learning() -> Self {
+        let mut learning = Self {
+            jobs: 150,
+            // There are more of them, and many are charged twice.
+            calm: Duration::from_secs(1800),
+            ..Self::one()
+        };
+        learning.policy.cost.learn = true;
+        learning
+    }
+
     /// Three schedulers that share a store, whose answers may get lost.
     pub fn three() -> Self {
         let one = Self::one();
@@ -319,6 +333,8 @@ pub struct Report {
     pub retries: u64,
     /// Dispatches that were taken up under a lease that was there before.
     pub joined: u64,
+    /// Times that more was granted than the capacity by what jobs declare, since they were measured to cost less.
+    pub overbooked: u64,
     /// Jobs that a worker had not begun and gave back for an idle one.
     pub given_back: u64,
     /// Keys that came with another body, and were refused.

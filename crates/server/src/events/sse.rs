@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use hyper::body::{Body, Frame};
 use jobtree_protocol::{AddonId, EventKind, JobId, JobType};
+use jobtree_queue::planner::ListenScope;
 use jobtree_store::StoreError;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
@@ -45,6 +46,14 @@ impl Filter {
     /// events is watched by people and dashboards, for which nothing is to be reserved.
     pub fn names_dispatches(&self) -> bool {
         self.job_id.is_none() && self.kinds.contains(&EventKind::Dispatching.as_str())
+    }
+
+    /// The job types that it wants events of.
+    fn scope(&self) -> ListenScope {
+        ListenScope {
+            addon: self.addon_id.clone(),
+            job_type: self.job_type.clone(),
+        }
     }
 
     /// Whether it wants this one.
@@ -88,7 +97,7 @@ pub enum Position {
 /// Begins a stream.
 ///
 /// It ends when the reader is gone, or `stopping` turns true. The permit is given back then. While it lasts, a filter that
-/// names dispatches makes the job types of its addon served.
+/// names dispatches makes the job types that it wants events of served.
 ///
 /// # Errors
 /// If the trail cannot be read.
@@ -103,7 +112,7 @@ pub async fn begin(
     let listener = hub.listen().await?;
     let served = filter
         .names_dispatches()
-        .then(|| dispatches.listen(filter.addon_id.clone()));
+        .then(|| dispatches.listen(filter.scope()));
     let (sender, receiver) = mpsc::channel(ON_THE_WAY);
     let teller = Teller {
         hub: Arc::clone(hub),

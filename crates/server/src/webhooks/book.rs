@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use jobtree_protocol::{
     AddonId, ApiError, ErrorCode, EventKind, FieldError, Json, WebhookRequest, WebhookView,
 };
+use jobtree_queue::planner::ListenScope;
 use jobtree_scheduler::Scheduler;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
@@ -151,7 +152,11 @@ impl Webhooks {
 
     fn begin(&self, record: Record) {
         let names_dispatches = record.events.contains(&EventKind::Dispatching);
-        let served = names_dispatches.then(|| self.dispatches.listen(record.addon_id.clone()));
+        let scope = ListenScope {
+            addon: record.addon_id.clone(),
+            job_type: None,
+        };
+        let served = names_dispatches.then(|| self.dispatches.listen(scope));
         let (id, hook) = (record.id, self.hook(record));
         let delivering = deliver::deliver(Arc::clone(&hook), Arc::clone(&self.hub));
         let task = self.tasks.spawn(delivering).abort_handle();

@@ -168,8 +168,12 @@ impl Drop for ProcessLock {
     fn drop(&mut self) {
         let mut open_files = OPEN_FILES.lock().unwrap_or_else(PoisonError::into_inner);
         open_files.retain(|open| Some(*open) != self.id);
-        // With the list still locked, so that a store finds both as they were, or both free.
-        self.file = None;
+        // With the list still locked, so that a store finds both as they were, or both free. Closing the file is not enough:
+        // a process that another thread is starting has a copy of the descriptor until its program begins, and the lock
+        // would last as long. An error leaves just that.
+        if let Some(file) = self.file.take() {
+            let _ = file.unlock();
+        }
     }
 }
 
@@ -282,4 +286,27 @@ fn settle_log(db: &Connection) -> Result<(), OpenError> {
 
 pub(crate) fn pragma(db: &Connection, name: &str) -> Result<i64, OpenError> {
     Ok(db.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_with_its_store_though_a_process_that_is_starting_has_a_copy() {
+        let name = format!("jobtree-lock-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let options = SqliteOptions::new(folder.join("jobs.db"));
+        let lock = ProcessLock::take(&options).unwrap();
+        let refused = ProcessLock::take(&options);
+        assert!(matches!(refused, Err(OpenError::InUse { .. })));
+        // What a fork leaves in the child, until that runs its program.
+        let copy = lock.file.as_ref().unwrap().try_clone().unwrap();
+        drop(lock);
+        let taken = ProcessLock::take(&options);
+        drop(copy);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(taken.is_ok(), "{taken:?}");
+    }
 }

@@ -44,6 +44,8 @@ pub(super) struct Desk {
     pub(super) kept: Mutex<Option<mpsc::Sender<Kept>>>,
     /// Refuses pieces of logs before they are taken.
     pub(super) log_refusals: Mutex<VecDeque<ApiError>>,
+    /// Errors that answer releases, one after the other, before one succeeds.
+    pub(super) release_refusals: Mutex<VecDeque<ApiError>>,
     pub(super) report_every: Mutex<Option<Duration>>,
     /// Answers may get lost, so claims are repeated.
     pub(super) loses_answers: AtomicBool,
@@ -77,6 +79,7 @@ impl Desk {
             refusals: Mutex::default(),
             kept: Mutex::default(),
             log_refusals: Mutex::default(),
+            release_refusals: Mutex::default(),
             report_every: Mutex::default(),
             loses_answers: AtomicBool::new(false),
             said: Mutex::new(sender),
@@ -235,7 +238,8 @@ impl Grantor for Desk {
 
     fn release(&self, lease: LeaseId, request: ReleaseRequest) -> Reply<()> {
         self.say(Said::Released(lease, request));
-        Reply::ready(Ok(()))
+        let refusal = self.release_refusals.lock().unwrap().pop_front();
+        Reply::ready(refusal.map_or(Ok(()), Err))
     }
 
     fn mono(&self) -> Duration {

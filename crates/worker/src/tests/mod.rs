@@ -2,11 +2,11 @@
 
 mod beginning;
 mod desk;
+mod late_answers;
 mod simulated;
 mod telling;
 mod yielding;
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
@@ -520,32 +520,6 @@ fn a_claim_that_fails_is_made_again_and_no_place_is_lost() {
 }
 
 #[test]
-fn a_lease_that_was_long_in_coming_is_renewed_at_once() {
-    let _watch = Watchdog::watching("a long wait");
-    let (desk, said) = Desk::friendly();
-    let (told, tells) = mpsc::channel();
-    let runtime = runtime();
-    let worker = desk
-        .worker()
-        .on(&runtime)
-        .handle("waits", waits_below(told))
-        .start()
-        .unwrap();
-    // The claim is there, and waits; then much time passes.
-    while desk.offers.lock().unwrap().waiting.is_none() {
-        std::thread::yield_now();
-    }
-    desk.pass(Duration::from_secs(19));
-    let lease = desk.offer(vec![job("waits", "null")]);
-    match said.recv().unwrap() {
-        Said::Beat(beat) => assert_eq!(beat.lease_id, lease),
-        other => panic!("{other:?}"),
-    }
-    assert_eq!(tells.recv().unwrap(), "begun");
-    worker.drain(Duration::from_millis(1)).unwrap();
-}
-
-#[test]
 fn a_job_that_runs_twice_for_a_moment_is_known_by_its_newest_run() {
     let _watch = Watchdog::watching("two runs of a job");
     let lost: Arc<Mutex<Option<LeaseId>>> = Arc::default();
@@ -598,23 +572,4 @@ fn a_worker_without_a_handler_does_not_start() {
     assert!(matches!(desk.worker().start(), Err(WorkerError::NoHandler)));
     let odd = desk.worker().handle("a b", |(), _| Ok(())).start();
     assert!(odd.unwrap_err().to_string().contains("holds ' '"));
-}
-
-#[test]
-fn a_lease_whose_claim_was_repeated_is_renewed_before_its_first_job_begins() {
-    let _watch = Watchdog::watching("a repeated claim");
-    let (desk, said) = Desk::friendly();
-    desk.loses_answers.store(true, Ordering::SeqCst);
-    // Whether the first claim was granted is not known, nor when.
-    desk.put(Err(ApiError::new(ErrorCode::Unavailable, "no answer")));
-    let lease = desk.offer(vec![job("double", "1")]);
-    let runtime = runtime();
-    let worker = desk.worker().on(&runtime);
-    let worker = worker
-        .handle("double", |number: u32, _| Ok(number * 2))
-        .start()
-        .unwrap();
-    assert!(matches!(said.recv().unwrap(), Said::Beat(beat) if beat.lease_id == lease));
-    completed(&said);
-    end(&worker);
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use jobtree_protocol::{AddonId, JobId, JobType, LeaseId, NodeId};
 use jobtree_queue::Now;
 use jobtree_queue::ledger::Holder;
-use jobtree_queue::planner::{self, Effect, Event, Planner};
+use jobtree_queue::planner::{self, Effect, Event, ListenScope, Planner};
 use jobtree_queue::policy::Policy;
 use serde::Serialize;
 
@@ -63,8 +63,8 @@ pub fn simulate(policy: Arc<Policy>, samples: &[Measured], jobs: &[Recorded]) ->
             .collect(),
     };
     // Workers are thought to be there for everything.
-    let (addon, listeners) = (None, 1);
-    world.plan(begun, Event::Listening { addon, listeners });
+    let (scope, listeners) = (ListenScope::default(), 1);
+    world.plan(begun, Event::Listening { scope, listeners });
     for (measured, at) in samples.iter().flat_map(|each| held(each, samples, stale)) {
         world.plan(at, Event::Sample(measured.sample));
     }
