@@ -380,6 +380,7 @@ fn read(payload: &str, own: u64) -> Option<Hint> {
     let (kind, ids) = told.split_at_checked(1)?;
     match kind {
         "l" => Some(Hint::Live),
+        "s" => Some(Hint::Submissions),
         "j" => {
             let ids = ids.as_bytes().chunks(32);
             let ids: Option<Vec<JobId>> = ids

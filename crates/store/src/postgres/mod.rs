@@ -24,6 +24,7 @@ mod names;
 mod overlay;
 mod password_file;
 mod reading;
+mod submissions;
 mod tables;
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -35,7 +36,7 @@ use connection::Connection;
 use hints::Hints;
 use tables::PgTables;
 
-use crate::backend::{Backend, HintListener, Listen, Listeners, Query, Work};
+use crate::backend::{Backend, HintListener, Listen, Listeners, Query, Submissions, Work};
 use crate::error::{OpenError, StoreError};
 use crate::moving::MOVING;
 use crate::writer::{Bounds, Ledger, Writer};
@@ -106,6 +107,7 @@ pub(crate) struct Postgres {
     hints: Option<Hints>,
     listeners: Arc<Listeners>,
     max_waiting: usize,
+    config: tokio_postgres::Config,
 }
 
 /// Step `n` leads from version `n` to version `n + 1`. Steps are never changed once released; new ones are added.
@@ -113,6 +115,7 @@ const STEPS: &[&str] = &[
     include_str!("schema.sql"),
     include_str!("migration_2.sql"),
     include_str!("migration_3.sql"),
+    include_str!("migration_4.sql"),
 ];
 const VERSION: i32 = STEPS.len() as i32;
 /// For the connection that writes. Others wait for its locks, so it may not stand still. Its statements look up rows by
@@ -214,7 +217,7 @@ impl Postgres {
         } else {
             (None, None)
         };
-        let connection = Connection::new(config, WRITER)?;
+        let connection = Connection::new(config.clone(), WRITER)?;
         let make = move || PgTables::new(connection, database_time).telling(outgoing);
         let writer = Writer::start(make, bounds, Arc::clone(&listeners))?;
         Ok(Self {
@@ -224,6 +227,7 @@ impl Postgres {
             hints,
             listeners,
             max_waiting: options.max_waiting,
+            config,
         })
     }
 }
@@ -269,6 +273,11 @@ impl Backend for Postgres {
         if let Some(hints) = &self.hints {
             hints.listen(listener);
         }
+    }
+
+    fn submissions(&self) -> Option<Box<dyn Submissions>> {
+        let connection = Connection::new(self.config.clone(), submissions::GREETING).ok()?;
+        Some(Box::new(submissions::PgSubmissions::new(connection)))
     }
 
     fn stopped(&self) -> Option<StoreError> {
