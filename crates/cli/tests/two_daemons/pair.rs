@@ -10,7 +10,7 @@ use jobtree_client::Client;
 use jobtree_protocol::{NodeStatus, StatusView};
 
 use crate::support::{self, ALWAYS, Daemon};
-pub use postgres::Server;
+pub use postgres::{Server, unprivileged};
 
 #[path = "../../../store/tests/support/postgres.rs"]
 mod postgres;

@@ -49,7 +49,11 @@ fn is_root() -> bool {
 
 /// A server's program, run by somebody who may.
 fn server_program(name: &str) -> Command {
-    let program = binaries().join(name);
+    unprivileged(&binaries().join(name))
+}
+
+/// Returns a command that does not run as root: servers refuse to.
+pub fn unprivileged(program: &std::path::Path) -> Command {
     if is_root() {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);
@@ -138,6 +142,28 @@ impl Server {
                 .arg(self.folder.file("data"))
                 .current_dir(self.folder.path()),
         );
+    }
+
+    /// Lets it speak TLS, with this certificate and key.
+    pub fn speak_tls(&self, certificate: &str, key: &str) {
+        for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+            let file = self.folder.file("data").join(name);
+            std::fs::write(&file, text).expect("a file of the server");
+            output(Command::new("chmod").arg("600").arg(&file));
+            if is_root() {
+                output(Command::new("chown").arg("postgres:postgres").arg(&file));
+            }
+        }
+        self.sql("ALTER SYSTEM SET ssl = on");
+        self.sql("SELECT pg_reload_conf()");
+        while self.sql("SHOW ssl") != "on" {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// A folder that goes with the server, in which its user may write.
+    pub fn path(&self) -> &std::path::Path {
+        self.folder.path()
     }
 
     pub fn port(&self) -> u16 {
