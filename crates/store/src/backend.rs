@@ -165,7 +165,7 @@ pub trait Submissions: Send {
 pub enum Hint {
     /// These jobs have changed.
     Jobs(Vec<JobId>),
-    /// Pauses or schedules have changed, or who holds a concurrency key.
+    /// Pauses or schedules have changed, or who holds a concurrency key, or a lease without jobs has ended.
     Live,
     /// A program has submitted jobs in a transaction of its own; see [`Submissions`].
     Submissions,

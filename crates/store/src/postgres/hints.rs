@@ -45,7 +45,7 @@ use crate::ids::IdSet;
 const GAP: Duration = Duration::from_millis(25);
 /// How long nothing is sent after *everything* was.
 const GAP_AFTER_EVERYTHING: Duration = Duration::from_secs(1);
-/// How long *live* is not sent again if only concurrency keys ask for it.
+/// How long *live* is not sent again if only concurrency keys or leases without jobs ask for it.
 const GAP_OF_KEYS: Duration = Duration::from_millis(200);
 /// Jobs in one payload, which must stay below 8000 bytes.
 const JOBS_IN_ONE: usize = 240;
@@ -68,7 +68,7 @@ struct Pending {
     jobs: IdSet<JobId>,
     /// Pauses or schedules were written.
     settings: bool,
-    /// Who holds concurrency keys has changed.
+    /// Who holds concurrency keys has changed, or a lease without jobs has ended.
     keys: bool,
     everything: bool,
     /// The thread was woken for it.
@@ -115,7 +115,10 @@ impl Outgoing {
         }
         let mut pending = self.lock();
         pending.settings |= settings;
-        for job in told.flat_map(|written| &written.changes.jobs) {
+        let told: Vec<&Written> = told.collect();
+        // A lease without jobs is told by no job: its node counts its units until it reads what is live.
+        pending.keys |= told.iter().any(|written| ends_capacity(written));
+        for job in told.iter().flat_map(|written| &written.changes.jobs) {
             // One that is new holds nothing yet.
             pending.keys |= job.intent.concurrency_key.is_some() && job.revision > 1;
             if !pending.everything {
@@ -146,6 +149,18 @@ fn concerns_others(written: &Written) -> bool {
     };
     let mut events = written.changes.events.iter();
     events.any(|event| !internal(event.kind))
+}
+
+/// Whether a lease without jobs has ended.
+fn ends_capacity(written: &Written) -> bool {
+    let ends = |kind: EventKind| {
+        matches!(
+            kind,
+            EventKind::LeaseReleased | EventKind::LeaseRevoked | EventKind::LeaseExpired
+        )
+    };
+    let changes = &written.changes;
+    changes.jobs.is_empty() && changes.events.iter().any(|event| ends(event.kind))
 }
 
 /// The thread that sends and hears hints. It ends when this is dropped, after it has sent what was noted.
