@@ -50,6 +50,13 @@ stage_crash_long() {
   JOBTREE_CRASHES="${JOBTREE_CRASHES:-2000}" limited 7200 cargo test --locked -p jobtree-store --test crash
 }
 
+stage_postgres_checker() {
+  # An hour of random colliding calls at two daemons on one PostgreSQL, with kills, stops and lost answers: a seed a round.
+  # Release: more calls meet. The first seed differs from day to day; a failure names its own.
+  JOBTREE_CHECKER_SECONDS="${JOBTREE_CHECKER_SECONDS:-3600}" JOBTREE_CHECKER_SEED="${JOBTREE_CHECKER_SEED:-$(date +%Y%m%d)000}" \
+    limited 7200 cargo test --locked --release -p jobtree-cli --test random_calls postgres -- --nocapture
+}
+
 stage_soak() {
   # A daemon's memory under an hour of mixed load. Release: as a user runs it.
   limited 7200 cargo test --locked --release -p jobtree-client --test soak -- --ignored --nocapture

@@ -40,6 +40,17 @@ stage_tools() {
   if ! compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null && ! command -v initdb >/dev/null; then
     debian_install postgresql
   fi
+  # A daemon is started behind a pooler.
+  if [[ ! -x /usr/sbin/pgbouncer ]] && ! command -v pgbouncer >/dev/null; then
+    debian_install pgbouncer
+  fi
+  # Programs in Node and Python submit jobs in SQL; the tests get the drivers from their registries.
+  if ! command -v npm >/dev/null; then
+    debian_install nodejs npm
+  fi
+  if ! python3 -m pip --version >/dev/null 2>&1; then
+    debian_install python3 python3-pip
+  fi
   # A test submits a job with it, as people do.
   if ! command -v curl >/dev/null; then
     debian_install curl

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use jobtree_client::Client;
 use jobtree_protocol::{
-    AckRequest, AddonId, CompleteRequest, InstanceId, JobId, JobState, SubmitRequest,
+    AckRequest, AddonId, CompleteRequest, InstanceId, JobId, JobState, LeaseRequest,
+    ReleaseRequest, SubmitRequest,
 };
 use pair::{HEARD, Pair};
 use support::{Load, signal, until, watch};
@@ -74,6 +75,32 @@ fn what_one_node_dispatches_and_the_other_completes_is_given_back() {
         run(client, job);
     }
     pair.is_idle();
+}
+
+/// A lease of capacity of n1 ends at n2, ten times: n1 hears of it at once. By its periodic read alone, which comes every five
+/// seconds, ten of them would take half a minute.
+#[test]
+fn capacity_that_is_released_at_the_other_node_is_free_at_once() {
+    let _watchdog = watch();
+    let pair = Pair::start();
+    let [n1, n2] = pair.clients();
+    let begun = std::time::Instant::now();
+    for _ in 0..10 {
+        let request = LeaseRequest {
+            addon_id: ADDON.to_owned(),
+            job_type: "index".to_owned(),
+            cost_units: 20,
+            instance_id: Some(InstanceId::generate()),
+            ..LeaseRequest::default()
+        };
+        let lease = n1.lease_request(&request).expect("the daemon answers");
+        let lease = lease.lease_id.expect("there is room");
+        n2.release(lease, &ReleaseRequest::default())
+            .expect("it is live");
+        until(|| pair::own_status(&n1).used == 0);
+    }
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(15), "ten releases took {took:?}");
 }
 
 /// Each daemon tells of both machines: first of its own, then of the other one as it last described itself. One that is stopped

@@ -28,6 +28,7 @@ use crate::core::{
     rules_of,
 };
 use crate::options::Options;
+use crate::submissions::Mover;
 use jobtree_worker::reply::{Promised, Result, promise};
 
 /// What handles read without asking.
@@ -81,6 +82,8 @@ pub(crate) struct Engine {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
     next_call: AtomicU64,
+    /// Moves what programs submit in transactions of their own, if the store has such.
+    mover: Mutex<Option<Mover>>,
     _listening: Listening,
 }
 
@@ -122,6 +125,8 @@ impl Engine {
         shared.store.hints(Arc::new(move |hint| {
             if let Some(mailbox) = told.upgrade() {
                 mailbox.push(Mail::Input(match hint {
+                    // The mover's.
+                    Hint::Submissions => return,
                     Hint::Jobs(jobs) => Input::JobsChanged(jobs.clone()),
                     Hint::Live => Input::SettingsChanged,
                     Hint::Everything => Input::Resync,
@@ -144,6 +149,7 @@ impl Engine {
             shared,
             thread: Mutex::new(Some(thread)),
             next_call: AtomicU64::new(0),
+            mover: Mutex::default(),
             _listening: listening,
         }
     }
@@ -211,7 +217,19 @@ impl Engine {
         }
     }
 
+    /// Keeps the thread that moves submissions until the engine stops.
+    pub(crate) fn moves(&self, mover: Mover) {
+        let mut place = self.mover.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = Some(mover);
+    }
+
     pub(crate) fn stop(&self) {
+        let mover = self
+            .mover
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        drop(mover);
         self.shared.stopped.store(true, Ordering::Release);
         self.mailbox.push(Mail::Stop);
         let thread = self

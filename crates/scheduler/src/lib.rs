@@ -25,6 +25,7 @@ pub use scheduler::Scheduler;
 pub mod durable;
 mod outbox;
 pub mod sampler;
+mod submissions;
 /// Workers, in this process or another.
 pub mod workers {
     pub use jobtree_worker::{

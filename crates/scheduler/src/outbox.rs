@@ -18,7 +18,7 @@ use crate::Scheduler;
 use crate::durable::{NewJob, Queue};
 
 /// How many are moved in one go.
-const AT_ONCE: usize = 500;
+pub(crate) const AT_ONCE: usize = 500;
 
 impl Queue {
     /// Writes a job into the outbox of the user's own database, in the user's transaction: it is submitted if and when
@@ -108,7 +108,10 @@ pub struct Relayed {
 }
 
 /// Submits what waits: when this returns, `moved` is durable in the queue.
-fn forward(scheduler: &Scheduler, waiting: Vec<Waiting>) -> Result<Relayed, OutboxError> {
+pub(crate) fn forward(
+    scheduler: &Scheduler,
+    waiting: Vec<Waiting>,
+) -> Result<Relayed, OutboxError> {
     let mut relayed = Relayed::default();
     let (mut ids, mut jobs) = (Vec::new(), Vec::new());
     for Waiting { id, request } in waiting {

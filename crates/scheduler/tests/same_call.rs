@@ -133,6 +133,45 @@ fn a_claim_that_does_not_wait_gets_what_is_reserved() {
     assert_eq!(leases[0].jobs[0].job_id, job);
 }
 
+/// The same claim twice at once accepts one of several reserved jobs, and the second claim lets go of the other one, which is
+/// still reserved and keeps its units. They were given to another job.
+#[test]
+fn a_claim_made_twice_at_once_frees_no_units() {
+    let _watchdog = Watchdog::watching("twice");
+    let scheduler = scheduler();
+    for round in 0..20 {
+        let jobs: Vec<JobId> = (0..8).map(|_| submit(&scheduler, 20)).collect();
+        let in_use = || {
+            let states = jobs.iter().map(|job| state(&scheduler, *job));
+            states.filter(|state| state.holds_capacity()).count()
+        };
+        while in_use() < 5 {
+            let polled = scheduler.dispatchable(None, Duration::from_millis(20));
+            polled.wait().unwrap();
+        }
+        let request = jobtree_protocol::ClaimRequest {
+            wait_sec: 0,
+            lease_id: Some(jobtree_protocol::LeaseId::generate()),
+            ..claim("photos", 1)
+        };
+        let both = [scheduler.claim(request.clone()), scheduler.claim(request)];
+        for answer in both {
+            answer.wait().unwrap();
+        }
+        // Whatever is free is given away in the call.
+        scheduler.dispatchable(None, Duration::ZERO).wait().unwrap();
+        assert_eq!(in_use(), 5, "jobs of 20 units, of 100, in round {round}");
+        for job in jobs {
+            scheduler.cancel(job, Default::default()).wait().unwrap();
+            let lease = scheduler.job(job).wait().unwrap().lease_id;
+            if let Some(lease) = lease {
+                let done = CompleteRequest::done(lease, None);
+                scheduler.complete(job, done).wait().unwrap();
+            }
+        }
+    }
+}
+
 /// Six jobs of high priority and a type without a worker kept a served job waiting for minutes.
 #[test]
 fn jobs_that_no_one_serves_keep_no_served_job_waiting() {

@@ -230,7 +230,8 @@ fn open(options: &ServerOptions) -> Result<Store, ServeError> {
         }
         #[cfg(feature = "postgres")]
         StoreChoice::Postgres(url) => {
-            let options = jobtree_store::PostgresOptions::new(url);
+            let node = options.scheduler.node.as_str();
+            let options = jobtree_store::PostgresOptions::new(url).node(node);
             Store::connect(&options).map_err(ServeError::Open)
         }
         #[cfg(not(feature = "postgres"))]

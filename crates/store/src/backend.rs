@@ -14,6 +14,7 @@ use crate::bell::Bell;
 use crate::error::StoreError;
 use crate::needs::Needs;
 use crate::numbers::StoreNumbers;
+use crate::outbox::Waiting;
 use crate::tables::{Reading, Result, Tables};
 
 /// A database that keeps the queue.
@@ -33,6 +34,11 @@ pub trait Backend: Send + Sync {
     /// shares has nothing to tell.
     fn hints(&self, listener: HintListener) {
         drop(listener);
+    }
+
+    /// Returns the jobs that programs submit in transactions of their own, if the store has a place for them.
+    fn submissions(&self) -> Option<Box<dyn Submissions>> {
+        None
     }
 
     /// Why the store has stopped, if it has.
@@ -137,14 +143,32 @@ impl std::fmt::Debug for Listening {
     }
 }
 
+/// Jobs that programs have submitted in transactions of their own, and that are not in the queue yet.
+pub trait Submissions: Send {
+    /// Locks the first so many, in the order in which they were written, until they are settled. What another process has
+    /// locked is left out.
+    ///
+    /// # Errors
+    /// If the database fails.
+    fn lock(&mut self, most: usize) -> Result<Vec<Waiting>>;
+
+    /// Forgets those that are in the queue, and sets aside those that the queue refused for good, with the reason.
+    ///
+    /// # Errors
+    /// If the database fails. Then all of them are locked again later, and may be submitted again.
+    fn settle(&mut self, moved: &[JobId], refused: &[(JobId, String)]) -> Result<()>;
+}
+
 /// What another process tells of what it wrote. It may tell too much, late, twice, or nothing at all: a hint says what to
 /// read, and whoever hears none has to read now and then all the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hint {
     /// These jobs have changed.
     Jobs(Vec<JobId>),
-    /// Pauses or schedules have changed, or who holds a concurrency key.
+    /// Pauses or schedules have changed, or who holds a concurrency key, or a lease without jobs has ended.
     Live,
+    /// A program has submitted jobs in a transaction of its own; see [`Submissions`].
+    Submissions,
     /// Anything may have changed: hints may have been lost, or there were too many.
     Everything,
 }

@@ -140,6 +140,13 @@ pub enum OpenError {
     },
     /// Another store was being moved here, and that did not come to its end.
     HalfMoved,
+    /// Another scheduler of the shared store has the same name.
+    NameTaken {
+        /// The name.
+        node: String,
+    },
+    /// The server is reached through a pooler that gives each transaction another connection.
+    Pooled,
     /// The file is a database of something else.
     Foreign {
         /// The mark of the program that it belongs to.
@@ -176,6 +183,15 @@ impl fmt::Display for OpenError {
             Self::HalfMoved => f.write_str(
                 "another store was being moved here and that did not come to its end; delete this one (the file, or the \
                  tables whose names begin with scheduler_) and move again",
+            ),
+            Self::NameTaken { node } => write!(
+                f,
+                "another scheduler of this store is called '{node}', too; give each machine a name of its own with --node"
+            ),
+            Self::Pooled => f.write_str(
+                "the server is reached through a pooler in transaction mode (PgBouncer's pool_mode=transaction): LISTEN, \
+                 prepared statements and settings of a session do not work there; connect to the server itself, or to a \
+                 pool with pool_mode=session",
             ),
             Self::Foreign { application_id } => write!(
                 f,

@@ -52,7 +52,9 @@ mod writer;
 
 pub use answer::Answer;
 pub use audit::{AuditReport, Audited, audit};
-pub use backend::{Backend, Hint, HintListener, Listen, Listener, Listening, Query, Work, Written};
+pub use backend::{
+    Backend, Hint, HintListener, Listen, Listener, Listening, Query, Submissions, Work, Written,
+};
 pub use backup::BackupDone;
 pub use bell::Bell;
 pub use error::{OpenError, StoreError};

@@ -14,7 +14,9 @@ use jobtree_queue::transitions::{
 use jobtree_queue::{JobRecord, LeaseRecord, Reservation};
 
 use crate::answer::Answer;
-use crate::backend::{Backend, HintListener, Listener, Listening, command, question, work};
+use crate::backend::{
+    Backend, HintListener, Listener, Listening, Submissions, command, question, work,
+};
 use crate::error::{OpenError, StoreError};
 use crate::execute::{Firing, Stamp, Submission, Unit};
 use crate::logs;
@@ -106,6 +108,11 @@ impl Store {
     /// read then. The listener must neither block, nor call the store and wait, nor hold the store.
     pub fn hints(&self, listener: HintListener) {
         self.backend.hints(listener);
+    }
+
+    /// Returns the jobs that programs submit in transactions of their own, if the store has a place for them.
+    pub fn submissions(&self) -> Option<Box<dyn Submissions>> {
+        self.backend.submissions()
     }
 
     /// Why the store has stopped, if it has.

@@ -60,7 +60,7 @@ fn tables_of_the_first_release_are_migrated() {
                 JobState::Done
             );
         }
-        assert_eq!(server.sql("SELECT version FROM scheduler_version"), "3");
+        assert_eq!(server.sql("SELECT version FROM scheduler_version"), "4");
     }
 }
 

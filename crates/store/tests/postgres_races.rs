@@ -77,6 +77,41 @@ fn the_same_idempotency_key_at_both_nodes_makes_one_job() {
     }
 }
 
+/// More names than are locked one by one: all names are one lock then.
+#[test]
+fn more_than_512_names_in_a_group_are_one_lock() {
+    let _watchdog = Watchdog::watching("many names at two nodes");
+    let server = Server::start();
+    let nodes = two_nodes(&server);
+    for round in 0..5 {
+        let of = |key: usize| {
+            submission_of(SubmitRequest {
+                idempotency_key: Some(format!("{round} {key}")),
+                ..request()
+            })
+        };
+        let answers = at_both(&nodes, |node, which| {
+            // Beside it a call with a name of both, which shares the lock.
+            let alone = (which == 1).then(|| node.submit(stamp(), of(7)));
+            let all = node.submit_many(stamp(), (0..600).map(of).collect());
+            let all = all.wait().expect("all are answered");
+            let alone = alone.map(|answer| answer.wait().expect("it is answered"));
+            let all: Vec<SubmitAnswer> = all.into_iter().map(|it| it.expect("taken")).collect();
+            (all, alone)
+        });
+        let [(first, _), (second, alone)] = answers;
+        let alone = alone.expect("it was called");
+        for (place, (one, other)) in first.iter().zip(&second).enumerate() {
+            assert_eq!(one.job_id, other.job_id, "name {place} in round {round}");
+            let made = [one, other].iter().filter(|it| !it.duplicate).count();
+            let made = made + usize::from(place == 7 && !alone.duplicate);
+            assert_eq!(made, 1, "name {place} in round {round}");
+        }
+        assert_eq!(alone.job_id, first[7].job_id);
+    }
+    assert_eq!(deadlocks(&server), "0");
+}
+
 #[test]
 fn the_same_unique_key_at_both_nodes_makes_one_job() {
     let _watchdog = Watchdog::watching("a unique key at two nodes");

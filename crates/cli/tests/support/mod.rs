@@ -202,10 +202,15 @@ impl Daemon {
         daemon
     }
 
+    /// Ends it by a signal. Returns the exit code.
+    pub fn ends(&mut self, by: &str) -> Option<i32> {
+        signal(by, self.process.id());
+        self.process.wait().expect("it ends").code()
+    }
+
     /// Ends it by a signal, and starts it again at the same address with the same data. With the exit code.
     pub fn ends_and_returns(&mut self, by: &str) -> Option<i32> {
-        signal(by, self.process.id());
-        let code = self.process.wait().expect("it ends").code();
+        let code = self.ends(by);
         let address = self.url.strip_prefix("http://").expect("an address");
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
         let (process, url) = serve(&self.folder, address, &arguments);

@@ -1,5 +1,7 @@
 //! Two daemon processes on one PostgreSQL of the test's own, and what is asked of both.
 
+#![allow(dead_code, reason = "each test program uses its own part of this")]
+
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +10,7 @@ use jobtree_client::Client;
 use jobtree_protocol::{NodeStatus, StatusView};
 
 use crate::support::{self, ALWAYS, Daemon};
-use postgres::Server;
+pub use postgres::{Server, unprivileged};
 
 #[path = "../../../store/tests/support/postgres.rs"]
 mod postgres;
@@ -43,8 +45,7 @@ pub struct Pair {
 impl Pair {
     /// Starts both, with the policy that a new user gets but for what goes by the load of the machine.
     pub fn start() -> Self {
-        let database = Server::start();
-        let url = url_of(&database.new_place());
+        let (database, url) = database();
         let daemon = |node| Daemon::with(&["--store", &url, "--policy", ALWAYS, "--node", node]);
         Self {
             daemons: [daemon("n1"), daemon("n2")],
@@ -90,13 +91,21 @@ pub fn own_status(client: &Client) -> NodeStatus {
     nodes.into_iter().next().expect("its own machine is first")
 }
 
-/// Returns the URL for the connection string of a place in the database.
-fn url_of(place: &str) -> String {
-    let part = |name: &str| {
-        let mut words = place.split([' ', '\'']);
-        let found = words.find_map(|word| word.strip_prefix(name));
-        found.unwrap_or_else(|| panic!("no {name} in {place}"))
-    };
-    let (port, schema) = (part("port="), part("search_path="));
-    format!("postgres://postgres@127.0.0.1:{port}/postgres?options=-c%20search_path%3D{schema}")
+/// Starts a database, with the URL of an empty place in it.
+pub fn database() -> (Server, String) {
+    let database = Server::start();
+    let url = url_of(&[&database], &database.new_place());
+    (database, url)
+}
+
+/// Returns the URL for the connection string of a place, on whichever of these servers can be written to.
+pub fn url_of(servers: &[&Server], place: &str) -> String {
+    let mut words = place.split([' ', '\'']);
+    let schema = words.find_map(|word| word.strip_prefix("search_path="));
+    let schema = schema.unwrap_or_else(|| panic!("no schema in {place}"));
+    let hosts = servers.iter().map(|it| format!("127.0.0.1:{}", it.port()));
+    format!(
+        "postgres://postgres@{}/postgres?options=-c%20search_path%3D{schema}&target_session_attrs=read-write",
+        hosts.collect::<Vec<_>>().join(",")
+    )
 }

@@ -37,16 +37,19 @@ use super::turn::Turn;
 #[derive(Debug)]
 enum Place {
     /// An operation that starts it is under way. `latest` is what commits said of it meanwhile: it is looked at when the
-    /// operation is answered.
-    Proposed { latest: Option<Arc<JobRecord>> },
+    /// operation is answered. `was_reserved`: it was reserved for this node before, and may be so afterwards.
+    Proposed {
+        latest: Option<Arc<JobRecord>>,
+        was_reserved: bool,
+    },
     /// It is reserved for this node, as was learnt when so many commits had been seen.
     Reserved { commits_seen: u64 },
     /// A proposal was refused: it is read again when its backoff is over.
     Refused,
     /// It is being read after a refusal.
     Reread,
-    /// Its reservation was refused after an answer had been lost: it may hold units here until a reading says what it is. Only
-    /// readings that began afterwards count, those from this operation on.
+    /// It may be reserved here, so it holds units until a reading says what it is. Only readings that began afterwards count,
+    /// those from this operation on.
     Uncertain { from: OpId },
 }
 
@@ -391,7 +394,7 @@ impl Places {
     /// Takes a job as it is now, and puts it where it belongs.
     fn learn(&mut self, job: &Arc<JobRecord>, turn: &Turn) {
         let id = job.id;
-        if let Some(Place::Proposed { latest }) = self.places.get_mut(&id) {
+        if let Some(Place::Proposed { latest, .. }) = self.places.get_mut(&id) {
             let newer = |known: &Arc<JobRecord>| known.revision <= job.revision;
             if latest.as_ref().is_none_or(newer) {
                 *latest = Some(Arc::clone(job));
@@ -435,7 +438,12 @@ impl Places {
     /// Puts jobs into a proposal that is under way.
     pub(super) fn propose(&mut self, jobs: &[JobId]) {
         for job in jobs {
-            self.places.insert(*job, Place::Proposed { latest: None });
+            let before = self.places.get(job);
+            let proposed = Place::Proposed {
+                latest: None,
+                was_reserved: matches!(before, Some(Place::Reserved { .. })),
+            };
+            self.places.insert(*job, proposed);
         }
     }
 
@@ -452,7 +460,7 @@ impl Places {
     /// Ends a job's proposal. Returns what commits said of the job meanwhile.
     fn land(&mut self, job: JobId) -> Option<Arc<JobRecord>> {
         match self.places.remove(&job) {
-            Some(Place::Proposed { latest }) => latest,
+            Some(Place::Proposed { latest, .. }) => latest,
             Some(other) => {
                 self.places.insert(job, other);
                 None
@@ -512,8 +520,24 @@ impl Places {
         full
     }
 
-    /// A proposal came to nothing: another scheduler or caller was faster.
+    /// A proposal came to nothing: another scheduler or caller was faster. A job that was reserved may be reserved as before,
+    /// and then holds its units: without them, the next pass would start another job in its place.
     pub(super) fn overtaken(&mut self, jobs: &[JobId], turn: &mut Turn) {
+        let was_reserved = |job: &JobId| {
+            let place = self.places.get(job);
+            matches!(
+                place,
+                Some(Place::Proposed {
+                    was_reserved: true,
+                    ..
+                })
+            )
+        };
+        if let [job] = jobs
+            && was_reserved(job)
+        {
+            return self.uncertain(*job, turn);
+        }
         if let Some(job) = jobs.first().copied() {
             let outcome = Outcome::Lost;
             self.tell(Event::Answered { job, outcome });
@@ -524,7 +548,8 @@ impl Places {
         }
     }
 
-    /// A reservation was refused that may have been made before: the job is read, and keeps its units until then.
+    /// A job may be reserved: its reservation was refused and may have been made before, or accepting it came to nothing. The
+    /// job is read, and keeps its units until then.
     pub(super) fn uncertain(&mut self, job: JobId, turn: &mut Turn) {
         self.land(job);
         let from = turn.in_flight.next_id();

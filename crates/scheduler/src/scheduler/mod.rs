@@ -10,7 +10,7 @@ mod leases;
 mod questions;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use jobtree_protocol::{ApiError, LeaseId, Limits};
@@ -21,6 +21,7 @@ use crate::core::{Call, Input, Responder};
 use crate::engine::Engine;
 use crate::error::told;
 use crate::options::Options;
+use crate::submissions::Mover;
 
 /// A running scheduler. Clones are the same one; it stops with the last of them, or by [`Scheduler::stop`].
 ///
@@ -49,6 +50,16 @@ pub struct Scheduler {
     engine: Arc<Engine>,
 }
 
+/// A scheduler, if it is still there.
+pub(crate) struct WeakScheduler(Weak<Engine>);
+
+impl WeakScheduler {
+    /// Returns it, unless it was dropped.
+    pub(crate) fn upgrade(&self) -> Option<Scheduler> {
+        self.0.upgrade().map(|engine| Scheduler { engine })
+    }
+}
+
 impl fmt::Debug for Scheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scheduler")
@@ -60,9 +71,20 @@ impl fmt::Debug for Scheduler {
 impl Scheduler {
     /// Starts one over a store. It begins with what the store holds.
     pub fn start(store: Store, options: Options) -> Self {
-        Self {
+        let scheduler = Self {
             engine: Arc::new(Engine::start(store, options)),
+        };
+        if let Some(submissions) = scheduler.store().submissions() {
+            scheduler
+                .engine
+                .moves(Mover::start(&scheduler, submissions));
         }
+        scheduler
+    }
+
+    /// Returns a handle that does not keep it running.
+    pub(crate) fn downgrade(&self) -> WeakScheduler {
+        WeakScheduler(Arc::downgrade(&self.engine))
     }
 
     /// Stops it: what waits for it is told so, and nothing is dispatched any more. What runs goes on, and may be answered

@@ -11,8 +11,9 @@ use std::task::Poll;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, NoTls, Row, Statement};
+use tokio_postgres::{Client, Row, SimpleQueryMessage, Statement};
 
+use super::tls::Target;
 use crate::error::StoreError;
 use crate::tables::Result;
 
@@ -42,7 +43,7 @@ impl Call {
 /// A connection, or the wish to have one: it is made when it is needed, again after it was lost.
 pub(crate) struct Connection {
     runtime: Runtime,
-    config: Config,
+    target: Target,
     /// What is said first on each connection.
     greeting: &'static str,
     client: Option<Client>,
@@ -83,10 +84,10 @@ async fn all(replies: Vec<Reply<'_>>) -> Vec<Answered> {
 }
 
 impl Connection {
-    pub(crate) fn new(config: Config, greeting: &'static str) -> std::io::Result<Self> {
+    pub(super) fn new(target: Target, greeting: &'static str) -> std::io::Result<Self> {
         Ok(Self {
             runtime: Builder::new_current_thread().enable_all().build()?,
-            config,
+            target,
             greeting,
             client: None,
             prepared: HashMap::new(),
@@ -108,7 +109,7 @@ impl Connection {
             return Ok(());
         }
         self.prepared.clear();
-        let connecting = self.config.connect(NoTls);
+        let connecting = self.target.connect();
         let (client, connection) = self.runtime.block_on(connecting).map_err(lost)?;
         self.runtime.spawn(async move {
             // Its end is seen by the client's next call.
@@ -119,6 +120,18 @@ impl Connection {
         self.client = Some(client);
         self.failed = false;
         Ok(())
+    }
+
+    /// Returns the number of the server's process, without a prepared statement, which poolers may not know.
+    pub(super) fn server_process(&mut self) -> Result<String> {
+        let asking = self.client()?.simple_query("SELECT pg_backend_pid()");
+        let outcome = self.runtime.block_on(asking);
+        let messages = self.note(outcome)?;
+        let number = messages.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        });
+        Ok(number.unwrap_or_default())
     }
 
     fn client(&self) -> Result<&Client> {

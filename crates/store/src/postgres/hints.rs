@@ -13,6 +13,9 @@
 //!   one notification. Jobs beyond what some notifications hold become *everything*, and after that the thread waits for
 //!   longer, since it makes all others read all that waits.
 //! - A payload begins with a number that the sender drew: its own come back to it, and are left out.
+//! - The connection holds the name of its scheduler, as an advisory lock of the session: two schedulers of one name would
+//!   count each other's leases as their own. A name that is taken is waited for, as long as a server needs to notice that a
+//!   process is gone, and then the store is not opened.
 //! - A connection that is lost is made again after a while that doubles, with jitter. What is noted meanwhile is sent
 //!   then.
 
@@ -30,17 +33,19 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+use tokio_postgres::{AsyncMessage, Client};
 use uuid::Uuid;
 
+use super::tls::Target;
 use crate::backend::{Hint, HintListener, HintListeners, Written};
+use crate::error::OpenError;
 use crate::ids::IdSet;
 
 /// How long nothing is sent after something was.
 const GAP: Duration = Duration::from_millis(25);
 /// How long nothing is sent after *everything* was.
 const GAP_AFTER_EVERYTHING: Duration = Duration::from_secs(1);
-/// How long *live* is not sent again if only concurrency keys ask for it.
+/// How long *live* is not sent again if only concurrency keys or leases without jobs ask for it.
 const GAP_OF_KEYS: Duration = Duration::from_millis(200);
 /// Jobs in one payload, which must stay below 8000 bytes.
 const JOBS_IN_ONE: usize = 240;
@@ -51,6 +56,9 @@ const FIRST_WAIT: Duration = Duration::from_millis(50);
 const LAST_WAIT: Duration = Duration::from_secs(5);
 /// A connection that lasted so long was a good one.
 const GOOD: Duration = Duration::from_secs(1);
+/// How long a name is waited for, and how often it is asked for meanwhile.
+const NAME_PATIENCE: Duration = Duration::from_secs(5);
+const NAME_TRIES: u32 = 50;
 /// How long the last hint may take when the store closes.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -60,7 +68,7 @@ struct Pending {
     jobs: IdSet<JobId>,
     /// Pauses or schedules were written.
     settings: bool,
-    /// Who holds concurrency keys has changed.
+    /// Who holds concurrency keys has changed, or a lease without jobs has ended.
     keys: bool,
     everything: bool,
     /// The thread was woken for it.
@@ -82,6 +90,12 @@ enum Happening {
     Lost,
 }
 
+/// What came of the first try to connect.
+enum Tried {
+    Done,
+    NameTaken,
+}
+
 /// Where the writer notes what it committed.
 pub(super) struct Outgoing {
     pending: Mutex<Pending>,
@@ -101,7 +115,10 @@ impl Outgoing {
         }
         let mut pending = self.lock();
         pending.settings |= settings;
-        for job in told.flat_map(|written| &written.changes.jobs) {
+        let told: Vec<&Written> = told.collect();
+        // A lease without jobs is told by no job: its node counts its units until it reads what is live.
+        pending.keys |= told.iter().any(|written| ends_capacity(written));
+        for job in told.iter().flat_map(|written| &written.changes.jobs) {
             // One that is new holds nothing yet.
             pending.keys |= job.intent.concurrency_key.is_some() && job.revision > 1;
             if !pending.everything {
@@ -134,6 +151,18 @@ fn concerns_others(written: &Written) -> bool {
     events.any(|event| !internal(event.kind))
 }
 
+/// Whether a lease without jobs has ended.
+fn ends_capacity(written: &Written) -> bool {
+    let ends = |kind: EventKind| {
+        matches!(
+            kind,
+            EventKind::LeaseReleased | EventKind::LeaseRevoked | EventKind::LeaseExpired
+        )
+    };
+    let changes = &written.changes;
+    changes.jobs.is_empty() && changes.events.iter().any(|event| ends(event.kind))
+}
+
 /// The thread that sends and hears hints. It ends when this is dropped, after it has sent what was noted.
 pub(super) struct Hints {
     listeners: Arc<HintListeners>,
@@ -144,11 +173,12 @@ pub(super) struct Hints {
 impl Hints {
     /// Starts it, on a channel that all who share the queue's tables use.
     pub(super) fn start(
-        mut config: Config,
+        mut target: Target,
         channel: String,
-    ) -> std::io::Result<(Self, Arc<Outgoing>)> {
+        name: Option<String>,
+    ) -> Result<(Self, Arc<Outgoing>), OpenError> {
         // So that an operator can tell it from those that work.
-        config.application_name("jobtree hints");
+        target.config.application_name("jobtree hints");
         let (bell, heard) = unbounded_channel();
         let outgoing = Arc::new(Outgoing {
             pending: Mutex::default(),
@@ -157,8 +187,9 @@ impl Hints {
         let listeners = Arc::new(HintListeners::default());
         let (closed, closing) = oneshot::channel();
         let station = Station {
-            config,
+            target,
             channel,
+            name: name.clone(),
             own: random(),
             outgoing: Arc::clone(&outgoing),
             heard,
@@ -174,13 +205,16 @@ impl Hints {
             .spawn(move || runtime.block_on(station.run(closing, tried)))?;
         // Whoever listens from now on need not read everything a second time. If it did not work out, it will be told so
         // when it does.
-        let _ = first_try.recv();
+        let tried = first_try.recv();
         let hints = Self {
             listeners,
             closed: Some(closed),
             thread: Some(thread),
         };
-        Ok((hints, outgoing))
+        match (tried, name) {
+            (Ok(Tried::NameTaken), Some(node)) => Err(OpenError::NameTaken { node }),
+            _ => Ok((hints, outgoing)),
+        }
     }
 
     pub(super) fn listen(&self, listener: HintListener) {
@@ -201,8 +235,10 @@ impl Drop for Hints {
 
 /// What the thread has.
 struct Station {
-    config: Config,
+    target: Target,
     channel: String,
+    /// The name of the scheduler, which no other may have.
+    name: Option<String>,
     /// What this store's own payloads begin with.
     own: u64,
     outgoing: Arc<Outgoing>,
@@ -230,19 +266,22 @@ async fn unless<T>(
 }
 
 impl Station {
-    async fn run(mut self, mut closing: oneshot::Receiver<()>, tried: Sender<()>) {
+    async fn run(mut self, mut closing: oneshot::Receiver<()>, tried: Sender<Tried>) {
         let mut failures = 0;
         loop {
             let Some(connected) = unless(&mut closing, self.connect()).await else {
                 return;
             };
-            if connected.is_ok() {
+            if matches!(connected, Ok(Some(_))) {
                 // Whatever was told before this moment was not heard here.
                 self.listeners.tell(&Hint::Everything);
             }
             // After the first time nobody waits for it any more.
-            let _ = tried.send(());
-            if let Ok(client) = connected {
+            let _ = tried.send(match connected {
+                Ok(None) => Tried::NameTaken,
+                _ => Tried::Done,
+            });
+            if let Ok(Some(client)) = connected {
                 let since = Instant::now();
                 if unless(&mut closing, self.serve(&client)).await.is_none() {
                     // Nothing is left for later.
@@ -262,8 +301,9 @@ impl Station {
         }
     }
 
-    async fn connect(&self) -> Result<Client, tokio_postgres::Error> {
-        let (client, mut connection) = self.config.connect(NoTls).await?;
+    /// Connects. None if another scheduler has the name.
+    async fn connect(&self) -> Result<Option<Client>, tokio_postgres::Error> {
+        let (client, mut connection) = self.target.connect().await?;
         let bell = self.outgoing.bell.clone();
         tokio::spawn(async move {
             loop {
@@ -285,7 +325,11 @@ impl Station {
         // A hint need not survive anything, and must not wait for a disk while others wait to send theirs.
         let begin = format!("SET synchronous_commit = off; LISTEN {}", self.channel);
         client.batch_execute(&begin).await?;
-        Ok(client)
+        let has_name = match &self.name {
+            Some(name) => take_name(&client, name).await?,
+            None => true,
+        };
+        Ok(has_name.then_some(client))
     }
 
     /// Hears and sends until the connection is lost.
@@ -347,6 +391,22 @@ impl Station {
     }
 }
 
+/// Takes the name of a scheduler for this session. False if another one keeps it.
+async fn take_name(client: &Client, name: &str) -> Result<bool, tokio_postgres::Error> {
+    // A server that does not hear from this machine any more must give the name back soon.
+    client
+        .batch_execute("SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 2")
+        .await?;
+    let sql = "SELECT pg_try_advisory_lock(hashtextextended($1, 'scheduler_version'::regclass::oid::bigint))";
+    for _ in 0..NAME_TRIES {
+        if client.query_one(sql, &[&name]).await?.get(0) {
+            return Ok(true);
+        }
+        sleep(NAME_PATIENCE / NAME_TRIES).await;
+    }
+    Ok(false)
+}
+
 fn everything(own: u64) -> String {
     format!("{own:016x}e")
 }
@@ -380,6 +440,7 @@ fn read(payload: &str, own: u64) -> Option<Hint> {
     let (kind, ids) = told.split_at_checked(1)?;
     match kind {
         "l" => Some(Hint::Live),
+        "s" => Some(Hint::Submissions),
         "j" => {
             let ids = ids.as_bytes().chunks(32);
             let ids: Option<Vec<JobId>> = ids

@@ -24,7 +24,9 @@ mod names;
 mod overlay;
 mod password_file;
 mod reading;
+mod submissions;
 mod tables;
+mod tls;
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -34,8 +36,9 @@ use std::time::Duration;
 use connection::Connection;
 use hints::Hints;
 use tables::PgTables;
+use tls::Target;
 
-use crate::backend::{Backend, HintListener, Listen, Listeners, Query, Work};
+use crate::backend::{Backend, HintListener, Listen, Listeners, Query, Submissions, Work};
 use crate::error::{OpenError, StoreError};
 use crate::moving::MOVING;
 use crate::writer::{Bounds, Ledger, Writer};
@@ -54,6 +57,7 @@ pub struct PostgresOptions {
     max_group: usize,
     database_time: bool,
     hints: bool,
+    node: Option<String>,
 }
 
 impl PostgresOptions {
@@ -66,6 +70,7 @@ impl PostgresOptions {
             max_group: 1024,
             database_time: true,
             hints: true,
+            node: None,
         }
     }
 
@@ -78,6 +83,13 @@ impl PostgresOptions {
     /// How many calls may wait; one more is refused as overloaded.
     pub fn max_waiting(mut self, calls: usize) -> Self {
         self.max_waiting = calls.max(1);
+        self
+    }
+
+    /// The name of the scheduler that uses the store: opening fails if another one that is connected has it. Without hints,
+    /// names are not compared.
+    pub fn node(mut self, name: impl Into<String>) -> Self {
+        self.node = Some(name.into());
         self
     }
 
@@ -106,6 +118,7 @@ pub(crate) struct Postgres {
     hints: Option<Hints>,
     listeners: Arc<Listeners>,
     max_waiting: usize,
+    target: Target,
 }
 
 /// Step `n` leads from version `n` to version `n + 1`. Steps are never changed once released; new ones are added.
@@ -113,6 +126,7 @@ const STEPS: &[&str] = &[
     include_str!("schema.sql"),
     include_str!("migration_2.sql"),
     include_str!("migration_3.sql"),
+    include_str!("migration_4.sql"),
 ];
 const VERSION: i32 = STEPS.len() as i32;
 /// For the connection that writes. Others wait for its locks, so it may not stand still. Its statements look up rows by
@@ -134,6 +148,25 @@ fn impatient(config: &mut tokio_postgres::Config) {
     if config.get_keepalives_idle() > SILENT {
         config.keepalives_idle(SILENT);
     }
+}
+
+/// Refuses a pooler that gives each transaction another connection: two of ours that are open at once are one of the
+/// server's, which no server does.
+fn refuse_poolers(target: &Target) -> Result<(), OpenError> {
+    let failed = |error: StoreError| OpenError::Database(error.to_string());
+    let mut both = [
+        Connection::new(target.clone(), "")?,
+        Connection::new(target.clone(), "")?,
+    ];
+    let mut servers = Vec::new();
+    for connection in &mut both {
+        connection.connect().map_err(failed)?;
+        servers.push(connection.server_process().map_err(failed)?);
+    }
+    if servers[0] == servers[1] {
+        return Err(OpenError::Pooled);
+    }
+    Ok(())
 }
 
 /// Makes the tables, or brings them to the newest version, if they are ours and not too new. Several processes may try at once. Gives the name of
@@ -182,14 +215,12 @@ fn prepare(connection: &mut Connection) -> Result<String, OpenError> {
 
 impl Postgres {
     pub(crate) fn open(options: &PostgresOptions) -> Result<Self, OpenError> {
-        let mut config: tokio_postgres::Config = options
-            .url
-            .parse()
-            .map_err(|error: tokio_postgres::Error| OpenError::Database(error.to_string()))?;
-        config.application_name("jobtree");
-        password_file::fill_in(&mut config)?;
-        impatient(&mut config);
-        let channel = prepare(&mut Connection::new(config.clone(), "")?)?;
+        let mut target = Target::of(&options.url)?;
+        target.config.application_name("jobtree");
+        password_file::fill_in(&mut target.config)?;
+        impatient(&mut target.config);
+        refuse_poolers(&target)?;
+        let channel = prepare(&mut Connection::new(target.clone(), "")?)?;
 
         let database_time = options.database_time;
         let (sender, receiver) = sync_channel(options.max_waiting);
@@ -197,7 +228,7 @@ impl Postgres {
         let threads = (0..options.readers)
             .map(|_| {
                 let receiver = Arc::clone(&receiver);
-                let connection = Connection::new(config.clone(), "")?;
+                let connection = Connection::new(target.clone(), "")?;
                 std::thread::Builder::new()
                     .name("jobtree-reader".to_owned())
                     .spawn(move || answer_all(PgTables::new(connection, database_time), &receiver))
@@ -209,12 +240,12 @@ impl Postgres {
         };
         let listeners = Arc::new(Listeners::default());
         let (hints, outgoing) = if options.hints {
-            let (hints, outgoing) = Hints::start(config.clone(), channel)?;
+            let (hints, outgoing) = Hints::start(target.clone(), channel, options.node.clone())?;
             (Some(hints), Some(outgoing))
         } else {
             (None, None)
         };
-        let connection = Connection::new(config, WRITER)?;
+        let connection = Connection::new(target.clone(), WRITER)?;
         let make = move || PgTables::new(connection, database_time).telling(outgoing);
         let writer = Writer::start(make, bounds, Arc::clone(&listeners))?;
         Ok(Self {
@@ -224,6 +255,7 @@ impl Postgres {
             hints,
             listeners,
             max_waiting: options.max_waiting,
+            target,
         })
     }
 }
@@ -269,6 +301,11 @@ impl Backend for Postgres {
         if let Some(hints) = &self.hints {
             hints.listen(listener);
         }
+    }
+
+    fn submissions(&self) -> Option<Box<dyn Submissions>> {
+        let connection = Connection::new(self.target.clone(), submissions::GREETING).ok()?;
+        Some(Box::new(submissions::PgSubmissions::new(connection)))
     }
 
     fn stopped(&self) -> Option<StoreError> {

@@ -49,7 +49,11 @@ fn is_root() -> bool {
 
 /// A server's program, run by somebody who may.
 fn server_program(name: &str) -> Command {
-    let program = binaries().join(name);
+    unprivileged(&binaries().join(name))
+}
+
+/// Returns a command that does not run as root: servers refuse to.
+pub fn unprivileged(program: &std::path::Path) -> Command {
     if is_root() {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);
@@ -60,16 +64,19 @@ fn server_program(name: &str) -> Command {
     }
 }
 
+/// Makes a folder that the server may write to.
+fn new_folder() -> Folder {
+    let folder = Folder::new("postgres");
+    if is_root() {
+        let mut hand_over = Command::new("chown");
+        output(hand_over.arg("postgres:postgres").arg(folder.path()));
+    }
+    folder
+}
+
 impl Server {
     pub fn start() -> Self {
-        let folder = Folder::new("postgres");
-        if is_root() {
-            output(
-                Command::new("chown")
-                    .arg("postgres:postgres")
-                    .arg(folder.path()),
-            );
-        }
+        let folder = new_folder();
         output(
             server_program("initdb")
                 .args([
@@ -82,6 +89,10 @@ impl Server {
                 .arg(folder.file("data"))
                 .current_dir(folder.path()),
         );
+        Self::running(folder)
+    }
+
+    fn running(folder: Folder) -> Self {
         let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = free.local_addr().expect("its address").port();
         drop(free);
@@ -93,6 +104,70 @@ impl Server {
         };
         server.run();
         server
+    }
+
+    /// Starts a standby, to which this server replicates synchronously: what is committed here is there, too.
+    pub fn standby(&self) -> Self {
+        let folder = new_folder();
+        output(
+            server_program("pg_basebackup")
+                .args(["-h", "127.0.0.1", "-U", "postgres", "--no-sync"])
+                .args(["--checkpoint=fast", "--write-recovery-conf"])
+                .args(["-p", &self.port.to_string(), "-D"])
+                .arg(folder.file("data"))
+                .current_dir(folder.path()),
+        );
+        // A server that comes back is found soon: until then, its commits wait for this one.
+        let mut settings = std::fs::OpenOptions::new()
+            .append(true)
+            .open(folder.file("data/postgresql.auto.conf"))
+            .expect("the settings of a backup");
+        std::io::Write::write_all(&mut settings, b"wal_retrieve_retry_interval = '100ms'\n")
+            .expect("a setting is added");
+        let standby = Self::running(folder);
+        self.sql("ALTER SYSTEM SET synchronous_standby_names = '*'");
+        self.sql("SELECT pg_reload_conf()");
+        while self.sql("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") != "1"
+        {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        standby
+    }
+
+    /// Makes a standby the server that is written to.
+    pub fn promote(&self) {
+        output(
+            server_program("pg_ctl")
+                .args(["promote", "--wait", "-D"])
+                .arg(self.folder.file("data"))
+                .current_dir(self.folder.path()),
+        );
+    }
+
+    /// Lets it speak TLS, with this certificate and key.
+    pub fn speak_tls(&self, certificate: &str, key: &str) {
+        for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+            let file = self.folder.file("data").join(name);
+            std::fs::write(&file, text).expect("a file of the server");
+            output(Command::new("chmod").arg("600").arg(&file));
+            if is_root() {
+                output(Command::new("chown").arg("postgres:postgres").arg(&file));
+            }
+        }
+        self.sql("ALTER SYSTEM SET ssl = on");
+        self.sql("SELECT pg_reload_conf()");
+        while self.sql("SHOW ssl") != "on" {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// A folder that goes with the server, in which its user may write.
+    pub fn path(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Starts the server, again if it was stopped.
