@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches};
 use jiff::Zoned;
 use jobtree_client::Client;
 use jobtree_process::{AdviceSignal, UnknownSignal};
-use jobtree_protocol::{Json, OnDependencyFailure, Priority, SubmitRequest, TraceParent};
+use jobtree_protocol::{Json, OnDependencyFailure, Priority, Start, SubmitRequest, TraceParent};
 
 use crate::error::CliError;
 use crate::names;
@@ -154,8 +154,13 @@ pub fn of_a_job() -> Vec<Arg> {
         value("priority", "CLASS", "low, normal or high [normal]"),
         flag(
             "now",
-            "Do not wait for quiet while the machine is used normally",
+            "Start in QUIET, NORMAL and BUSY, without waiting for a streak or a cool-down; not in PANIC",
         ),
+        flag(
+            "ignore-load",
+            "Start in PANIC too, whatever the load is; needs an admin's token",
+        )
+        .conflicts_with("now"),
         value(
             "after",
             "TIME",
@@ -254,7 +259,11 @@ pub fn described(
     let mut job = SubmitRequest {
         payload,
         priority,
-        time_sensitive: has(arguments, "now"),
+        start: match (has(arguments, "now"), has(arguments, "ignore-load")) {
+            (_, true) => Start::IgnoreLoad,
+            (true, false) => Start::Now,
+            (false, false) => Start::WhenQuiet,
+        },
         earliest_start_at: time("after")?.filter(|_| after_sec.is_none()),
         earliest_start_in_sec: after_sec,
         deadline_at: time("deadline")?.filter(|_| deadline_sec.is_none()),

@@ -21,6 +21,7 @@ mod signals;
 mod stores;
 mod summary;
 mod when;
+mod why;
 
 use std::process::ExitCode;
 

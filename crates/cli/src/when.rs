@@ -104,10 +104,34 @@ fn weekday(name: &str) -> Option<Weekday> {
         .map(|(_, weekday)| weekday)
 }
 
-/// A time, in this machine's zone, to the second.
+/// A time, in this machine's zone, to the second, with the offset of that zone.
 pub fn shown(at: Timestamp) -> String {
     let zoned = at.to_zoned(jiff::tz::TimeZone::system());
-    zoned.strftime("%Y-%m-%d %H:%M:%S").to_string()
+    zoned.strftime("%Y-%m-%d %H:%M:%S%:z").to_string()
+}
+
+/// A text of the daemon, which tells times in UTC, with these times as [`shown`] writes them.
+pub fn localized(text: &str) -> String {
+    // The longest text that is a time has this many bytes: nanoseconds, and a Z behind them.
+    const LONGEST: usize = "2026-01-01T00:00:00.123456789Z".len();
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(end) = rest.find('Z') {
+        let earliest = end.saturating_sub(LONGEST - 1);
+        let begins = (earliest..end).filter(|at| rest.is_char_boundary(*at));
+        let time = begins
+            .filter(|at| rest[*at..].starts_with(|c: char| c.is_ascii_digit()))
+            .find_map(|at| Some((at, rest[at..=end].parse::<Timestamp>().ok()?)));
+        match time {
+            Some((at, time)) => {
+                out.push_str(&rest[..at]);
+                out.push_str(&shown(time));
+            }
+            None => out.push_str(&rest[..=end]),
+        }
+        rest = &rest[end + 1..];
+    }
+    out + rest
 }
 
 /// How long something takes, in its two largest units: `2h05m`, `14s`, `3d04h`.
@@ -169,6 +193,20 @@ mod tests {
             let told = time(text, &now()).unwrap_err();
             assert!(told.contains("is no time: write"), "{text}: {told}");
         }
+    }
+
+    #[test]
+    fn times_in_texts_are_shown_in_the_zone_of_this_machine() {
+        let at: Timestamp = "2026-11-18T14:30:00.5Z".parse().unwrap();
+        assert_eq!(
+            localized("Zeit: not before 2026-11-18T14:30:00.5Z, or 2026-11-18T14:30:00Z; Zürich"),
+            format!("Zeit: not before {0}, or {0}; Zürich", shown(at))
+        );
+        assert_eq!(
+            localized("Z 12Z 2026-13-01T00:00:00Z"),
+            "Z 12Z 2026-13-01T00:00:00Z"
+        );
+        assert_eq!(shown(at).len(), "2026-11-18 15:30:00+01:00".len());
     }
 
     #[test]

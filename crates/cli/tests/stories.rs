@@ -177,7 +177,10 @@ fn a_waiting_job_says_why() {
         .run(&["submit", "photos", "index", "--after", "1h"])
         .text();
     let told = daemon.run(&["explain", &id]).exits(0);
-    assert!(told.stdout.contains("starts when"), "{told:?}");
+    assert!(
+        told.stdout.contains("until its addon is resumed"),
+        "{told:?}"
+    );
     let json = daemon.run(&["explain", &id, "--json"]).exits(0).json();
     let codes: Vec<&str> = json["reasons"]
         .as_array()

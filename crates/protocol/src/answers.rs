@@ -215,6 +215,9 @@ pub struct PauseView {
     /// Why.
     #[serde(default)]
     pub reason: Option<String>,
+    /// Who paused, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// All that is skipped.

@@ -81,6 +81,8 @@ kinds! {
     Resumed => "RESUMED",
     /// A running job printed something, which its log has.
     Log => "LOG",
+    /// The load state of a node has changed: QUIET, NORMAL, BUSY or PANIC. The reason tells both, and the signals.
+    LoadState => "LOAD_STATE",
 }
 
 /// By hand: names that a macro was given are not seen by another.

@@ -24,6 +24,73 @@ pub struct Reason {
     pub since: Option<Timestamp>,
     /// What would have to change: exactly this lets the job start, as far as this reason goes.
     pub change: String,
+    /// The signals that are too high, if it is about the load of the machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<LoadSignal>,
+}
+
+impl Reason {
+    /// Returns a reason without numbers.
+    pub fn new(
+        code: &str,
+        message: impl Into<String>,
+        since: Option<Timestamp>,
+        change: impl Into<String>,
+    ) -> Self {
+        Self {
+            code: code.to_owned(),
+            message: message.into(),
+            measured: None,
+            threshold: None,
+            since,
+            change: change.into(),
+            signals: Vec::new(),
+        }
+    }
+}
+
+/// A signal of the load that is too high.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LoadSignal {
+    /// Its name in the policy: `psi_cpu`, `cpu`, …
+    pub signal: String,
+    /// The measured value, with its unit.
+    pub value: String,
+    /// What it must come down to (or, of what is left of something, up to), with its unit.
+    pub bound: String,
+}
+
+/// `POST …/queue/jobs/reasons`: which jobs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ReasonsRequest {
+    /// The jobs, 500 at most.
+    pub jobs: Vec<JobId>,
+}
+
+impl ReasonsRequest {
+    /// The most jobs of one request.
+    pub const MOST: usize = 500;
+}
+
+/// The first reason why a job does not run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct JobReason {
+    /// The job.
+    pub job_id: JobId,
+    /// The first of the reasons that an explanation lists.
+    pub reason: Reason,
+}
+
+/// The first reason of each job that does not run; none of those that run, have ended or are about to start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ReasonList {
+    /// In the order of the request.
+    pub jobs: Vec<JobReason>,
 }
 
 /// What an estimate rests on.

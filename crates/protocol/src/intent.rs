@@ -101,6 +101,29 @@ impl Default for Backoff {
     }
 }
 
+/// Which load a job waits for before it starts. Capacity, caps, pauses and start times hold for all.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Start {
+    /// Waits for QUIET, as far as priority, deadline and `time_sensitive` do not say otherwise.
+    #[default]
+    WhenQuiet,
+    /// Starts in every state but PANIC: waits for no QUIET, window, streak or cool-down.
+    Now,
+    /// Starts in PANIC too, and with no measurement at all. Needs an admin's token.
+    IgnoreLoad,
+}
+
+impl Start {
+    /// Returns `true` for the default, which is not written.
+    pub fn is_default(&self) -> bool {
+        *self == Self::WhenQuiet
+    }
+}
+
 /// What becomes of a job whose deadline passes while it waits. One that runs goes on either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -150,6 +173,9 @@ pub struct Intent {
     /// Without a deadline: it does not wait for QUIET in NORMAL.
     #[serde(default)]
     pub time_sensitive: bool,
+    /// The load that it waits for.
+    #[serde(default, skip_serializing_if = "Start::is_default")]
+    pub start: Start,
     /// Not before this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earliest_start_at: Option<Timestamp>,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     AddonId, Constraints, JobId, JobState, JobType, Json, LeaseId, NodeId, Priority, ScheduleId,
-    TraceParent,
+    Start, TraceParent,
 };
 
 /// How far a running job says it is.
@@ -83,6 +83,9 @@ pub struct JobView {
     pub payload: Option<Json>,
     /// It does not wait for QUIET in NORMAL.
     pub time_sensitive: bool,
+    /// The load that it waits for.
+    #[serde(default, skip_serializing_if = "Start::is_default")]
+    pub start: Start,
     /// When it should be done.
     pub deadline_at: Option<Timestamp>,
     /// The deadline will probably be missed.

@@ -67,10 +67,13 @@ pub use bulk::{
 };
 pub use error::{ApiError, ErrorCode, FieldError};
 pub use event::{Event, EventKind};
-pub use explain::{Decision, Estimate, EstimateBasis, Explain, Reason};
+pub use explain::{
+    Decision, Estimate, EstimateBasis, Explain, JobReason, LoadSignal, Reason, ReasonList,
+    ReasonsRequest,
+};
 pub use fingerprint::Fingerprint;
 pub use ids::{AddonId, InstanceId, InvalidName, JobId, JobType, LeaseId, NodeId, ScheduleId};
-pub use intent::{Backoff, Constraints, Intent, Late, OnDependencyFailure, Priority};
+pub use intent::{Backoff, Constraints, Intent, Late, OnDependencyFailure, Priority, Start};
 pub use job::{BulkAnswer, BulkFailure, JobList, JobQuery, JobView, Progress, SubmitAnswer};
 pub use json::Json;
 pub use lease::{

@@ -37,4 +37,16 @@ pub struct LoadSample {
     /// Memory pressure, percent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub psi_memory: Option<f64>,
+    /// Load average per core.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_per_core: Option<f64>,
+    /// The part of the time that the busiest disk was at work, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_busy: Option<f64>,
+    /// The free part of the disk that the store lies on, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_free: Option<f64>,
+    /// The part of its speed that the busiest network interface was used at, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<f64>,
 }

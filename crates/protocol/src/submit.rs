@@ -7,7 +7,7 @@ use crate::check::Check;
 use crate::time::whole_micros;
 use crate::{
     AddonId, Backoff, Constraints, FieldError, Intent, JobId, JobType, Json, Late, Limits, NodeId,
-    OnDependencyFailure, Priority, TraceParent,
+    OnDependencyFailure, Priority, Start, TraceParent,
 };
 
 /// `POST …/queue/jobs/submit`. Only `addon_id`, `job_type` and `cost_units` are needed.
@@ -53,6 +53,10 @@ pub struct SubmitRequest {
     pub payload: Option<Json>,
     /// Without a deadline: it does not wait for QUIET in NORMAL.
     pub time_sensitive: bool,
+    /// The load that it waits for: `when_quiet` (the default), `now` (every state but PANIC) or `ignore_load` (any; needs an
+    /// admin's token).
+    #[serde(skip_serializing_if = "Start::is_default")]
+    pub start: Start,
     /// Not before this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub earliest_start_at: Option<Timestamp>,
@@ -225,6 +229,7 @@ impl SubmitRequest {
             expected_duration_sec,
             payload: self.payload,
             time_sensitive: self.time_sensitive,
+            start: self.start,
             earliest_start_at: self.earliest_start_at.map(whole_micros),
             deadline_at: self.deadline_at.map(whole_micros),
             late: self.late,

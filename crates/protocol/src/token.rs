@@ -60,7 +60,7 @@ impl fmt::Display for Scope {
 pub struct TokenRequest {
     /// What it is for, in words.
     pub name: String,
-    /// Whose jobs it is for; all with `admin` alone.
+    /// Whose jobs it is for; all with `admin`, or with `read` and nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addon_id: Option<AddonId>,
     /// What it allows.

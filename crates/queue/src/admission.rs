@@ -2,7 +2,7 @@
 //!
 //! Asked in this order, and the first that fails is the reason that is given:
 //!
-//! 1. the machine was measured, is not in PANIC and has cooled down since: waived for nobody;
+//! 1. the machine was measured, is not in PANIC and has cooled down since: waived for what was submitted so alone;
 //! 2. the quiet conditions (state, windows, streak) as far as the ask's [`Waiver`] leaves them;
 //! 3. the pressure on resources that the ask is heavy on, tightened;
 //! 4. caps on leases, capacity, the ramp.
@@ -18,14 +18,15 @@ use jobtree_protocol::{
     AddonId, Constraints, Decision, JobId, LeaseLimits, LeaseNumbers, QuietState,
 };
 
-use crate::block::{Block, name};
+use crate::block::{Block, Calm, name};
 use crate::busy::{Reading, Resource};
 use crate::capacity::capacity;
 use crate::deadline::Waiver;
 use crate::now::{Now, wall_before, wall_until};
 use crate::policy::{AddonTerms, Policy};
-use crate::quiet::{QuietMachine, enter_bound, leave_bound};
+use crate::quiet::{QuietMachine, QuietRecord, enter_bound, leave_bound};
 use crate::ramp::Ramp;
+use crate::signal_names::{self, HighSignal};
 use crate::signals::{Freshness, HostSignals, Sample, Signals};
 
 /// What is in use, computed from live leases and reservations.
@@ -81,6 +82,17 @@ pub struct View {
     pub allow_one: bool,
     /// The policy says that load does not matter: the numbers above are those of an idle machine.
     pub ignored: bool,
+}
+
+impl View {
+    /// Returns what something with this waiver may start without now: the one job that is allowed when quiet never comes
+    /// waits for no quiet.
+    pub fn waiver(&self, own: Waiver) -> Waiver {
+        match self.allow_one {
+            true => own.max(Waiver::Normal),
+            false => own,
+        }
+    }
 }
 
 /// The answer.
@@ -218,7 +230,7 @@ impl Admission {
 
     fn read(&mut self, now: Now) {
         self.reading = match self.signals.freshness(&self.policy, now.mono) {
-            Freshness::Fresh(sample, host) => Some(Reading::of(&self.policy.busy, &sample, &host)),
+            Freshness::Fresh(sample, host) => Some(Reading::of(&self.policy, &sample, &host)),
             Freshness::Stale(_) => None,
         };
     }
@@ -231,6 +243,23 @@ impl Admission {
     /// States and streaks.
     pub fn quiet(&self) -> &QuietMachine {
         &self.quiet
+    }
+
+    /// Goes on with the states that were kept before a restart.
+    pub fn restore(&mut self, record: &QuietRecord, now: Now) {
+        let policy = Arc::clone(&self.policy);
+        self.quiet.restore(record, &policy, now);
+    }
+
+    /// Returns a change of state in words, with the signals that are above the bound of the better of both.
+    pub fn change_of_state(&self, from: QuietState, to: QuietState) -> String {
+        let bound = enter_bound(&self.policy.quiet, from.min(to));
+        let high = signal_names::list(&self.high(bound));
+        let (from, to) = (name(from), name(to));
+        match high.is_empty() {
+            true => format!("{to}, after {from}"),
+            false => format!("{to}, after {from}: {high}"),
+        }
     }
 
     /// The one job was allowed to start without quiet; returns what [`Self::take_back_one`] needs.
@@ -326,14 +355,17 @@ impl Admission {
 
     /// What is in the way of everything with this waiver and these constraints, whatever it costs: points 1 to 3.
     pub fn gate(&self, view: &View, waiver: Waiver, constraints: Constraints) -> Option<Block> {
-        self.machine(view)
+        self.machine(view, waiver)
             .or_else(|| self.quiet_conditions(view, waiver).into_iter().next())
             .or_else(|| self.pressures(view, waiver, constraints).into_iter().next())
     }
 
-    /// Point 1: what nobody is spared.
-    pub fn machine(&self, view: &View) -> Option<Block> {
+    /// Point 1: PANIC, its cool-down, and missing samples.
+    pub fn machine(&self, view: &View, waiver: Waiver) -> Option<Block> {
         let quiet = &self.policy.quiet;
+        if waiver >= Waiver::Load {
+            return None;
+        }
         if let Some(age) = view.stale {
             return Some(Block::Stale {
                 age,
@@ -344,9 +376,19 @@ impl Admission {
             return Some(Block::Panic {
                 busy: view.busy,
                 bound: quiet.busy_max,
+                high: self.high(quiet.busy_max),
+                calm: Calm {
+                    lasted: self.quiet.calm_for(QuietState::Busy, view.now),
+                    needed: quiet.calm_after,
+                },
+                cooldown: match waiver {
+                    Waiver::Cooldown => Duration::ZERO,
+                    _ => quiet.panic_cooldown,
+                },
             });
         }
-        view.cooling.map(|left| Block::CoolingDown {
+        let cooling = view.cooling.filter(|_| waiver < Waiver::Cooldown);
+        cooling.map(|left| Block::CoolingDown {
             left,
             whole: quiet.panic_cooldown,
         })
@@ -359,11 +401,20 @@ impl Admission {
         let needs = worst_state(waiver);
         if view.state > needs {
             let bound = enter_bound(quiet, needs);
+            let needed = match needs {
+                QuietState::Quiet => quiet.enter_after,
+                _ => quiet.calm_after,
+            };
             blocks.push(Block::NotQuiet {
                 state: view.state,
                 busy: view.busy,
                 needs,
                 bound,
+                high: self.high(bound),
+                calm: Calm {
+                    lasted: self.quiet.calm_for(needs, view.now),
+                    needed,
+                },
             });
         }
         if waiver < Waiver::Window && !view.in_window {
@@ -380,6 +431,9 @@ impl Admission {
 
     /// Point 3: every resource whose pressure is too high.
     pub fn pressures(&self, view: &View, waiver: Waiver, constraints: Constraints) -> Vec<Block> {
+        if waiver >= Waiver::Load {
+            return Vec::new();
+        }
         let bound = leave_bound(&self.policy.quiet, worst_state(waiver));
         let heavy = heavy_on(constraints);
         let levels = heavy.map(|resource| (resource, self.tightened(view, resource)));
@@ -392,12 +446,27 @@ impl Admission {
         .collect()
     }
 
+    /// The signals that are above a level.
+    fn high(&self, level: f64) -> Vec<HighSignal> {
+        self.reading
+            .as_ref()
+            .map_or_else(Vec::new, |reading| reading.above(level))
+    }
+
     fn tightened(&self, view: &View, resource: Resource) -> f64 {
         (view.pressure[resource as usize] * self.policy.busy.tighten).min(10.0)
     }
 
     /// Units there are for jobs with these constraints.
     pub fn capacity(&self, view: &View, constraints: Constraints) -> u32 {
+        self.capacity_for(view, constraints, Waiver::None)
+    }
+
+    /// Units there are for jobs with these constraints. What ignores the load has those of an idle machine.
+    pub fn capacity_for(&self, view: &View, constraints: Constraints, waiver: Waiver) -> u32 {
+        if waiver >= Waiver::Load {
+            return capacity(&self.policy.capacity, 0.0);
+        }
         let heavy = heavy_on(constraints).map(|resource| self.tightened(view, resource));
         let busy = heavy.fold(view.busy.max(view.cpu), f64::max);
         capacity(&self.policy.capacity, busy)
@@ -429,7 +498,7 @@ impl Admission {
                 limit: terms.leases,
             });
         }
-        let capacity = self.capacity(view, ask.constraints);
+        let capacity = self.capacity_for(view, ask.constraints, ask.waiver);
         if used + requested > capacity {
             blocks.push(Block::Capacity {
                 used,
@@ -460,11 +529,7 @@ impl Admission {
     pub fn decide(&self, addon: &str, ask: &Ask, usage: &Usage, now: Now) -> Verdict {
         let view = self.view(now);
         let terms = self.policy.addon(addon);
-        let waiver = if view.allow_one {
-            Waiver::Normal
-        } else {
-            ask.waiver
-        };
+        let waiver = view.waiver(ask.waiver);
         let denied = (terms.paused.then_some(Block::AddonPaused))
             .or_else(|| self.gate(&view, waiver, ask.constraints))
             .or_else(|| self.room(&view, ask, usage, &terms).into_iter().next());
@@ -498,7 +563,7 @@ impl Admission {
             numbers: LeaseNumbers {
                 used: usage.units,
                 requested: ask.cost,
-                capacity: self.capacity(view, ask.constraints),
+                capacity: self.capacity_for(view, ask.constraints, ask.waiver),
                 busy: view.busy,
             },
             state: view.state,
@@ -518,9 +583,9 @@ impl Admission {
                 ..
             } => policy.quiet.enter_after.max(again),
             Block::NotQuiet { .. } => policy.quiet.calm_after.max(again),
-            Block::OutsideWindow { opens: Some(at) } | Block::NotYet { at } => {
-                wall_until(view.now.wall, at)
-            }
+            Block::OutsideWindow { opens: Some(at) }
+            | Block::NotYet { at }
+            | Block::Retry { at, .. } => wall_until(view.now.wall, at),
             Block::StreakTooShort { streak, needed } => needed.saturating_sub(streak),
             Block::Held { until, .. } => until.saturating_sub(view.now.mono).min(again),
             _ => again,
@@ -572,7 +637,8 @@ pub(crate) fn worst_state(waiver: Waiver) -> QuietState {
     match waiver {
         Waiver::None | Waiver::Streak | Waiver::Window => QuietState::Quiet,
         Waiver::Quiet => QuietState::Normal,
-        Waiver::Normal => QuietState::Busy,
+        Waiver::Normal | Waiver::Cooldown => QuietState::Busy,
+        Waiver::Load => QuietState::Panic,
     }
 }
 

@@ -11,6 +11,16 @@ use jobtree_protocol::{JobId, NodeId, QuietState};
 
 use crate::busy::Resource;
 use crate::policy::write_duration;
+use crate::signal_names::{self, HighSignal};
+
+/// How long a machine has been calm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Calm {
+    /// Already.
+    pub lasted: Duration,
+    /// Before its state changes.
+    pub needed: Duration,
+}
 
 /// One thing in the way.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +38,12 @@ pub enum Block {
         busy: f64,
         /// What it must come down to.
         bound: f64,
+        /// The signals that are too high.
+        high: Vec<HighSignal>,
+        /// How long busy has been below the bound, and how long it must.
+        calm: Calm,
+        /// How long nothing starts after that.
+        cooldown: Duration,
     },
     /// PANIC was there a short while ago.
     CoolingDown {
@@ -46,6 +62,10 @@ pub enum Block {
         needs: QuietState,
         /// What busy must come down to, and stay at.
         bound: f64,
+        /// The signals that are too high.
+        high: Vec<HighSignal>,
+        /// How long busy has been at or below the bound, and how long it must.
+        calm: Calm,
     },
     /// It is not the hour.
     OutsideWindow {
@@ -125,6 +145,15 @@ pub enum Block {
         /// When it comes.
         at: Timestamp,
     },
+    /// It failed before, and waits for its next attempt.
+    Retry {
+        /// When that may start.
+        at: Timestamp,
+        /// Which attempt it will be, 1 for the first.
+        attempt: u32,
+        /// How many it may have.
+        most: u32,
+    },
     /// Its addon is paused.
     AddonPaused,
     /// Jobs of its type are paused.
@@ -183,6 +212,7 @@ impl Block {
             Block::AddonUnits { .. } => "addon_units",
             Block::Held { .. } => "held",
             Block::NotYet { .. } => "not_yet",
+            Block::Retry { .. } => "retry_backoff",
             Block::AddonPaused => "addon_paused",
             Block::TypePaused => "type_paused",
             Block::KeyTaken { .. } => "key_taken",
@@ -191,6 +221,14 @@ impl Block {
             Block::NoWorker => "no_worker",
             Block::Unserved { .. } => "unserved",
             Block::Behind { .. } => "behind",
+        }
+    }
+
+    /// The signals that are too high, if it is about the load.
+    pub fn high_signals(&self) -> &[HighSignal] {
+        match self {
+            Block::Panic { high, .. } | Block::NotQuiet { high, .. } => high,
+            _ => &[],
         }
     }
 
@@ -218,6 +256,7 @@ impl Block {
             Block::KeyTaken { running, .. } => Some(f64::from(running)),
             Block::Behind { ref jobs, .. } => Some(jobs.len() as f64),
             Block::Unserved { vain, .. } => Some(f64::from(vain)),
+            Block::Retry { attempt, .. } => Some(f64::from(attempt)),
             Block::OutsideWindow { .. }
             | Block::NotYet { .. }
             | Block::AddonPaused
@@ -244,6 +283,7 @@ impl Block {
             | Block::KeyTaken { limit, .. } => Some(f64::from(limit)),
             Block::Held { spare, .. } => Some(f64::from(spare)),
             Block::Behind { .. } | Block::Unserved { .. } => Some(0.0),
+            Block::Retry { most, .. } => Some(f64::from(most)),
             Block::OutsideWindow { .. }
             | Block::NotYet { .. }
             | Block::AddonPaused
@@ -275,20 +315,36 @@ impl fmt::Display for Block {
                     "No metrics for {age} s (limit {limit} s); failing closed"
                 )
             }
-            Block::Panic { busy, bound } => {
+            Block::Panic {
+                high,
+                calm,
+                cooldown,
+                ..
+            } => {
+                f.write_str("The machine is overloaded (PANIC): ")?;
+                write_load(f, high, *calm)?;
+                match cooldown.is_zero() {
+                    true => Ok(()),
+                    false => write!(f, ", then it cools down for {}", write_duration(*cooldown)),
+                }
+            }
+            Block::CoolingDown { left, whole } => {
+                let (left, whole) = (left.as_secs_f64().ceil(), write_duration(*whole));
                 write!(
                     f,
-                    "System is PANIC: busy={busy:.1}, bound={bound:.1}; nothing starts"
+                    "The machine was overloaded (PANIC) and cools down for {whole}: {left:.0} s are left"
                 )
             }
-            Block::CoolingDown { .. } => f.write_str("Recent PANIC detected; cooling down"),
-            Block::NotQuiet { state, needs, .. } => {
-                write!(
-                    f,
-                    "System is {}; waiting for {}",
-                    name(*state),
-                    name(*needs)
-                )
+            Block::NotQuiet {
+                state,
+                needs,
+                high,
+                calm,
+                ..
+            } => {
+                let (state, needs) = (name(*state), name(*needs));
+                write!(f, "The machine is {state}, the job waits for {needs}: ")?;
+                write_load(f, high, *calm)
             }
             Block::OutsideWindow { opens: Some(opens) } => {
                 write!(f, "Outside of the quiet windows; the next opens at {opens}")
@@ -362,6 +418,10 @@ impl fmt::Display for Block {
                 )
             }
             Block::NotYet { at } => write!(f, "Not before {at}"),
+            Block::Retry { at, attempt, most } => write!(
+                f,
+                "The last run failed: attempt {attempt} of {most} starts at {at} or later"
+            ),
             Block::AddonPaused => f.write_str("The addon is paused"),
             Block::TypePaused => f.write_str("Jobs of this type are paused"),
             Block::KeyTaken {
@@ -375,15 +435,18 @@ impl fmt::Display for Block {
                 )
             }
             Block::WrongNode { node } => {
-                write!(f, "It asks for another node or labels than those of {node}")
+                write!(
+                    f,
+                    "The job asks for another node or other labels than those of {node}"
+                )
             }
             Block::Draining => f.write_str("The node is draining"),
             Block::NoWorker => f.write_str("All workers for jobs of this addon and type are busy"),
             Block::Unserved { last, vain, probe } => {
-                f.write_str("No worker serves jobs of this addon and type")?;
+                f.write_str("No worker serves jobs of this addon and type: ")?;
                 match last {
-                    Some(last) => write!(f, " (last call at {last})")?,
-                    None => f.write_str(" (never did since the start)")?,
+                    Some(last) => write!(f, "the last call was at {last}")?,
+                    None => f.write_str("none has called since the daemon started")?,
                 }
                 if *vain > 0 {
                     write!(f, "; reservations that were not accepted: {vain} in a row")?;
@@ -392,9 +455,22 @@ impl fmt::Display for Block {
             }
             Block::Behind { jobs, more } => {
                 let (count, more) = (jobs.len(), if *more { " or more" } else { "" });
-                write!(f, "Behind {count}{more} jobs that take what there is")
+                let jobs = if count == 1 { "job" } else { "jobs" };
+                write!(
+                    f,
+                    "Behind {count}{more} {jobs} that come first and take the capacity"
+                )
             }
         }
+    }
+}
+
+/// Writes which signals are too high, or else how long the machine has been calm.
+fn write_load(f: &mut fmt::Formatter<'_>, high: &[HighSignal], calm: Calm) -> fmt::Result {
+    let needed = write_duration(calm.needed);
+    match high.is_empty() {
+        true => write!(f, "calm for {} s of {needed}", calm.lasted.as_secs()),
+        false => write!(f, "{}; must be calm for {needed}", signal_names::list(high)),
     }
 }
 

@@ -8,6 +8,10 @@
 //! busy  = max(mean, veto)
 //! ```
 //!
+//! CPU time alone is no overload: programs that use every core and wait for none of them are served. So CPU and load average
+//! bring busy to `quiet.busy_max` (BUSY) and no further, unless CPU pressure, or the host's own signals, are beyond that bound
+//! too. Where the kernel measures no pressure, the load average stands for it.
+//!
 //! Weighted (defaults): the host's p95 latency 50..800 ms (.30), in-flight 1..20 (.25), requests/s 0.5..25 (.15), error
 //! rate .01...20 (.10); CPU of others 10..90 % (.10), load a core 0.2..1.2 (.10). "CPU of others" is what is not idle
 //! less what registered processes of ours use: our own jobs must not keep us from running jobs.
@@ -21,7 +25,8 @@
 
 use serde::Serialize;
 
-use crate::policy::{BusyPolicy, SignalRange};
+use crate::policy::{Policy, SignalRange};
+use crate::signal_names::HighSignal;
 use crate::signals::{HostSignals, Sample};
 
 /// A resource that a job can be heavy on.
@@ -32,7 +37,7 @@ pub enum Resource {
     Cpu,
     /// `disk_write_heavy`: IO pressure, disk time, free space.
     Disk,
-    /// `network_heavy`: the host's latency and requests in flight.
+    /// `network_heavy`: the busiest interface, the host's latency and requests in flight.
     Network,
     /// `memory_heavy`: memory pressure, available memory.
     Memory,
@@ -69,6 +74,17 @@ pub struct Part {
     pub level: f64,
     /// Its weight; a veto has none.
     pub weight: Option<f64>,
+    /// The value at which it would read 10, and the one at which it reads 0.
+    #[serde(skip)]
+    range: (f64, f64),
+}
+
+impl Part {
+    /// Returns the value at which this signal reads a level, 0..=10.
+    fn value_at(&self, level: f64) -> f64 {
+        let (low, high) = self.range;
+        low + (high - low) * level / 10.0
+    }
 }
 
 /// Signals made comparable.
@@ -86,8 +102,9 @@ pub struct Reading {
 
 impl Reading {
     /// Reads signals by a policy.
-    pub fn of(policy: &BusyPolicy, sample: &Sample, host: &HostSignals) -> Reading {
-        let mut parts = Vec::with_capacity(12);
+    pub fn of(whole: &Policy, sample: &Sample, host: &HostSignals) -> Reading {
+        let (policy, most) = (&whole.busy, whole.quiet.busy_max);
+        let mut parts = Vec::with_capacity(13);
         let mut take = |signal, range: &SignalRange, value: Option<f64>, weighted: bool| -> f64 {
             let Some(value) = value else { return 0.0 };
             let level = rounded(10.0 * range.place(value));
@@ -97,21 +114,22 @@ impl Reading {
                 value,
                 level,
                 weight,
+                range: (range.low, range.high),
             });
             level
         };
         let foreign = sample.foreign_cpu();
         let latency = take("latency_ms", &policy.latency_ms, host.latency_ms, true);
         let in_flight = take("in_flight", &policy.in_flight, host.in_flight, true);
-        take(
+        let requests = take(
             "requests_per_sec",
             &policy.requests_per_sec,
             host.requests_per_sec,
             true,
         );
-        take("error_rate", &policy.error_rate, host.error_rate, true);
+        let errors = take("error_rate", &policy.error_rate, host.error_rate, true);
         let cpu = take("cpu", &policy.cpu, Some(foreign), true);
-        take(
+        let load = take(
             "load_per_core",
             &policy.load_per_core,
             sample.load_per_core,
@@ -136,7 +154,17 @@ impl Reading {
         );
         let disk_busy = take("disk_busy", &policy.disk_busy, sample.disk_busy, false);
         let disk_free = take("disk_free", &policy.disk_free, sample.disk_free, false);
+        let network = take("network", &policy.network, sample.network, true);
 
+        let waits = match sample.psi_cpu {
+            Some(_) => psi_cpu,
+            None => load,
+        };
+        let overloaded = [waits, latency, in_flight, requests, errors];
+        let bound = match overloaded.into_iter().any(|level| level > most) {
+            true => 10.0,
+            false => most,
+        };
         let weighted = parts
             .iter()
             .filter_map(|part| part.weight.map(|weight| (weight, part.level)));
@@ -144,6 +172,7 @@ impl Reading {
             (weights + weight, sum + weight * level)
         });
         let mean = if weights > 0.0 { sum / weights } else { 0.0 };
+        let (mean, headroom) = (mean.min(bound), cpu.min(bound));
         let vetoes = parts
             .iter()
             .filter(|part| part.weight.is_none())
@@ -152,15 +181,28 @@ impl Reading {
         let pressure = [
             cpu.max(psi_cpu),
             psi_io.max(disk_busy).max(disk_free),
-            latency.max(in_flight),
+            latency.max(in_flight).max(network),
             psi_memory.max(available),
         ];
         Reading {
             busy,
-            cpu,
+            cpu: headroom,
             pressure,
             parts,
         }
+    }
+
+    /// Returns the signals that are above a level, 0..=10, the worst first. Those without a part in busy are left out.
+    pub fn above(&self, level: f64) -> Vec<HighSignal> {
+        let counts = |part: &&Part| part.level > level && part.weight != Some(0.0);
+        let mut high: Vec<&Part> = self.parts.iter().filter(counts).collect();
+        high.sort_by(|a, b| b.level.total_cmp(&a.level));
+        let high = high.into_iter().map(|part| HighSignal {
+            signal: part.signal,
+            value: part.value,
+            bound: part.value_at(level),
+        });
+        high.collect()
     }
 
     /// The pressure on one resource, 0..=10.
@@ -179,7 +221,7 @@ mod tests {
     use super::*;
 
     fn read(sample: Sample, host: HostSignals) -> Reading {
-        Reading::of(&BusyPolicy::default(), &sample, &host)
+        Reading::of(&Policy::default(), &sample, &host)
     }
 
     #[test]

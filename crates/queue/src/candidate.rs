@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobtree_protocol::{AddonId, Constraints, JobId, JobType, NodeId, Priority};
+use jobtree_protocol::{AddonId, Constraints, JobId, JobType, NodeId, Priority, Start};
 
+use crate::block::Block;
 use crate::deadline::Urgency;
 use crate::record::JobRecord;
 
@@ -39,10 +40,16 @@ pub struct Candidate {
     pub enqueued_at: Timestamp,
     /// A schedule, or the wait before another attempt.
     pub not_before: Option<Timestamp>,
+    /// Since when it waits for `not_before`.
+    pub delayed_since: Timestamp,
+    /// Runs that ended, and how many may.
+    pub attempts: (u32, u32),
     /// When it should have ended.
     pub deadline: Option<Timestamp>,
     /// Starts in NORMAL.
     pub time_sensitive: bool,
+    /// The load that it waits for.
+    pub start: Start,
     /// How long it takes, as declared.
     pub expected_duration: Option<Duration>,
     /// What it is heavy on.
@@ -60,6 +67,19 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    /// Returns what keeps it from starting before its time.
+    pub(crate) fn delayed(&self, now: Timestamp) -> Option<Block> {
+        let at = self.not_before.filter(|at| *at > now)?;
+        Some(match self.attempts {
+            (0, _) => Block::NotYet { at },
+            (ended, most) => Block::Retry {
+                at,
+                attempt: ended + 1,
+                most,
+            },
+        })
+    }
+
     /// A job that asks for nothing special; the base of tests and examples.
     pub fn new(
         id: JobId,
@@ -78,8 +98,11 @@ impl Candidate {
             cost,
             enqueued_at,
             not_before: None,
+            delayed_since: enqueued_at,
+            attempts: (0, 1),
             deadline: None,
             time_sensitive: false,
+            start: Start::WhenQuiet,
             expected_duration: None,
             constraints: Constraints::default(),
             key: None,
@@ -95,6 +118,7 @@ impl Candidate {
         Urgency {
             priority: self.priority,
             time_sensitive: self.time_sensitive,
+            start: self.start,
             deadline: self.deadline,
             takes: self.expected_duration.or(learnt).unwrap_or_default(),
         }
@@ -116,8 +140,11 @@ impl JobRecord {
             cost: intent.cost_units,
             enqueued_at: self.waiting_since(),
             not_before: self.not_before,
+            delayed_since: self.ended_at.or(self.started_at).unwrap_or(self.created_at),
+            attempts: (self.attempts, intent.max_attempts),
             deadline: intent.deadline_at,
             time_sensitive: intent.time_sensitive,
+            start: intent.start,
             expected_duration: (intent.expected_duration_sec)
                 .map(|seconds| Duration::from_secs(u64::from(seconds))),
             constraints: intent.constraints,

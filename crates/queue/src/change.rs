@@ -89,13 +89,16 @@ impl fmt::Display for Change {
                     resource.name()
                 )
             }
+            Change::FreeUnits(1) => f.write_str("1 unit is freed"),
             Change::FreeUnits(units) => write!(f, "{units} units are freed"),
             Change::NextSample => f.write_str("the machine is measured again"),
+            Change::FreeLeases(1) => f.write_str("a lease ends"),
             Change::FreeLeases(count) => write!(f, "{count} leases end"),
             Change::FreeAddonLeases(count) => write!(f, "{count} leases of its addon end"),
             Change::FreeAddonUnits(units) => write!(f, "{units} units of its addon are freed"),
             Change::ResumeAddon => f.write_str("its addon is resumed"),
             Change::ResumeType => f.write_str("its type is resumed"),
+            Change::FreeKey(1) => f.write_str("a job with its concurrency key ends"),
             Change::FreeKey(count) => write!(f, "{count} jobs with its concurrency key end"),
             Change::OtherNode => {
                 f.write_str("a node with the name or the labels it asks for takes it")
@@ -103,7 +106,13 @@ impl fmt::Display for Change {
             Change::StopDraining => f.write_str("the node is not drained any more"),
             Change::Worker => f.write_str("a worker for its addon and type claims its next job"),
             Change::Serve { addon, job_type } => {
-                write!(f, "start a worker for addon {addon} type {job_type}")
+                write!(
+                    f,
+                    "a worker for addon {addon} and type {job_type} is started"
+                )
+            }
+            Change::JobsGone(jobs) if jobs.len() == 1 => {
+                write!(f, "job {} has started or is cancelled", jobs[0])
             }
             Change::JobsGone(jobs) => write!(
                 f,

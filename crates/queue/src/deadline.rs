@@ -11,15 +11,17 @@
 //!       ≤ 15 min   NORMAL too: starts in BUSY
 //! ```
 //!
-//! PANIC, its cool-down, missing samples and capacity are never waived: that can make a deadline impossible, and so a
-//! job that still waits when `at_risk` slack is left (30 min) is reported. A job of priority HIGH waits for none of
+//! PANIC, its cool-down, missing samples and capacity are never waived by a deadline: that can make it impossible, and so a
+//! job that still waits when `at_risk` slack is left (30 min) is reported. A job that was submitted to start `now` waits for
+//! no cool-down either, and one that was submitted to `ignore_load` not even for the end of PANIC; the capacity of the machine
+//! holds for both. A job of priority HIGH waits for none of
 //! the quiet conditions, with or without a deadline; `time_sensitive` starts in NORMAL. With both a deadline and one
 //! of these, the further of the two holds.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use jobtree_protocol::Priority;
+use jobtree_protocol::{Priority, Start};
 use serde::Serialize;
 
 use crate::now::wall_before;
@@ -39,6 +41,10 @@ pub enum Waiver {
     Quiet,
     /// NORMAL: it starts in BUSY.
     Normal,
+    /// The cool-down after a PANIC: what was submitted to start now.
+    Cooldown,
+    /// PANIC, missing samples, pressure, and what load takes from the capacity: what was submitted to ignore the load.
+    Load,
 }
 
 /// What of a job says how urgent it is.
@@ -48,6 +54,8 @@ pub struct Urgency {
     pub priority: Priority,
     /// Whether it said that it is sensitive to time.
     pub time_sensitive: bool,
+    /// The load that it waits for.
+    pub start: Start,
     /// When it should have ended.
     pub deadline: Option<Timestamp>,
     /// How long it is expected to take, zero if that is not known.
@@ -100,8 +108,13 @@ impl Urgency {
             _ if self.time_sensitive => Waiver::Quiet,
             _ => Waiver::None,
         };
+        let asked = match self.start {
+            Start::WhenQuiet => Waiver::None,
+            Start::Now => Waiver::Cooldown,
+            Start::IgnoreLoad => Waiver::Load,
+        };
         Standing {
-            waiver: near.max(of_itself),
+            waiver: near.max(of_itself).max(asked),
             urgent: near >= Waiver::Quiet,
             until,
         }
@@ -123,6 +136,7 @@ mod tests {
         Urgency {
             priority: Priority::Low,
             time_sensitive: false,
+            start: Start::WhenQuiet,
             deadline,
             takes,
         }

@@ -40,6 +40,7 @@ pub mod planner;
 pub mod policy;
 pub mod quiet;
 pub mod ramp;
+pub mod signal_names;
 pub mod signals;
 
 pub use now::Now;

@@ -5,11 +5,17 @@
 //! the lower state's bound in every sample for `calm_after`, and for `enter_after` to become QUIET. QUIET is left at a
 //! higher busy than it is entered at, so that a machine at the bound does not change its state with every sample.
 //!
+//! A *spike* is a rise that is over within `spike`: the first sample at or below the bound of the state before it undoes the rise.
+//! That state comes back with the time it began, and a PANIC that lasted no longer leaves no cool-down. One rise in
+//! `enter_after` is undone, so that a machine with one spike after the other does not pass for a quiet one.
+//!
 //! A machine that was not measured for `stale_after` is in PANIC without being hot: when samples come back it starts
 //! as NORMAL or worse with all waiting times begun anew, and there is no cool-down for it.
 //!
 //! *Streaks* are maximal runs of minutes in which every sample found QUIET, over 24 hours. *Starved* is the time
 //! inside of the windows in which jobs that need quiet could not start; at `allow_one_after` one of them may.
+
+mod kept;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,6 +24,7 @@ use jiff::Timestamp;
 pub use jobtree_protocol::QuietState;
 use serde::Serialize;
 
+pub use self::kept::{KeptStreak, QuietRecord};
 use crate::now::{Now, wall_before};
 use crate::policy::{Policy, QuietPolicy};
 
@@ -39,10 +46,21 @@ pub struct Streak {
     pub minimum: f64,
 }
 
+/// A rise that may turn out to be a spike.
+#[derive(Clone, Copy, Debug)]
+struct Rise {
+    /// When busy rose, on the monotonic clock.
+    at: Duration,
+    state: QuietState,
+    since: Now,
+    below: [Option<Duration>; 3],
+    last_panic: Option<Duration>,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Minute {
-    /// Since the monotonic clock began.
-    index: u64,
+    /// Since the monotonic clock began; below zero for those before that, which were kept.
+    index: i64,
     start: Timestamp,
     samples: u32,
     sum: f64,
@@ -61,6 +79,9 @@ pub struct QuietMachine {
     above: [Option<Duration>; 3],
     last_sample: Option<Duration>,
     last_panic: Option<Duration>,
+    rise: Option<Rise>,
+    /// When a rise was undone last.
+    undone: Option<Duration>,
     starved: Duration,
     starved_seen: Duration,
     minutes: VecDeque<Minute>,
@@ -78,6 +99,8 @@ impl QuietMachine {
             above: [None; 3],
             last_sample: None,
             last_panic: None,
+            rise: None,
+            undone: None,
             starved: Duration::ZERO,
             starved_seen: now.mono,
             minutes: VecDeque::new(),
@@ -89,6 +112,7 @@ impl QuietMachine {
         self.forget_if_stale(policy, now);
         self.last_sample = Some(now.mono);
         let quiet = &policy.quiet;
+        let was_below = self.below;
         for (index, state) in BELOW_PANIC.into_iter().enumerate() {
             let lower = busy <= enter_bound(quiet, state);
             self.below[index] = lower.then(|| self.below[index].unwrap_or(now.mono));
@@ -96,15 +120,50 @@ impl QuietMachine {
             self.above[index] = higher.then(|| self.above[index].unwrap_or(now.mono));
         }
         let before = self.state;
-        self.state = self.next_state(quiet, busy, now.mono);
-        if self.state == QuietState::Panic {
-            self.last_panic = Some(now.mono);
-        }
-        if self.state != before {
-            self.since = now;
+        if !self.undo_spike(quiet, busy, now.mono) {
+            let rise = Rise {
+                at: now.mono,
+                state: before,
+                since: self.since,
+                below: was_below,
+                last_panic: self.last_panic,
+            };
+            self.state = self.next_state(quiet, busy, now.mono);
+            if self.state == QuietState::Panic {
+                self.last_panic = Some(now.mono);
+            }
+            if self.state != before {
+                self.since = now;
+            }
+            if self.state > before && self.rise.is_none() {
+                self.rise = Some(rise);
+            }
         }
         self.log_minute(busy, now);
         (self.state != before).then_some(before)
+    }
+
+    /// Takes a rise back that is over already. Returns `true` if it did.
+    fn undo_spike(&mut self, quiet: &QuietPolicy, busy: f64, mono: Duration) -> bool {
+        let Some(rise) = self.rise else {
+            return false;
+        };
+        let recent = |at: Duration, within: Duration| mono.saturating_sub(at) < within;
+        if !recent(rise.at, quiet.spike)
+            || self.undone.is_some_and(|at| recent(at, quiet.enter_after))
+        {
+            self.rise = None;
+            return false;
+        }
+        if busy > enter_bound(quiet, rise.state) {
+            return false;
+        }
+        (self.state, self.since, self.last_panic) = (rise.state, rise.since, rise.last_panic);
+        for (now, then) in self.below.iter_mut().zip(rise.below) {
+            *now = now.and(then.or(Some(mono)));
+        }
+        (self.rise, self.undone) = (None, Some(mono));
+        true
     }
 
     fn next_state(&self, quiet: &QuietPolicy, busy: f64, mono: Duration) -> QuietState {
@@ -147,6 +206,7 @@ impl QuietMachine {
         if stale {
             self.below = [None; 3];
             self.above = [None; 3];
+            self.rise = None;
             if self.state == QuietState::Quiet {
                 self.state = QuietState::Normal;
                 self.since = now;
@@ -155,7 +215,7 @@ impl QuietMachine {
     }
 
     fn log_minute(&mut self, busy: f64, now: Now) {
-        let index = now.mono.as_secs() / 60;
+        let index = minute_of(now.mono);
         let quiet = self.state == QuietState::Quiet;
         match self.minutes.back_mut() {
             Some(minute) if minute.index == index => {
@@ -165,7 +225,9 @@ impl QuietMachine {
                 minute.quiet &= quiet;
             }
             _ => {
-                let into = now.mono - Duration::from_secs(index * 60);
+                let into = now
+                    .mono
+                    .saturating_sub(Duration::from_secs(index as u64 * 60));
                 let start = wall_before(now.wall, into);
                 self.minutes.push_back(Minute {
                     index,
@@ -216,8 +278,8 @@ impl QuietMachine {
 
     /// The streaks of the last 24 hours, the oldest first; `now` ends the running one.
     pub fn streaks(&self, now: Now) -> Vec<Streak> {
-        let first = (now.mono.as_secs() / 60).saturating_sub(MINUTES as u64 - 1);
-        let mut streaks: Vec<(Streak, u64, u32)> = Vec::new();
+        let first = minute_of(now.mono) - (MINUTES as i64 - 1);
+        let mut streaks: Vec<(Streak, i64, u32)> = Vec::new();
         for minute in self
             .minutes
             .iter()
@@ -278,6 +340,10 @@ impl QuietMachine {
     pub fn take_back(&mut self, starved: Duration) {
         self.starved = self.starved.max(starved);
     }
+}
+
+fn minute_of(mono: Duration) -> i64 {
+    (mono.as_secs() / 60) as i64
 }
 
 fn above(state: QuietState) -> QuietState {

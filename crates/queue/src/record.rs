@@ -301,6 +301,7 @@ impl JobRecord {
                 .map(|reservation| reservation.until),
             payload: intent.payload.clone(),
             time_sensitive: intent.time_sensitive,
+            start: intent.start,
             deadline_at: intent.deadline_at,
             deadline_at_risk: self.at_risk,
             max_runtime_sec: intent.max_runtime_sec,

@@ -168,7 +168,8 @@ impl Story {
             | EventKind::LeaseReleased
             | EventKind::LeaseRevoked
             | EventKind::Paused
-            | EventKind::Resumed => false,
+            | EventKind::Resumed
+            | EventKind::LoadState => false,
         }
     }
 

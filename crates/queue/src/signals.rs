@@ -31,6 +31,8 @@ pub struct Sample {
     pub disk_busy: Option<f64>,
     /// Free part of the disk that the store lies on, 0..=1.
     pub disk_free: Option<f64>,
+    /// Part of its speed that the busiest network interface was used at, in its busier direction, 0..=1.
+    pub network: Option<f64>,
 }
 
 impl Sample {
@@ -66,6 +68,7 @@ impl Sample {
             &mut self.memory_available,
             &mut self.disk_busy,
             &mut self.disk_free,
+            &mut self.network,
         ] {
             *value = value.filter(|value| value.is_finite());
         }

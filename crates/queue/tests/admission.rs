@@ -142,10 +142,15 @@ fn a_full_cpu_bounds_capacity_where_idle_signals_would_hide_it() {
         error_rate: Some(0.0),
     };
     admission.push(host, noon());
-    admission.sample(busy(9.0), 0, noon());
+    let full = Sample {
+        cpu_idle: 0.0,
+        ..Sample::idle()
+    };
+    admission.sample(full, 0, noon());
     let view = admission.view(noon());
     assert!(view.busy < 2.0, "{}", view.busy);
-    assert_eq!(admission.capacity(&view, Constraints::default()), 10);
+    // As much as in BUSY: no pressure says that more is lacking than headroom.
+    assert_eq!(admission.capacity(&view, Constraints::default()), 25);
 }
 
 #[test]
@@ -178,7 +183,10 @@ fn who_starts_in_which_state() {
     }
     let (admission, now) = machine("", 6.0);
     let denied = decide(&admission, ask(1), 0, now);
-    assert_eq!(denied.reason(), "System is BUSY; waiting for QUIET");
+    assert_eq!(
+        denied.reason(),
+        "The machine is BUSY, the job waits for QUIET: CPU used by other programs 58 % (bound 26 %); must be calm for 1m"
+    );
     assert!(denied.retry_after.is_some());
 }
 
@@ -282,19 +290,141 @@ fn without_samples_it_fails_closed_and_comes_back_without_a_cool_down() {
 }
 
 #[test]
+fn cpu_use_alone_is_busy_and_pressure_makes_it_panic() {
+    let _watchdog = watch();
+    let state = |sample: Sample| {
+        let mut admission = Admission::new(policy(""), noon());
+        let mut now = noon();
+        for _ in 0..20 {
+            now = now.after(secs(2));
+            admission.sample(sample, 0, now);
+        }
+        let view = admission.view(now);
+        (
+            view.state,
+            admission.capacity(&view, Constraints::default()),
+        )
+    };
+    let full = Sample {
+        cpu_idle: 0.03,
+        ..Sample::idle()
+    };
+    let with_pressure = |psi_cpu| Sample {
+        psi_cpu: Some(psi_cpu),
+        ..full
+    };
+    assert_eq!(state(full), (QuietState::Busy, 25));
+    assert_eq!(state(with_pressure(20.0)), (QuietState::Busy, 25));
+    assert_eq!(state(with_pressure(75.0)).0, QuietState::Panic);
+    // Without pressure, the load average tells that programs wait.
+    let with_load = |load| Sample {
+        load_per_core: Some(load),
+        ..full
+    };
+    assert_eq!(state(with_load(0.8)).0, QuietState::Busy);
+    assert_eq!(state(with_load(3.0)).0, QuietState::Panic);
+    let both = Sample {
+        psi_cpu: Some(5.0),
+        ..with_load(3.0)
+    };
+    assert_eq!(
+        state(both).0,
+        QuietState::Busy,
+        "pressure is known, and says no"
+    );
+}
+
+#[test]
+fn a_spike_costs_no_minute_and_the_second_one_does() {
+    let _watchdog = watch();
+    let (mut admission, now) = machine("", 1.0);
+    let since = admission.view(now).since;
+    let now = feed(&mut admission, 9.0, 0, now, secs(2));
+    assert_eq!(
+        admission.view(now).state,
+        QuietState::Panic,
+        "it is felt at once"
+    );
+    let now = feed(&mut admission, 1.0, 0, now, secs(2));
+    let view = admission.view(now);
+    assert_eq!(
+        (view.state, view.since, view.cooling),
+        (QuietState::Quiet, since, None)
+    );
+    assert!(decide(&admission, ask(1), 0, now).approved());
+    // A machine with one spike after the other is not quiet.
+    let now = feed(&mut admission, 9.0, 0, now, secs(2));
+    let now = feed(&mut admission, 1.0, 0, now, secs(20));
+    let view = admission.view(now);
+    assert_eq!(view.state, QuietState::Normal);
+    assert!(view.cooling.is_some());
+    // And what lasts is no spike.
+    let (mut admission, now) = machine("", 1.0);
+    let now = feed(&mut admission, 9.0, 0, now, secs(16));
+    let now = feed(&mut admission, 1.0, 0, now, secs(2));
+    assert_eq!(admission.view(now).state, QuietState::Panic);
+    let (mut admission, now) = machine("[quiet]\nspike = \"0\"", 1.0);
+    let now = feed(&mut admission, 9.0, 0, now, secs(2));
+    let now = feed(&mut admission, 1.0, 0, now, secs(2));
+    assert_eq!(admission.view(now).state, QuietState::Panic, "switched off");
+}
+
+#[test]
+fn now_waives_the_cool_down_and_ignore_load_waives_panic_too() {
+    let _watchdog = watch();
+    let (mut admission, now) = machine("[quiet]\nmin_streak = \"10m\"", 1.0);
+    let with = |waiver, cost| Ask {
+        waiver,
+        ..ask(cost)
+    };
+    let hot = feed(&mut admission, 10.0, 0, now, secs(20));
+    let refused = decide(&admission, with(Waiver::Cooldown, 1), 0, hot);
+    assert!(matches!(refused.denied, Some(Block::Panic { .. })));
+    assert!(
+        !refused.reason().contains("cools down"),
+        "{}",
+        refused.reason()
+    );
+    assert!(decide(&admission, with(Waiver::Load, 20), 0, hot).approved());
+    let full = decide(&admission, with(Waiver::Load, 20), 90, hot).denied;
+    assert!(
+        matches!(full, Some(Block::Capacity { capacity: 100, .. })),
+        "{full:?}"
+    );
+    let cooling = feed(&mut admission, 1.0, 0, hot, secs(14));
+    assert!(!decide(&admission, with(Waiver::Normal, 1), 0, cooling).approved());
+    assert!(decide(&admission, with(Waiver::Cooldown, 1), 0, cooling).approved());
+    let busy = feed(&mut admission, 6.0, 0, cooling, secs(20));
+    let full = decide(&admission, with(Waiver::Cooldown, 20), 30, busy).denied;
+    assert!(
+        matches!(full, Some(Block::Capacity { capacity: 35, .. })),
+        "{full:?}"
+    );
+    // Nothing is measured any more.
+    let stale = busy.after(secs(60));
+    assert!(!decide(&admission, with(Waiver::Cooldown, 1), 0, stale).approved());
+    assert!(decide(&admission, with(Waiver::Load, 1), 0, stale).approved());
+}
+
+#[test]
 fn panic_denies_all_and_cools_down() {
     let _watchdog = watch();
     let (mut admission, now) = machine("", 1.0);
-    let hot = now.after(secs(2));
-    admission.sample(busy(7.5), 0, hot);
-    assert!(matches!(
-        decide(&admission, high(1), 0, hot).denied,
-        Some(Block::Panic { .. })
-    ));
+    let hot = feed(&mut admission, 7.5, 0, now, secs(20));
+    let denied = decide(&admission, high(1), 0, hot);
+    assert!(matches!(denied.denied, Some(Block::Panic { .. })));
+    assert_eq!(
+        denied.reason(),
+        "The machine is overloaded (PANIC): CPU used by other programs 70 % (bound 66 %), CPU pressure 62 % (bound 59 %); \
+         must be calm for 10s, then it cools down for 1m"
+    );
     let calm = feed(&mut admission, 1.0, 0, hot, secs(14));
     assert_eq!(admission.view(calm).state, QuietState::Normal);
     let denied = decide(&admission, high(1), 0, calm);
-    assert_eq!(denied.reason(), "Recent PANIC detected; cooling down");
+    assert_eq!(
+        denied.reason(),
+        "The machine was overloaded (PANIC) and cools down for 1m: 56 s are left"
+    );
     // The last sample in PANIC was two seconds before it calmed down.
     let left = denied.retry_after.unwrap();
     let over = feed(&mut admission, 1.0, 0, calm, left);
@@ -303,7 +433,7 @@ fn panic_denies_all_and_cools_down() {
 }
 
 #[test]
-fn a_minimum_streak_is_waited_for_and_broken_by_one_sample() {
+fn a_minimum_streak_is_waited_for_and_broken_by_more_than_a_spike() {
     let _watchdog = watch();
     let mut admission = Admission::new(policy("[quiet]\nmin_streak = \"10m\""), noon());
     let now = feed(&mut admission, 0.5, 0, noon(), secs(62 + 598));
@@ -326,7 +456,7 @@ fn a_minimum_streak_is_waited_for_and_broken_by_one_sample() {
         )
         .approved()
     );
-    let now = feed(&mut admission, 3.5, 0, now, secs(2));
+    let now = feed(&mut admission, 3.5, 0, now, secs(20));
     let now = feed(&mut admission, 0.5, 0, now, secs(70));
     assert!(matches!(
         decide(&admission, ask(1), 0, now).denied,

@@ -228,7 +228,12 @@ fn a_denial_is_written_when_its_reason_changes_only() {
     planner.step(Event::Sample(busy(6.0)), now);
     let waiting = job(1, 50, now);
     let effects = planner.step(Event::Submitted(vec![waiting.clone()]), now);
-    assert_eq!(denials(&effects), ["System is BUSY; waiting for QUIET"]);
+    assert_eq!(
+        denials(&effects),
+        [
+            "The machine is BUSY, the job waits for QUIET: CPU used by other programs 58 % (bound 26 %); must be calm for 1m"
+        ]
+    );
     for _ in 0..50 {
         now = now.after(secs(2));
         assert_eq!(
@@ -242,7 +247,12 @@ fn a_denial_is_written_when_its_reason_changes_only() {
         now = now.after(secs(2));
         changes.extend(denials(&planner.step(Event::Sample(busy(4.0)), now)));
     }
-    assert_eq!(changes, ["System is NORMAL; waiting for QUIET"]);
+    assert_eq!(
+        changes,
+        [
+            "The machine is NORMAL, the job waits for QUIET: CPU used by other programs 42 % (bound 26 %); must be calm for 1m"
+        ]
+    );
     let effects = planner.step(Event::Sample(busy(8.0)), now);
     assert_eq!(denials(&effects).len(), 1, "PANIC is another reason");
 }

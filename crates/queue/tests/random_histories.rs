@@ -718,7 +718,12 @@ fn random_commands_keep_what_must_hold() {
         .collect();
     assert_eq!(
         never,
-        [&EventKind::Paused, &EventKind::Resumed, &EventKind::Log]
+        [
+            &EventKind::Paused,
+            &EventKind::Resumed,
+            &EventKind::Log,
+            &EventKind::LoadState
+        ]
     );
     let wanted = [
         "WrongState",

@@ -16,7 +16,7 @@ mod scheduler;
 pub mod sim;
 
 pub use clock::Clock;
-pub use core::LeaseProcesses;
+pub use core::{LeaseProcesses, dependencies};
 pub use jobtree_worker::reply::{Reply, Result};
 pub use options::{Keep, Options};
 pub use scheduler::Scheduler;

@@ -521,7 +521,7 @@ fn with_a_policy_jobs_wait_until_the_machine_is_quiet() {
             .find(|told| told.event.kind == EventKind::Denied)
     });
     let reason = denied.event.reason.unwrap();
-    assert!(reason.contains("waiting for QUIET"), "{reason}");
+    assert!(reason.contains("waits for QUIET"), "{reason}");
     assert_eq!(queue.job(id).wait().unwrap().state, JobState::Queued);
     queue.scheduler().sample(Sample::idle());
     queue.result_of::<()>(id).wait().unwrap();
@@ -555,7 +555,11 @@ fn a_run_that_can_yield_goes_back_in_a_panic_and_ends_later() {
     let id = queue.submit(NewJob::new("works", &()));
     let id = id.wait().unwrap().job_id;
     until(|| (runs.load(Ordering::SeqCst) == 1).then_some(()));
-    queue.scheduler().sample(Sample::default());
+    let overloaded = Sample {
+        psi_cpu: Some(100.0),
+        ..Sample::default()
+    };
+    queue.scheduler().sample(overloaded);
     let back = until(|| {
         let job = queue.job(id).wait().unwrap();
         (job.state == JobState::Queued).then_some(job)

@@ -106,7 +106,7 @@ fn judged(sample: Sample) -> (f64, u32) {
         own_cpu: sample.own_cpu,
         ..Sample::idle()
     };
-    let reading = Reading::of(&policy.busy, &processors, &HostSignals::default());
+    let reading = Reading::of(&policy, &processors, &HostSignals::default());
     let busy = reading.busy.max(reading.cpu);
     (busy, capacity(&policy.capacity, busy))
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use jobtree_queue::transitions::Rules;
 use jobtree_scheduler::{Clock, Scheduler};
-use jobtree_store::{Stamp, Store};
+use jobtree_store::{Stamp, Store, StoreError};
 use tokio::sync::watch;
 
 use crate::auth::Book;
@@ -75,6 +75,24 @@ impl Daemon {
 
     pub(crate) fn store(&self) -> &Store {
         self.scheduler.store()
+    }
+
+    /// Returns why the store does not take changes now, with the file and what to do; none if it does.
+    pub(crate) fn store_trouble(&self) -> Option<String> {
+        let error = self.store().trouble()?;
+        let data = self.data_dir.display();
+        Some(match error {
+            StoreError::NoSpace => format!(
+                "the disk of {data} is full, and nothing is written: make room there; the daemon goes on by itself"
+            ),
+            StoreError::Disconnected { why } => format!(
+                "the database does not answer ({why}), and nothing is written: start it again, or check the network; the daemon goes on by itself"
+            ),
+            StoreError::Stopped { why } => format!(
+                "the store in {data} has stopped ({why}): check the disk and the permissions of its files, then start the daemon again"
+            ),
+            other => format!("the store in {data} refuses changes: {other}"),
+        })
     }
 
     /// For what is written beside the scheduler: notes, which no rules concern.

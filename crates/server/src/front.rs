@@ -37,7 +37,7 @@ impl Front {
     pub(crate) fn new(daemon: Arc<Daemon>) -> Self {
         Self {
             router: api::router(Arc::clone(&daemon)),
-            everybody: Caller::admin(),
+            everybody: Caller::anyone(),
             daemon,
         }
     }

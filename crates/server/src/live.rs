@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use jobtree_protocol::{
-    AddonId, FieldError, InstanceId, JobId, LiveTree, TreeView, WorkerReport, WorkerView,
+    AddonId, ClaimRequest, FieldError, InstanceId, JobId, JobType, LiveTree, TreeView,
+    WorkerReport, WorkerView,
 };
 
 /// A worker that was silent for so long is gone.
@@ -26,10 +27,35 @@ struct Seen {
     jobs: Vec<JobId>,
 }
 
+/// Addons and types of which it is remembered who served them last.
+const MOST_SERVED: usize = 1000;
+
+/// The worker that served a type last.
+#[derive(Clone, Debug)]
+pub struct LastServer {
+    instance: InstanceId,
+    /// What it is, in words.
+    pub name: String,
+    /// When it called last.
+    pub at: Timestamp,
+}
+
+/// Worker slots that can run jobs of one type.
+#[derive(Clone, Debug, Default)]
+pub struct Slots {
+    /// All of them.
+    pub all: u32,
+    /// Those with a job.
+    pub taken: u32,
+    /// The workers, in words.
+    pub workers: Vec<String>,
+}
+
 /// What workers told.
 #[derive(Default)]
 pub struct Live {
     workers: Mutex<HashMap<InstanceId, Seen>>,
+    served: Mutex<HashMap<(AddonId, Option<JobType>), LastServer>>,
 }
 
 impl Live {
@@ -82,9 +108,100 @@ impl Live {
         wrong
     }
 
+    /// A worker asked for jobs.
+    pub fn claimed(&self, claim: &ClaimRequest, at: Timestamp) {
+        let name = self.name_of(claim.instance_id);
+        let name = name.unwrap_or_else(|| unnamed(claim.instance_id));
+        self.serves(
+            &claim.addon_id,
+            &claim.job_types,
+            claim.instance_id,
+            name,
+            at,
+        );
+    }
+
+    fn serves(
+        &self,
+        addon: &AddonId,
+        types: &[JobType],
+        instance: InstanceId,
+        name: String,
+        at: Timestamp,
+    ) {
+        let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = types.iter().cloned().map(Some);
+        let all = all.chain(types.is_empty().then_some(None));
+        for job_type in all {
+            let key = (addon.clone(), job_type);
+            if served.len() >= MOST_SERVED && !served.contains_key(&key) {
+                let oldest = served.iter().min_by_key(|(_, server)| server.at);
+                let oldest = oldest.map(|(key, _)| key.clone());
+                oldest.map(|key| served.remove(&key));
+            }
+            let server = LastServer {
+                instance,
+                name: name.clone(),
+                at,
+            };
+            served.insert(key, server);
+        }
+    }
+
+    /// Returns the worker that called last for jobs of a type, if one has since the daemon's start.
+    pub fn last_server(&self, addon: &AddonId, job_type: &JobType) -> Option<LastServer> {
+        let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        let keys = [Some(job_type.clone()), None].map(|job_type| (addon.clone(), job_type));
+        let servers = keys.iter().filter_map(|key| served.get(key));
+        let mut last = servers.max_by_key(|server| server.at).cloned()?;
+        drop(served);
+        // It may have told its name since.
+        if let Some(name) = self.name_of(last.instance) {
+            last.name = name;
+        }
+        Some(last)
+    }
+
+    /// Returns the slots of workers that run jobs of a type, as they were told last.
+    pub fn slots(&self, addon: &AddonId, job_type: &JobType) -> Slots {
+        let mut slots = Slots::default();
+        for worker in self.workers(Some(addon)) {
+            let report = &worker.report;
+            if !report.job_types.is_empty() && !report.job_types.contains(job_type) {
+                continue;
+            }
+            slots.all += report.slots;
+            slots.taken += report
+                .slots
+                .min(u32::try_from(worker.jobs.len()).unwrap_or(u32::MAX));
+            slots.workers.push(described(report));
+        }
+        slots
+    }
+
+    /// Returns when a worker told of itself last.
+    pub fn seen_at(&self, instance: InstanceId) -> Option<Timestamp> {
+        self.lock().get(&instance).map(|seen| seen.at)
+    }
+
+    /// Returns what a worker is, in words, if it told.
+    pub fn name_of(&self, instance: InstanceId) -> Option<String> {
+        self.lock()
+            .get(&instance)
+            .map(|seen| described(&seen.report))
+    }
+
     /// A worker told how it does. `jobs` are those that it renewed leases for.
     pub fn see(&self, report: WorkerReport, jobs: Vec<JobId>, at: Timestamp) {
         let when = Instant::now();
+        let name = described(&report);
+        self.serves(
+            &report.addon_id,
+            &report.job_types,
+            report.instance_id,
+            name,
+            at,
+        );
         let mut workers = self.lock();
         if workers.len() >= MOST_WORKERS && !workers.contains_key(&report.instance_id) {
             forget_silent(&mut workers, when);
@@ -142,6 +259,24 @@ impl Live {
             tree: tree.clone(),
         })
     }
+}
+
+/// Returns what a worker is, in words.
+fn described(report: &WorkerReport) -> String {
+    let name = match report.program.is_empty() {
+        true => unnamed(report.instance_id),
+        false => report.program.clone(),
+    };
+    match report.pid {
+        Some(pid) => format!("{name}, process {pid}"),
+        None => name,
+    }
+}
+
+/// Returns the words for a worker that told nothing of itself.
+pub fn unnamed(instance: InstanceId) -> String {
+    let id = instance.to_string();
+    format!("worker {}", &id[id.len().saturating_sub(8)..])
 }
 
 fn forget_silent(workers: &mut HashMap<InstanceId, Seen>, now: Instant) {

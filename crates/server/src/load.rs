@@ -171,6 +171,10 @@ fn average(samples: &[LoadSample]) -> Option<LoadSample> {
         psi_cpu: mean_of_some(|sample| sample.psi_cpu),
         psi_io: mean_of_some(|sample| sample.psi_io),
         psi_memory: mean_of_some(|sample| sample.psi_memory),
+        load_per_core: mean_of_some(|sample| sample.load_per_core),
+        disk_busy: mean_of_some(|sample| sample.disk_busy),
+        disk_free: mean_of_some(|sample| sample.disk_free),
+        network: mean_of_some(|sample| sample.network),
     })
 }
 
@@ -191,6 +195,10 @@ mod tests {
             psi_cpu: None,
             psi_io: None,
             psi_memory: None,
+            load_per_core: None,
+            disk_busy: None,
+            disk_free: None,
+            network: None,
         }
     }
 

@@ -316,7 +316,7 @@ fn tokens_are_made_listed_and_deleted() {
             "scopes",
         ),
         (
-            json!({"name": "n", "scopes": ["read"]}),
+            json!({"name": "n", "scopes": ["read", "submit"]}),
             422,
             "invalid",
             "addon_id",
@@ -420,4 +420,38 @@ fn a_backup_is_made_under_a_name_in_a_folder_of_its_own() {
         .admin()
         .poke(paths::BACKUP)
         .problem(409, "conflict");
+}
+
+#[test]
+fn a_token_that_only_reads_may_be_for_all_addons() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let id = admin.submit("photos", "index");
+    let made = admin
+        .post(
+            paths::TOKENS,
+            &json!({"name": "dashboard", "scopes": ["read"]}),
+        )
+        .expect(201);
+    let token = made["token"].as_str().unwrap().to_owned();
+    let mut reader = Client::new(house.server.addr(), Some(token));
+    reader.get(&paths::at(paths::JOB, &id)).expect(200);
+    assert!(reader.get(paths::METRICS).text().contains("jobtree_"));
+    reader
+        .post(paths::KICK, &json!({}))
+        .problem(403, "forbidden");
+    let submit = json!({"addon_id": "photos", "job_type": "index", "cost_units": 1});
+    reader
+        .post(paths::SUBMIT, &submit)
+        .problem(403, "forbidden");
+    let reasons = reader
+        .post(paths::REASONS, &json!({"jobs": [id]}))
+        .expect(200);
+    assert_eq!(reasons["jobs"][0]["reason"]["code"], "unserved");
+    // Other addons' jobs do not exist for the token of one.
+    let mut mail = house.addon("mail", &[Scope::Read]);
+    let hidden = mail
+        .post(paths::REASONS, &json!({"jobs": [id]}))
+        .expect(200);
+    assert_eq!(hidden["jobs"], json!([]));
 }

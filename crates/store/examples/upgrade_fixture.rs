@@ -479,6 +479,7 @@ fn beside(world: &World) {
         job_type: job_type.map(|name| JobType::new(name).expect("a name")),
         since: world.now().wall,
         reason: Some("maintenance".into()),
+        by: None,
     };
     let pauses = [
         pause("archive", None),

@@ -44,6 +44,12 @@ pub trait Backend: Send + Sync {
     /// Why the store has stopped, if it has.
     fn stopped(&self) -> Option<StoreError>;
 
+    /// Why the store does not take changes now, if it does not: it has stopped, or the last commit failed and none went well
+    /// since.
+    fn trouble(&self) -> Option<StoreError> {
+        self.stopped()
+    }
+
     /// Returns `true` if no other process can have the store open while this one has.
     fn is_owned(&self) -> bool {
         false

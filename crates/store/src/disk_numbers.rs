@@ -95,6 +95,7 @@ coding! {
         Paused = 22,
         Resumed = 23,
         Log = 24,
+        LoadState = 25,
     }
 }
 
@@ -181,6 +182,7 @@ mod tests {
                 "PAUSED",
                 "RESUMED",
                 "LOG",
+                "LOAD_STATE",
             ],
             |it: EventKind| it.to_string(),
             kind_number,

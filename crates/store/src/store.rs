@@ -120,6 +120,12 @@ impl Store {
         self.backend.stopped()
     }
 
+    /// Why the store does not take changes now, if it does not: it has stopped, its disk is full, or its database does not
+    /// answer. It is forgotten with the next commit that goes well.
+    pub fn trouble(&self) -> Option<StoreError> {
+        self.backend.trouble()
+    }
+
     /// Returns `true` if no other process can have this store open while this one has: then a worker inside this process
     /// has surely ended when another process opens the store.
     pub fn is_owned(&self) -> bool {
@@ -514,6 +520,16 @@ impl Store {
             pause,
             |_, needs| needs.settings = true,
             |unit, pause| unit.pause(&pause),
+        )
+    }
+
+    /// Writes into the trail that the load state of a node has changed, in words.
+    pub fn tell_load_state(&self, stamp: Stamp, node: NodeId, reason: String) -> Answer<()> {
+        self.command(
+            stamp,
+            (node, reason),
+            |_, _| {},
+            |unit, (node, reason)| unit.tell_load_state(node, reason),
         )
     }
 

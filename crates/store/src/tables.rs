@@ -70,6 +70,9 @@ pub struct Pause {
     pub since: Timestamp,
     /// Why.
     pub reason: Option<String>,
+    /// Who paused, in words: the name of a token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// How many jobs are in a state.

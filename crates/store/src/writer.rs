@@ -20,6 +20,7 @@
 mod announced;
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -120,6 +121,10 @@ const AT_A_TIME: usize = 16;
 const LONGEST: Duration = Duration::from_millis(5);
 
 struct Queue {
+    /// Why the last commit that would have changed something failed.
+    trouble: Mutex<Option<StoreError>>,
+    /// There is one: no lock is taken for commits that go well.
+    troubled: AtomicBool,
     waiting: Mutex<Waiting>,
     arrived: Condvar,
     max_waiting: usize,
@@ -128,6 +133,19 @@ struct Queue {
 impl Queue {
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes how a transaction ended; `Ok(false)` if it had nothing to write.
+    fn note(&self, outcome: &Result<bool, StoreError>) {
+        let trouble = match outcome {
+            Ok(true) if self.troubled.load(Ordering::Relaxed) => None,
+            Ok(_) => return,
+            // A collision with another writer says nothing of the store.
+            Err(StoreError::CommitFailed { .. }) => return,
+            Err(error) => Some(error.clone()),
+        };
+        self.troubled.store(trouble.is_some(), Ordering::Relaxed);
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 
     /// Takes the work, or finishes it at once with the reason why not.
@@ -231,6 +249,8 @@ impl Writer {
         listeners: Arc<Listeners>,
     ) -> std::io::Result<Self> {
         let queue = Arc::new(Queue {
+            trouble: Mutex::default(),
+            troubled: AtomicBool::new(false),
             waiting: Mutex::new(Waiting {
                 operations: VecDeque::new(),
                 ringer: Ringer::default(),
@@ -273,6 +293,18 @@ impl Writer {
     pub(crate) fn numbers(&self) -> StoreNumbers {
         let waiting = self.queue.waiting().operations.len();
         self.counting.read(waiting)
+    }
+
+    /// Why the store does not take changes now, if it does not.
+    pub(crate) fn trouble(&self) -> Option<StoreError> {
+        let noted = || {
+            let trouble = &self.queue.trouble;
+            trouble
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone()
+        };
+        self.stopped().or_else(noted)
     }
 
     /// Why the store has stopped, if it has.
@@ -356,6 +388,7 @@ impl<L: Ledger> Desk<L> {
             let mut ran = Vec::with_capacity(group.len().max(hope.calls));
             let outcome = self.run_in_transaction(&mut group, &mut ran, &mut ringers, hope);
             self.counting.ran(ran.len());
+            self.queue.note(&outcome);
             if outcome.is_err() {
                 self.counting.failed();
             }

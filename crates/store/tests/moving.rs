@@ -90,6 +90,7 @@ fn fill(store: &Store, seed: u64) -> JobId {
         job_type: None,
         since: Timestamp::UNIX_EPOCH,
         reason: Some("so".into()),
+        by: Some("token \"ops\"".into()),
     };
     store.pause(stamp(), pause).wait().expect("paused");
     let note = store.put_note(stamp(), "a/b".into(), Some(Json::of(&7).expect("JSON")));

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::names;
-use crate::when::shown;
+use crate::when::{localized, shown};
 
 pub fn define(command: Command) -> Command {
     command
@@ -33,20 +33,14 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         context.out.print(&told)?;
     }
     for reason in &explained.reasons {
-        context
-            .out
-            .print(&format!("{}: {}", reason.code, reason.message))?;
-        if let (Some(measured), Some(threshold)) = (reason.measured, reason.threshold) {
-            context.out.print(&format!(
-                "  measured {measured:.2}, threshold {threshold:.2}"
-            ))?;
-        }
+        let message = localized(&reason.message);
+        context.out.print(&format!("{}: {message}", reason.code))?;
         if let Some(since) = reason.since {
             context.out.print(&format!("  since {}", shown(since)))?;
         }
         context
             .out
-            .print(&format!("  starts when {}", reason.change))?;
+            .print(&format!("  until {}", localized(&reason.change)))?;
     }
     if let Some(cost) = explained.cost {
         context.out.print(&cost_line(&cost))?;

@@ -15,6 +15,7 @@ use crate::names;
 use crate::out::{Align, cell};
 use crate::summary;
 use crate::when::{length, since};
+use crate::why;
 
 /// Jobs shown if nothing is said.
 const SOME: u32 = 50;
@@ -51,19 +52,18 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     query.limit = Some(limit.min(500));
     let client = context.client()?;
     query.after = names::job_of(&client, arguments, "after")?;
-    let now = Timestamp::now();
     let whole_ids = arguments.get_flag("whole-ids");
     if arguments.get_flag("all") {
         query.limit = Some(500);
-        let mut rows = Vec::new();
+        let mut jobs = Vec::new();
         for job in client.all_jobs(query) {
             let job = job?;
             match context.out.json {
                 true => context.out.line(&job)?,
-                false => rows.push(row(&job, now, whole_ids, context)),
+                false => jobs.push(job),
             }
         }
-        context.out.table(COLUMNS, &rows)?;
+        show(&client, &jobs, whole_ids, context)?;
         return Ok(Exit::OK);
     }
     let list = match query.after {
@@ -74,12 +74,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         context.out.document(&list)?;
         return Ok(Exit::OK);
     }
-    let rows = list
-        .jobs
-        .iter()
-        .map(|job| row(job, now, whole_ids, context));
-    let rows: Vec<_> = rows.collect();
-    context.out.table(COLUMNS, &rows)?;
+    show(&client, &list.jobs, whole_ids, context)?;
     match (&list.jobs[..], list.next) {
         ([], _) => context.out.note("no jobs found"),
         (_, Some(next)) => context
@@ -152,9 +147,31 @@ const COLUMNS: &[(&str, Align)] = &[
     ("COST", Align::Right),
     ("AGE", Align::Right),
     ("WHAT", Align::Left),
+    ("WHY", Align::Left),
 ];
 
-fn row(job: &JobView, now: Timestamp, whole_ids: bool, context: &Context) -> Vec<String> {
+fn show(
+    client: &Client,
+    jobs: &[JobView],
+    whole_ids: bool,
+    context: &Context,
+) -> Result<(), CliError> {
+    let (now, reasons) = (Timestamp::now(), why::of_jobs(client, jobs));
+    let rows = jobs.iter().map(|job| {
+        let why = reasons.get(&job.job_id).map_or("", String::as_str);
+        row(job, why, now, whole_ids, context)
+    });
+    let rows: Vec<_> = rows.collect();
+    context.out.table(COLUMNS, &rows)
+}
+
+fn row(
+    job: &JobView,
+    why: &str,
+    now: Timestamp,
+    whole_ids: bool,
+    context: &Context,
+) -> Vec<String> {
     vec![
         match whole_ids {
             true => job.job_id.to_string(),
@@ -167,5 +184,6 @@ fn row(job: &JobView, now: Timestamp, whole_ids: bool, context: &Context) -> Vec
         job.cost_units.to_string(),
         length(since(job.created_at, now)),
         cell(&summary::what(job), 60),
+        cell(why, 100),
     ]
 }

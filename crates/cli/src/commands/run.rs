@@ -29,6 +29,7 @@ use crate::out::Out;
 use crate::programs::marker;
 use crate::signals::Asked;
 use crate::summary;
+use crate::why;
 
 /// The code of the reason that no worker serves a job's type.
 const UNSERVED: &str = "unserved";
@@ -145,7 +146,7 @@ fn follow(client: &Client, id: JobId, context: &Context) -> Result<Exit, CliErro
             break;
         }
         if page.run == 0 {
-            waiting.tell(why(client, id));
+            waiting.tell(why::of(client, id));
         }
     }
     let job = client.job(id)?;
@@ -218,12 +219,6 @@ fn kept_log(client: &Client, id: JobId, context: &Context) -> Result<(), CliErro
     }
 }
 
-/// The first thing in its way, as long as it waits.
-fn why(client: &Client, id: JobId) -> Option<Reason> {
-    let explained = client.explain(id).ok()?;
-    explained.reasons.into_iter().next()
-}
-
 /// Tells at once if no runner is there, and how to get one: the job would wait for ever.
 fn tell_if_no_runner(client: &Client, id: JobId, context: &Context) {
     let Ok(explained) = client.explain(id) else {
@@ -290,6 +285,7 @@ fn spec(arguments: &ArgMatches) -> Result<CommandSpec, CliError> {
         .map(crate::when::seconds)
         .transpose();
     let cpu = cpu.map_err(|wrong| CliError::usage(format!("--cpu: {wrong}")))?;
+    let ignores_load = arguments.get_flag("ignore-load");
     let signal = args::advice_signal(arguments)?;
     let grace = args::yield_grace(arguments)?;
     Ok(CommandSpec {
@@ -301,13 +297,14 @@ fn spec(arguments: &ArgMatches) -> Result<CommandSpec, CliError> {
         memory_bytes: args::get(arguments, "memory").map(bytes).transpose()?,
         open_files: args::read(arguments, "open-files")?,
         cpu_sec: cpu.and_then(|seconds| u64::try_from(seconds).ok()),
-        obeys_advice: arguments.get_flag("obeys-advice"),
+        // A command that starts in PANIC would be paused at once, and told to yield.
+        obeys_advice: arguments.get_flag("obeys-advice") || ignores_load,
         advice_signal: signal.map(|signal| signal.name().to_owned()),
         yield_grace_sec: match grace {
             Some(YieldGrace::After(grace)) => Some(whole_seconds(grace)),
             Some(YieldGrace::Never) | None => None,
         },
-        never_yields: grace == Some(YieldGrace::Never),
+        never_yields: grace == Some(YieldGrace::Never) || ignores_load,
         once: arguments.get_flag("once"),
         attached: !arguments.get_flag("detach"),
     })

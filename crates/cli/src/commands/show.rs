@@ -2,7 +2,7 @@
 
 use clap::{ArgMatches, Command};
 use jiff::Timestamp;
-use jobtree_protocol::{EventEntry, JobView, TreeView};
+use jobtree_protocol::{EventEntry, JobView, Start, TreeView};
 use serde::Serialize;
 
 use crate::args::{self, JOB, flag, place};
@@ -118,6 +118,14 @@ fn described(job: &JobView, context: &Context) -> String {
     line("command", summary::command_line(job));
     line("priority", Some(job.priority.to_string()));
     line("cost", Some(job.cost_units.to_string()));
+    line(
+        "starts",
+        match job.start {
+            Start::WhenQuiet => None,
+            Start::Now => Some("in every state but PANIC (--now)".to_owned()),
+            Start::IgnoreLoad => Some("whatever the load is (--ignore-load)".to_owned()),
+        },
+    );
     line("tags", Some(job.tags.join(", ")));
     line("created", time(Some(job.created_at)));
     line("not before", time(job.next_earliest_start_at));

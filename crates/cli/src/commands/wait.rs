@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::names;
+use crate::why;
 
 /// How often a bar is drawn anew.
 const LOOK: Duration = Duration::from_secs(1);
@@ -61,15 +62,27 @@ pub fn ended(
     context: &Context,
 ) -> Result<JobView, CliError> {
     let bar = bar(context);
+    let mut told = None;
+    let is_told = !context.out.is_quiet() && !context.out.json;
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let look = if bar.is_hidden() {
-            Duration::from_secs(3600)
-        } else {
-            LOOK
+        let look = match is_told {
+            true => LOOK,
+            false => Duration::from_secs(3600),
         };
         let job = client.wait_for(id, left.unwrap_or(look).min(look))?;
-        if let Some(progress) = &job.progress {
+        let reason = match job.state.is_ended() || !is_told {
+            true => None,
+            false => why::of(client, id),
+        };
+        if let Some(reason) = reason {
+            // Elsewhere than in a terminal, a line for each new reason, and not for each new measurement.
+            if bar.is_hidden() && told.as_ref() != Some(&reason.code) {
+                context.out.note(&format!("waiting: {}", reason.message));
+            }
+            bar.set_message(format!("waiting: {}", reason.message));
+            told = Some(reason.code);
+        } else if let Some(progress) = &job.progress {
             let share = progress.fraction.unwrap_or(0.0).clamp(0.0, 1.0);
             bar.set_position((share * 1000.0) as u64);
             bar.set_message(progress.message.clone().unwrap_or_default());

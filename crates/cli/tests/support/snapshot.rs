@@ -165,7 +165,8 @@ fn without_times(word: &str) -> String {
         core.chars()
             .all(|c| c.is_ascii_digit() || others.contains(c))
     };
-    let is_time = core.len() == 8 && core.contains(':') && made_of(":");
+    // With or without an offset.
+    let is_time = [8, 14].contains(&core.len()) && core.contains(':') && made_of(":+-");
     let is_length = core.starts_with(|c: char| c.is_ascii_digit())
         && core.ends_with(['s', 'm', 'h'])
         && made_of("dhms");

@@ -26,10 +26,15 @@ pub(super) fn wrong_reason(reason: &Option<String>) -> Vec<FieldError> {
 
 /// A request names a bounded number of things.
 pub(super) fn too_many(field: &str, count: usize) -> Vec<FieldError> {
-    if count <= MAX_AT_ONCE {
+    more_than(field, count, MAX_AT_ONCE)
+}
+
+/// A request names at most so many things.
+pub(super) fn more_than(field: &str, count: usize, most: usize) -> Vec<FieldError> {
+    if count <= most {
         return Vec::new();
     }
-    let message = format!("has {count} entries: send {MAX_AT_ONCE} at most at once");
+    let message = format!("has {count} entries: send {most} at most at once");
     vec![FieldError::new(field, message)]
 }
 

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::checks::too_many;
+use super::checks::{more_than, too_many};
 use super::query::Kind;
 use super::{Answer, ID, Required, WRONG_STATE};
 use crate::{
     AddonId, EventPage, Explain, JobId, JobList, JobQuery, JobState, JobType, JobView, LogAppend,
-    LogAppendAnswer, LogPage, OutputAppend, OutputAppendAnswer, OutputPage, SubmitAnswer,
-    SubmitManyAnswer, SubmitManyRequest, SubmitRequest, TreeView,
+    LogAppendAnswer, LogPage, OutputAppend, OutputAppendAnswer, OutputPage, ReasonList,
+    ReasonsRequest, SubmitAnswer, SubmitManyAnswer, SubmitManyRequest, SubmitRequest, TreeView,
 };
 
 use super::define::{access, define_operations, given, method, query_parameters};
@@ -159,7 +159,17 @@ macro_rules! job_operations {
                     path: JobId,
                     answer: Answer<Explain> = "The reasons.",
                     client: explain,
-                    scheduler: explain,
+                }
+            }
+            REASONS = "/queue/jobs/reasons" {
+                /// Returns the first reason why each of some jobs does not run: what an explanation of the job lists first.
+                post list_reasons: ListReasons {
+                    scope: Read,
+                    body: Required<ReasonsRequest> = json!({"jobs": [ID]}),
+                    answer: Answer<ReasonList> = "The first reason of each job that has one.",
+                    check: |body| more_than("jobs", body.jobs.len(), ReasonsRequest::MOST),
+                    idempotent: true,
+                    client: reasons,
                 }
             }
             JOB_EVENTS = "/queue/jobs/{job_id}/events" {

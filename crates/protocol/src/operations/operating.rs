@@ -44,7 +44,6 @@ macro_rules! operating_operations {
                     check: |body| wrong_reason(&body.reason),
                     idempotent: true,
                     client: pause,
-                    scheduler: pause,
                 }
             }
             RESUME = "/queue/resume" {

@@ -30,15 +30,15 @@ macro_rules! probe_operations {
             OPENAPI = "/openapi.json" {
                 /// Returns this document.
                 get openapi: Openapi {
-                    scope: AnyToken,
+                    scope: Open,
                     answer: JsonObject = "OpenAPI 3.1.",
                     client: openapi,
                 }
             }
             METRICS = "/metrics" {
-                /// Returns metrics for Prometheus.
+                /// Returns metrics for Prometheus, of all addons: a token that is bound to one addon is refused.
                 get get_metrics: GetMetrics {
-                    scope: Admin,
+                    scope: Read,
                     answer: PrometheusText = "In the text format of Prometheus. Lines with the label `node` are about the machine of this daemon alone. Counts of jobs are of the whole store: where several daemons share one, take them from one daemon.",
                     client: metrics,
                 }

@@ -3,8 +3,11 @@
 //! The obstacles are collected from the same rules that deny. Whether they are all is not argued but tried: the changes
 //! they name are supposed ([`Planner`] looks at the world through its `what_if`), the real search for what starts
 //! is run, and everything it did is taken back. If the job still does not start, the job that started instead stands before it,
-//! and is added. Then each obstacle is left out in turn, and stays out if the job starts without its change. So applying
-//! exactly the named changes starts the job, and no proper part of them does.
+//! and is added. Then each obstacle is left out in turn, the last first, and stays out if the job starts without its change. So
+//! applying exactly the named changes starts the job, and no proper part of them does.
+//!
+//! The order of the obstacles is that of [`Planner::obstacles`] alone: what lists of jobs show ([`Planner::first_obstacle`]) is the
+//! first of them, without the search.
 //!
 //! What is supposed of the machine is as said in [`Change`]; of time nothing is supposed but what a change names, so that
 //! a job that would age or come nearer its deadline meanwhile may start sooner.
@@ -13,7 +16,7 @@ mod obstacles;
 mod suppose;
 
 use jiff::Timestamp;
-use jobtree_protocol::{Explain, JobId, Reason};
+use jobtree_protocol::{Explain, JobId, LoadSignal, Reason};
 
 use crate::block::Block;
 use crate::change::Change;
@@ -47,20 +50,35 @@ pub struct Explanation {
     pub load_ignored: bool,
 }
 
+impl Obstacle {
+    /// As it is told.
+    pub fn to_wire(&self) -> Reason {
+        let signals = self.block.high_signals().iter().map(|high| {
+            let (value, bound) = high.written();
+            LoadSignal {
+                signal: high.signal.to_owned(),
+                value,
+                bound,
+            }
+        });
+        Reason {
+            code: self.block.code().to_owned(),
+            message: self.block.to_string(),
+            measured: self.block.measured(),
+            threshold: self.block.threshold(),
+            since: Some(self.since),
+            change: self.change.to_string(),
+            signals: signals.collect(),
+        }
+    }
+}
+
 impl Explanation {
     /// As it is told.
     pub fn to_wire(&self) -> Explain {
-        let reason = |obstacle: &Obstacle| Reason {
-            code: obstacle.block.code().to_owned(),
-            message: obstacle.block.to_string(),
-            measured: obstacle.block.measured(),
-            threshold: obstacle.block.threshold(),
-            since: Some(obstacle.since),
-            change: obstacle.change.to_string(),
-        };
         Explain {
             job_id: self.job,
-            reasons: self.obstacles.iter().map(reason).collect(),
+            reasons: self.obstacles.iter().map(Obstacle::to_wire).collect(),
             estimate: None,
             load_ignored: self.load_ignored,
             cost: None,
@@ -78,14 +96,11 @@ impl Planner {
         let (behind, exact) = self.jobs_before(job, &obstacles, now);
         obstacles.extend(behind);
         if exact {
-            let mut index = 0;
-            while index < obstacles.len() {
+            for index in (0..obstacles.len()).rev() {
                 let mut fewer = obstacles.clone();
                 fewer.remove(index);
                 if self.starts_with(job, &fewer, now) {
                     obstacles = fewer;
-                } else {
-                    index += 1;
                 }
             }
         }
@@ -95,6 +110,24 @@ impl Planner {
             exact,
             load_ignored: self.admission().policy().busy.ignore,
         })
+    }
+
+    /// Returns the first thing in a job's way, without the search for all jobs before it; none when it does not wait here, or is
+    /// about to start. Changes nothing.
+    pub fn first_obstacle(&mut self, job: JobId, now: Now) -> Option<Obstacle> {
+        if !self.is_waiting(job) {
+            return None;
+        }
+        if let Some(own) = self.obstacles(job, now).into_iter().next() {
+            return Some(own);
+        }
+        let tried = self.suppose(job, &[], now);
+        if tried.jobs.contains(&job) {
+            return None;
+        }
+        let before = tried.jobs.into_iter().chain(tried.held);
+        let before = before.filter(|id| *id != job).take(NAMED).collect();
+        self.behind(job, before, true, now)
     }
 
     /// Whether a job starts when exactly these changes come about.

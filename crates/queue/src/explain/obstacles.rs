@@ -9,7 +9,7 @@ use crate::block::Block;
 use crate::capacity::busy_for;
 use crate::change::Change;
 use crate::deadline::Waiver;
-use crate::now::Now;
+use crate::now::{Now, wall_before};
 use crate::order::AddonIndex;
 use crate::planner::{Planner, Unserved};
 use crate::quiet::enter_bound;
@@ -41,12 +41,7 @@ impl Planner {
             .urgency(learnt)
             .standing(&self.admission().policy().deadline, now.wall);
         let view = self.admission().view(now);
-        // The one that is allowed when quiet never comes waits for no quiet.
-        let waiver = if view.allow_one {
-            Waiver::Normal
-        } else {
-            standing.waiver
-        };
+        let waiver = view.waiver(standing.waiver);
         let ask = Ask {
             cost: candidate.cost,
             constraints: candidate.constraints,
@@ -59,6 +54,11 @@ impl Planner {
             Block::NotQuiet { .. } | Block::Panic { .. } | Block::StreakTooShort { .. } => {
                 since_state
             }
+            Block::CoolingDown { left, whole } => {
+                wall_before(now.wall, whole.saturating_sub(*left))
+            }
+            Block::Stale { age, .. } => wall_before(now.wall, *age),
+            Block::NotYet { .. } | Block::Retry { .. } => candidate.delayed_since.min(now.wall),
             Block::Unserved { .. } => {
                 let unserved = self.unserved(&(addon, candidate.job_type.clone()), now);
                 let since = unserved.map(|unserved| unserved.since);
@@ -88,8 +88,8 @@ impl Planner {
             return;
         };
         let order = self.order();
-        if let Some(at) = candidate.not_before.filter(|at| *at > now.wall) {
-            found.push((Block::NotYet { at }, Change::WaitUntil(at)));
+        if let (Some(block), Some(at)) = (candidate.delayed(now.wall), candidate.not_before) {
+            found.push((block, Change::WaitUntil(at)));
         }
         if order.addons[addon.0].paused {
             found.push((Block::AddonPaused, Change::ResumeAddon));
@@ -148,9 +148,9 @@ impl Planner {
             apply(calmer, &change);
             found.push((block, change));
         };
-        match admission.machine(view) {
+        match admission.machine(view, ask.waiver) {
             Some(block @ (Block::Stale { .. } | Block::Panic { .. })) => {
-                if view.cooling.is_some() {
+                if view.cooling.is_some() && ask.waiver < Waiver::Cooldown {
                     // It is PANIC until it has calmed down, and cools down from then on.
                     lasting = lasting.max(quiet.calm_after + quiet.panic_cooldown);
                 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use jobtree_protocol::{AddonId, Constraints, JobType, LeaseId, Priority};
+use jobtree_protocol::{AddonId, Constraints, JobType, LeaseId, Priority, Start};
 
 use super::Planner;
 use crate::admission::{Ask, Verdict};
@@ -114,6 +114,7 @@ impl Planner {
         let urgency = Urgency {
             priority: asked.priority,
             time_sensitive: false,
+            start: Start::WhenQuiet,
             deadline: None,
             takes: asked.expected_duration.unwrap_or_default(),
         };

@@ -43,10 +43,9 @@ pub(super) struct Filter<'a> {
 
 impl Filter<'_> {
     fn opened(&mut self, gate: &Gate) -> (bool, u32) {
-        let waiver = if self.search.allow_one {
-            Waiver::Normal
-        } else {
-            gate.waiver
+        let waiver = match self.search.allow_one {
+            true => gate.waiver.max(Waiver::Normal),
+            false => gate.waiver,
         };
         *self.gates.entry((waiver, gate.heavy)).or_insert_with(|| {
             let constraints: Constraints = gate.constraints();
@@ -54,7 +53,8 @@ impl Filter<'_> {
                 .admission
                 .gate(self.view, waiver, constraints)
                 .is_none();
-            (open, self.admission.capacity(self.view, constraints))
+            let capacity = (self.admission).capacity_for(self.view, constraints, waiver);
+            (open, capacity)
         })
     }
 }

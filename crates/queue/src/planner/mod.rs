@@ -41,6 +41,7 @@ use crate::ledger::{Held, Holder, Ledger};
 use crate::now::{Now, wall_until};
 use crate::order::{AddonIndex, KeyId, KindId, Order};
 use crate::policy::Policy;
+use crate::quiet::QuietRecord;
 pub use claims::{ClaimAsk, LeaseAsk};
 pub use event::{Effect, Event, ListenScope, LiveLease, Outcome};
 pub(crate) use pump::Started;
@@ -233,6 +234,11 @@ impl Planner {
             .view
             .clone()
             .unwrap_or_else(|| self.admission.view(now))
+    }
+
+    /// Goes on with the states of the machine that were kept before a restart.
+    pub fn restore_load(&mut self, record: &QuietRecord, now: Now) {
+        self.admission.restore(record, now);
     }
 
     /// Signals, states, streaks and the policy in force.

@@ -69,7 +69,7 @@ impl Planner {
         let mut gates = self.order.classes.iter().flat_map(|class| class.gates());
         gates.any(|(gate, _)| {
             let constraints = gate.constraints();
-            gate.cost <= self.admission.capacity(view, constraints)
+            gate.cost <= self.admission.capacity_for(view, constraints, gate.waiver)
                 && (self.admission)
                     .gate(view, gate.waiver, constraints)
                     .is_none()

@@ -16,6 +16,7 @@ use super::filter::{Filter, Search};
 use super::{Effect, Mistake, Planner};
 use crate::admission::{Ask, Verdict, View};
 use crate::block::Block;
+use crate::deadline::Waiver;
 use crate::hold::{Hold, Shadow};
 use crate::ledger::{Held, Holder, Phase};
 use crate::now::Now;
@@ -65,8 +66,12 @@ impl Planner {
         let view = self.view(now);
         let policy = self.admission.policy().clone();
         self.holds.expire(policy.order.rest, now.mono);
-        if !self.draining && self.admission.machine(&view).is_none() {
-            self.start_held(&view, &mut started, effects);
+        // In PANIC, and while the machine cools down, only what was submitted to start all the same finds its gate open.
+        let calm = self.admission.machine(&view, Waiver::Normal).is_none();
+        if !self.draining {
+            if calm {
+                self.start_held(&view, &mut started, effects);
+            }
             let mut search = Search::default();
             while self.leases() < policy.caps.leases {
                 let pick = self.pick(&view, search);
@@ -87,8 +92,10 @@ impl Planner {
                 }
                 self.start(pick, How::default(), &view, &mut started, effects);
             }
-            self.start_allowed_one(&view, &mut started, effects);
-            self.probe_unserved(&view, &mut started, effects);
+            if calm {
+                self.start_allowed_one(&view, &mut started, effects);
+                self.probe_unserved(&view, &mut started, effects);
+            }
         }
         // Admitted before: neither the machine's state nor the number of leases is asked again.
         while !self.draining && self.accept_reserved(0, now, &mut started, effects) {}
@@ -103,7 +110,8 @@ impl Planner {
     }
 
     pub(super) fn fits(&self, view: &View, gate: &Gate) -> bool {
-        self.used() + gate.cost <= self.admission.capacity(view, gate.constraints())
+        let capacity = (self.admission).capacity_for(view, gate.constraints(), gate.waiver);
+        self.used() + gate.cost <= capacity
     }
 
     pub(super) fn ramped(&self, cost: u32) -> bool {
@@ -123,7 +131,8 @@ impl Planner {
             .and_then(|(_, stand)| stand)
             .map(|(_, gate)| gate);
         let constraints = gate.map(|gate| gate.constraints()).unwrap_or_default();
-        let capacity = self.admission.capacity(view, constraints);
+        let waiver = gate.map_or(Waiver::None, |gate| gate.waiver);
+        let capacity = self.admission.capacity_for(view, constraints, waiver);
         let used = self.used();
         let lacking = (used + hold.cost).saturating_sub(capacity);
         match self.ledger.freed(lacking, now.mono) {
@@ -189,7 +198,8 @@ impl Planner {
             .admission
             .gate(view, gate.waiver, gate.constraints())
             .is_some();
-        let carried = gate.cost <= self.admission.capacity(view, gate.constraints());
+        let carried =
+            gate.cost <= (self.admission).capacity_for(view, gate.constraints(), gate.waiver);
         if shut || !carried || !self.may_start(addon, group, gate.cost, view.now) {
             self.holds.current = None;
             return;
@@ -450,7 +460,7 @@ impl Planner {
                     constraints: gate.constraints(),
                     waiver: gate.waiver,
                 };
-                let capacity = self.admission.capacity(view, ask.constraints);
+                let capacity = (self.admission).capacity_for(view, ask.constraints, ask.waiver);
                 let used = self.used();
                 let too_big = Block::Capacity {
                     used,

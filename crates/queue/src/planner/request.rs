@@ -10,7 +10,6 @@ use super::Planner;
 use super::pump::{How, Pick};
 use crate::admission::{Ask, Verdict};
 use crate::block::Block;
-use crate::deadline::Waiver;
 use crate::now::Now;
 use crate::order::Gate;
 
@@ -60,11 +59,7 @@ impl Planner {
         };
         // The one that is allowed when quiet never comes waits for no quiet.
         let asked = Ask {
-            waiver: if view.allow_one {
-                Waiver::Normal
-            } else {
-                own.waiver
-            },
+            waiver: view.waiver(own.waiver),
             ..own
         };
         let blocked = self
@@ -106,8 +101,8 @@ impl Planner {
     /// What is in a job's way by itself, whatever else waits, and however busy the machine is.
     fn own_obstacle(&self, job: JobId, now: Now) -> Option<Block> {
         let (candidate, addon) = self.candidate_of(job)?;
-        if let Some(at) = candidate.not_before.filter(|at| *at > now.wall) {
-            return Some(Block::NotYet { at });
+        if let Some(block) = candidate.delayed(now.wall) {
+            return Some(block);
         }
         if self.draining {
             return Some(Block::Draining);

@@ -126,6 +126,9 @@ pub struct BusyPolicy {
     pub disk_busy: SignalRange,
     /// Veto: free part of the store's disk, 0..=1; less is worse.
     pub disk_free: SignalRange,
+    /// Part of its speed that the busiest network interface is used at, 0..=1. Without a weight it matters for jobs that are
+    /// `network_heavy` alone: a line in use disturbs no program that does not use it.
+    pub network: SignalRange,
     /// A job that declares itself heavy on a resource sees that resource's pressure times this.
     pub tighten: f64,
     /// Without a sample for this long, busy is `stale_busy`: fail closed.
@@ -154,6 +157,7 @@ impl Default for BusyPolicy {
             memory_available: SignalRange::new(0.20, 0.04, 0.0),
             disk_busy: SignalRange::new(0.60, 1.0, 0.0),
             disk_free: SignalRange::new(0.10, 0.02, 0.0),
+            network: SignalRange::new(0.50, 1.0, 0.0),
             tighten: 1.5,
             stale_after: Duration::from_secs(30),
             stale_busy: 8.0,
@@ -183,6 +187,10 @@ pub struct QuietPolicy {
     /// How long busy has to stay below a bound before PANIC becomes BUSY, or BUSY becomes NORMAL.
     #[serde(with = "text::duration")]
     pub calm_after: Duration,
+    /// A rise of busy that is over within this time is undone: the state before it comes back, and PANIC that was no longer has
+    /// no cool-down. Once in `enter_after` at most. 0: every rise counts.
+    #[serde(with = "text::duration")]
+    pub spike: Duration,
     /// How long QUIET must have lasted before jobs that need it start.
     #[serde(with = "text::duration")]
     pub min_streak: Duration,
@@ -209,6 +217,7 @@ impl Default for QuietPolicy {
             normal_max: 5.0,
             busy_max: 7.0,
             calm_after: Duration::from_secs(10),
+            spike: Duration::from_secs(15),
             min_streak: Duration::ZERO,
             panic_cooldown: Duration::from_secs(60),
             windows: Vec::new(),

@@ -106,6 +106,7 @@ fn busy(policy: &Policy, check: &mut Check) {
         ("busy.error_rate", &busy.error_rate),
         ("busy.cpu", &busy.cpu),
         ("busy.load_per_core", &busy.load_per_core),
+        ("busy.network", &busy.network),
     ];
     for (field, range) in weighted {
         check.range(field, range, true, false);
@@ -162,6 +163,7 @@ fn quiet(policy: &Policy, check: &mut Check) {
         ("quiet.enter_after", quiet.enter_after),
         ("quiet.leave_after", quiet.leave_after),
         ("quiet.calm_after", quiet.calm_after),
+        ("quiet.spike", quiet.spike),
         ("quiet.min_streak", quiet.min_streak),
         ("quiet.panic_cooldown", quiet.panic_cooldown),
         ("quiet.allow_one_after", quiet.allow_one_after),

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use jobtree_protocol::{EventKind, Intent, JobId, JobState, OnDependencyFailure, SubmitAnswer};
+use jobtree_protocol::{
+    EventKind, Intent, JobId, JobState, OnDependencyFailure, Start, SubmitAnswer,
+};
 
 use super::state::{Step, after, job_event, touched};
 use super::{Changes, Context, Done, Outcome, Submit, TransitionError};
@@ -87,9 +89,11 @@ pub fn submit_among(
 
     let mut job = new_job(cx, id, intent, waiting_for);
     let first_event = changes.events.len();
-    changes
-        .events
-        .push(job_event(cx, &job, EventKind::Submitted));
+    let mut submitted = job_event(cx, &job, EventKind::Submitted);
+    if job.intent.start == Start::IgnoreLoad {
+        submitted.reason = Some("starts whatever the load is, also in PANIC".to_owned());
+    }
+    changes.events.push(submitted);
     if let Some((dependency, state)) = failed {
         job = canceled_by(cx, &job, *dependency, *state, changes);
         // Both happen in the write that creates it.

@@ -40,10 +40,12 @@ pub fn policy(text: &str) -> Arc<Policy> {
     Arc::new(Policy::from_toml(text).unwrap())
 }
 
-/// A sample that reads as this busy: by the CPU of others, which is 10..90 % for 0..=10.
+/// A sample that reads as this busy: by the CPU of others, which is 10..90 % for 0..=10, and, beyond BUSY, by CPU pressure, which
+/// is 10..80 %.
 pub fn busy(busy: f64) -> Sample {
     Sample {
         cpu_idle: 0.9 - 0.08 * busy,
+        psi_cpu: (busy > 7.0).then(|| 10.0 + 7.0 * busy),
         ..Sample::idle()
     }
 }

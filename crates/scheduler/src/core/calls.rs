@@ -8,7 +8,7 @@ use std::time::Duration;
 use jobtree_protocol::{
     AddonId, ApiError, ClaimAnswer, Constraints, Decision, Explain, HistoryStats, InstanceId,
     JobId, JobType, JobView, LeaseAnswer, LeaseId, LoadSample, LogPage, Priority, ProcessOrigin,
-    StatusView,
+    Reason, StatusView,
 };
 use jobtree_queue::RequestName;
 use jobtree_queue::planner::ListenScope;
@@ -86,6 +86,8 @@ pub enum Call {
     FollowSettings(Responder<()>),
     /// Explains why a job waits.
     Explain(JobId, Responder<Explain>),
+    /// Tells the first reason why each of these jobs waits; none of those that the planner does not know.
+    Reasons(Vec<JobId>, Responder<Vec<(JobId, Reason)>>),
     /// Tells how things stand.
     Status(Responder<StatusView>),
     /// Tells how busy the machine is.
@@ -111,6 +113,7 @@ impl Call {
             Call::Log(_, _, caller) => caller.answer(Err(error)),
             Call::FollowSettings(caller) => caller.answer(Err(error)),
             Call::Explain(_, caller) => caller.answer(Err(error)),
+            Call::Reasons(_, caller) => caller.answer(Err(error)),
             Call::Status(caller) => caller.answer(Err(error)),
             Call::Load(caller) => caller.answer(Err(error)),
             Call::Stats(caller) => caller.answer(Err(error)),

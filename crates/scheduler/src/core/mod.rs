@@ -45,6 +45,7 @@ mod late;
 mod learning;
 mod lease_reads;
 mod leases;
+mod load_record;
 mod nodes;
 mod operations;
 mod places;
@@ -82,10 +83,11 @@ pub use operations::{
     Admit, Answer, AskBack, Claim, CountJobs, Deny, Expire, FindClaimed, FindRequested, FoundLease,
     GiveBack, GrantFor, Live, MarkAtRisk, MissDeadline, Op, OpId, PAGE, Performing, PollRead,
     Prune, PutNote, ReadExplained, ReadJobs, ReadLeases, ReadLive, ReadNodes, ReadNotes,
-    ReadQueued, Request, Reserve, Return, TimeOut, perform,
+    ReadQueued, Request, Reserve, Return, TellLoadState, TimeOut, perform,
 };
 pub use planted::Bug;
 pub use polls::{Dispatchable, Ended, Events, Log, Poll, PollId};
+pub use questions::dependencies;
 pub use requests::{JobAnswer, JobRequest};
 pub use rng::Rng;
 pub use stats::Stats;
@@ -99,6 +101,7 @@ use journal::Journal;
 use late::LateJobs;
 use learning::Learning;
 use leases::{Ending, Leases};
+use load_record::LoadRecord;
 use nodes::Nodes;
 use operations::OnFailure;
 use places::{JobsRead, KeyFull, Places};
@@ -143,6 +146,7 @@ pub struct Core {
     resync: Resync,
     schedules: Schedules,
     learning: Learning,
+    load_record: LoadRecord,
     journal: Journal,
     upkeep: Upkeep,
     nodes: Nodes,
@@ -165,6 +169,7 @@ impl Core {
             resync: Resync::default(),
             schedules: Schedules::default(),
             learning: Learning::new(now.mono),
+            load_record: LoadRecord::default(),
             journal: Journal::default(),
             upkeep: Upkeep::new(now.mono),
             nodes: Nodes::new(&turn),
@@ -213,6 +218,7 @@ impl Core {
                 self.leases.advice_may_change();
                 self.places.tell(Event::Sample(sample));
                 self.learning.sampled(self.places.is_quiet(), &self.turn);
+                self.load_record.sampled(self.turn.now.mono);
             }
             Input::Signals(signals) => self.places.tell(Event::Pushed(signals)),
             Input::Policy(policy) => {
@@ -248,6 +254,8 @@ impl Core {
         if ready {
             self.upkeep.prune(&mut self.turn);
             self.learning.write(&mut self.turn);
+            self.load_record.write(&self.places, &mut self.turn);
+            self.journal.write(&mut self.turn);
             if self.nodes.is_due(self.turn.now.mono) {
                 let own = self.own_status();
                 self.nodes.renew(own, &mut self.turn);
@@ -309,6 +317,8 @@ impl Core {
             self.polls.next_end(now.mono),
             self.resync.next(),
             Some(self.learning.next_write()),
+            self.load_record.next(),
+            self.journal.next_write(),
             self.nodes.next().filter(|_| self.phase == Phase::Ready),
         ];
         let first = times.into_iter().flatten().min();
@@ -444,7 +454,7 @@ impl Core {
             }
             // Refused: the job or the lease is not as it was, and there is nothing to note or to give back any more.
             Answer::Deny(..) | Answer::MarkAtRisk(..) | Answer::GiveBack(..) => {}
-            Answer::PutNote(..) => {}
+            Answer::PutNote(..) | Answer::TellLoadState(..) => {}
             Answer::AskBack(op, asked) => {
                 let jobs = asked.map_or(0, |jobs| jobs.len());
                 self.leases.unbegun().asked(op.lease, jobs, turn.now.mono);
@@ -455,6 +465,11 @@ impl Core {
             Answer::ReadQueued(_, Ok(jobs)) => self.queued_read(&jobs),
             Answer::ReadNodes(_, Ok(notes)) => self.nodes.read(&notes, turn),
             Answer::ReadNotes(_, Ok(notes)) => {
+                let node = turn.config.node.clone();
+                self.journal.restore(&notes, node.as_str());
+                if let Some(record) = load_record::find(&notes, node.as_str()) {
+                    self.places.restore_load(&record, turn.now);
+                }
                 for expected in self.learning.restore(&notes, turn) {
                     self.places.expect(expected);
                 }
@@ -607,7 +622,9 @@ impl Core {
         let turn = &mut self.turn;
         match call {
             call if self.phase == Phase::Dead => turn.deliver(call.refuse(store_gone())),
-            Call::Explain(..) | Call::Status(_) if self.phase == Phase::Starting => {
+            Call::Explain(..) | Call::Reasons(..) | Call::Status(_)
+                if self.phase == Phase::Starting =>
+            {
                 self.questions.postpone(call);
             }
             Call::Claim(claim, caller) => {
@@ -641,6 +658,11 @@ impl Core {
                 let (places, learning) = (&mut self.places, &self.learning);
                 self.questions
                     .explain(job, caller, places, learning, &mut self.turn);
+            }
+            Call::Reasons(jobs, caller) => {
+                self.plan();
+                let reasons = self.places.reasons(&jobs, &self.turn);
+                self.turn.respond(caller, Ok(reasons));
             }
             Call::Status(caller) => self.questions.status(caller, turn),
             Call::Load(caller) => {
@@ -710,7 +732,12 @@ impl Core {
                 };
                 self.turn.ask(MarkAtRisk { job, reason });
             }
-            Effect::StateChanged { .. } => {}
+            Effect::StateChanged { from, to } => {
+                self.load_record.changed(self.turn.now.mono);
+                let reason = self.places.planner().admission().change_of_state(from, to);
+                let node = self.turn.config.node.clone();
+                self.turn.ask(TellLoadState { node, reason });
+            }
             Effect::WakeAt(at) => self.places.wake_at(at.mono),
         }
     }

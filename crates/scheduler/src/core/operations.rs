@@ -10,7 +10,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use jobtree_protocol::{JobId, JobState, Json, LeaseId, ReleaseRequest, ScheduleId, SubmitAnswer};
+use jobtree_protocol::{
+    JobId, JobState, Json, LeaseId, NodeId, ReleaseRequest, ScheduleId, SubmitAnswer,
+};
 use jobtree_queue::transitions::{self, Claimed, Proof, Unclaimed};
 use jobtree_queue::{JobRecord, LeaseRecord, RequestName, Reservation};
 use jobtree_store::{
@@ -138,6 +140,8 @@ operations! {
     Prune(Prune) or Drop;
     /// Remembers something across restarts.
     PutNote(PutNote) or Drop;
+    /// Writes that the load state of this node has changed.
+    TellLoadState(TellLoadState) or Drop;
     /// Reads all that is live.
     ReadLive(ReadLive) or Repeat;
     /// Reads what was remembered.
@@ -410,6 +414,23 @@ impl Request for PutNote {
 
     fn begin(self, store: &Store, stamp: Stamp) -> StoreAnswer<()> {
         store.put_note(stamp, self.name, self.value)
+    }
+}
+
+/// See [`Op::TellLoadState`].
+#[derive(Clone, Debug)]
+pub struct TellLoadState {
+    /// The node.
+    pub node: NodeId,
+    /// What it was, what it is, and by which signals.
+    pub reason: String,
+}
+
+impl Request for TellLoadState {
+    type Output = ();
+
+    fn begin(self, store: &Store, stamp: Stamp) -> StoreAnswer<()> {
+        store.tell_load_state(stamp, self.node, self.reason)
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use jobtree_protocol::{
     AddonId, Explain, JobCost, JobId, JobState, JobType, LeaseAnswer, LeaseId, LeaseLimits,
-    LeaseNumbers, QuietState,
+    LeaseNumbers, QuietState, Reason,
 };
 use jobtree_queue::candidate::{Candidate, ConcurrencyKey};
 use jobtree_queue::ledger::Holder;
@@ -22,6 +22,7 @@ use jobtree_queue::planner::Mistake;
 use jobtree_queue::planner::{
     ClaimAsk, Effect, Event, LeaseAsk, ListenScope, LiveLease, Outcome, Planner, Requested,
 };
+use jobtree_queue::quiet::QuietRecord;
 use jobtree_queue::transitions::{Claimed, TransitionError};
 use jobtree_queue::{JobRecord, LeaseRecord, Now, Reservation};
 use jobtree_store::{Pause, StoreError};
@@ -70,7 +71,7 @@ pub(super) struct Places {
     recent: HashMap<JobId, u64>,
     /// Concurrency keys that are held on other nodes.
     keys_elsewhere: HashMap<KeyName, u32>,
-    pauses: BTreeSet<(AddonId, Option<JobType>)>,
+    pauses: BTreeMap<(AddonId, Option<JobType>), Pause>,
     /// Programs that are told of dispatches, and callers that wait for one of an addon, or of all, in a long poll.
     listeners: BTreeMap<ListenScope, u32>,
     polling: BTreeMap<Option<AddonId>, u32>,
@@ -91,7 +92,7 @@ impl Places {
             backoff: RetryBackoff::default(),
             recent: HashMap::new(),
             keys_elsewhere: HashMap::new(),
-            pauses: BTreeSet::new(),
+            pauses: BTreeMap::new(),
             listeners: BTreeMap::new(),
             polling: BTreeMap::new(),
             draining: false,
@@ -144,6 +145,11 @@ impl Places {
 
     pub(super) fn is_quiet(&self) -> bool {
         self.planner.admission().quiet().state() == QuietState::Quiet
+    }
+
+    /// Goes on with the states of the machine that were kept before a restart.
+    pub(super) fn restore_load(&mut self, record: &QuietRecord, now: Now) {
+        self.planner.restore_load(record, now);
     }
 
     pub(super) fn drain(&mut self, draining: bool) {
@@ -217,7 +223,7 @@ impl Places {
         let policy = Arc::clone(&turn.config.policy);
         self.tell(Event::PolicyChanged(policy));
         // What is paused by the policy is; what is paused in the store stays so.
-        for (addon, job_type) in self.pauses.clone() {
+        for (addon, job_type) in self.pauses.clone().into_keys() {
             self.tell_pause(addon, job_type, true, turn);
         }
     }
@@ -228,13 +234,13 @@ impl Places {
             return;
         }
         let key = |pause: &Pause| (pause.addon_id.clone(), pause.job_type.clone());
-        let new: BTreeSet<_> = pauses.iter().map(key).collect();
+        let new: BTreeMap<_, _> = pauses.iter().map(|it| (key(it), it.clone())).collect();
         let old = std::mem::replace(&mut self.pauses, new.clone());
-        for (addon, job_type) in new.difference(&old) {
+        for (addon, job_type) in new.keys().filter(|key| !old.contains_key(*key)) {
             self.tell_pause(addon.clone(), job_type.clone(), true, turn);
         }
-        for (addon, job_type) in old.difference(&new) {
-            self.tell_pause(addon.clone(), job_type.clone(), false, turn);
+        for (addon, job_type) in old.into_keys().filter(|key| !new.contains_key(key)) {
+            self.tell_pause(addon, job_type, false, turn);
         }
     }
 
@@ -252,7 +258,7 @@ impl Places {
     pub(super) fn paused_addons(&self) -> impl Iterator<Item = &AddonId> {
         let whole = self
             .pauses
-            .iter()
+            .keys()
             .filter(|(_, job_type)| job_type.is_none());
         whole.map(|(addon, _)| addon)
     }
@@ -316,6 +322,9 @@ impl Places {
     pub(super) fn explain(&mut self, job: JobId, learning: &Learning, now: Now) -> Option<Explain> {
         let explanation = self.planner.explain(job, now)?;
         let mut explain = explanation.to_wire();
+        for reason in &mut explain.reasons {
+            self.tell_who_paused(job, reason);
+        }
         explain.estimate = self.planner.estimate(&explanation, learning.profile(), now);
         let candidate = self.planner.candidate(job)?;
         explain.cost = Some(JobCost {
@@ -324,6 +333,48 @@ impl Places {
             measured: learning.usage(&candidate.addon, &candidate.job_type),
         });
         Some(explain)
+    }
+
+    /// Returns the first reason of each job that waits here.
+    pub(super) fn reasons(&mut self, jobs: &[JobId], turn: &Turn) -> Vec<(JobId, Reason)> {
+        let reasons = jobs.iter().filter_map(|job| {
+            let mut reason = self.planner.first_obstacle(*job, turn.now)?.to_wire();
+            self.tell_who_paused(*job, &mut reason);
+            Some((*job, reason))
+        });
+        reasons.collect()
+    }
+
+    /// Adds to a reason that is a pause who paused, why, and since when.
+    fn tell_who_paused(&self, job: JobId, reason: &mut Reason) {
+        let whole = match reason.code.as_str() {
+            "addon_paused" => true,
+            "type_paused" => false,
+            _ => return,
+        };
+        let Some(candidate) = self.planner.candidate(job) else {
+            return;
+        };
+        let job_type = (!whole).then(|| candidate.job_type.clone());
+        let Some(pause) = self.pauses.get(&(candidate.addon.clone(), job_type)) else {
+            reason.message += " by the policy";
+            reason.change = "the policy does not pause its addon any more".to_owned();
+            return;
+        };
+        reason.since = Some(pause.since);
+        if let Some(by) = &pause.by {
+            reason.message += &format!(" by {by}");
+        }
+        if let Some(why) = &pause.reason {
+            reason.message += &format!(": {why}");
+        }
+        let addon = &candidate.addon;
+        reason.change = match &pause.job_type {
+            Some(job_type) => {
+                format!("jobs of this type are resumed (jobtree resume {addon} {job_type})")
+            }
+            None => format!("its addon is resumed (jobtree resume {addon})"),
+        };
     }
 
     /// Takes the keys that are held on other nodes, by the jobs that are live there. Jobs of one lease run one after the
@@ -724,7 +775,7 @@ impl Places {
     pub(super) fn awaits_claim(&self, job: &JobRecord) -> bool {
         let paused = |(addon, _): &(AddonId, Option<JobType>)| *addon == job.intent.addon_id;
         matches!(self.places.get(&job.id), Some(Place::Reserved { .. }))
-            && !self.pauses.iter().any(paused)
+            && !self.pauses.keys().any(paused)
     }
 
     /// Returns `true` if something will happen with a job that waits: a pass, the answer of an operation, or a timer.

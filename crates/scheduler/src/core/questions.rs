@@ -136,8 +136,8 @@ fn cost_of(job: &JobRecord, learning: &Learning, policy: &Policy) -> JobCost {
     }
 }
 
-/// Returns the jobs that a job waits for, as a reason.
-fn dependencies(job: &JobRecord) -> Option<Reason> {
+/// Returns the jobs that a job waits for, as a reason; none if it waits for none.
+pub fn dependencies(job: &JobRecord) -> Option<Reason> {
     let count = job.waiting_for.len();
     if job.state != JobState::Queued || count == 0 {
         return None;
@@ -147,11 +147,15 @@ fn dependencies(job: &JobRecord) -> Option<Reason> {
     let more = if count > 3 { ", …" } else { "" };
     Some(Reason {
         code: "dependency".to_owned(),
-        message: format!("It waits for {count} jobs that have not ended"),
+        message: match count {
+            1 => "The job waits for another job to end".to_owned(),
+            _ => format!("The job waits for {count} other jobs to end"),
+        },
         measured: Some(count as f64),
         threshold: Some(0.0),
         since: Some(job.created_at),
         change: format!("{}{more} end", shown.join(", ")),
+        signals: Vec::new(),
     })
 }
 
@@ -235,5 +239,9 @@ pub(super) fn load_of(places: &Places, now: Now) -> LoadSample {
         psi_cpu: sample.and_then(|sample| sample.psi_cpu),
         psi_io: sample.and_then(|sample| sample.psi_io),
         psi_memory: sample.and_then(|sample| sample.psi_memory),
+        load_per_core: sample.and_then(|sample| sample.load_per_core),
+        disk_busy: sample.and_then(|sample| sample.disk_busy),
+        disk_free: sample.and_then(|sample| sample.disk_free),
+        network: sample.and_then(|sample| sample.network),
     }
 }

@@ -17,6 +17,20 @@ pub(crate) struct Counters {
     pub(crate) idle: u64,
     /// Each disk's name, and the milliseconds it has been at work.
     pub(crate) disks: Vec<(String, u64)>,
+    /// The network interfaces whose speed is known.
+    pub(crate) interfaces: Vec<Interface>,
+}
+
+/// What a network interface had counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    /// Bytes that came in.
+    pub(crate) received: u64,
+    /// Bytes that went out.
+    pub(crate) sent: u64,
+    /// Bytes a second that it can carry in each direction.
+    pub(crate) speed: u64,
 }
 
 /// Why two readings are no sample.
@@ -37,6 +51,8 @@ pub(crate) struct Interval {
     pub(crate) idle: f64,
     /// Part of the time that the busiest disk was at work, 0..=1.
     pub(crate) disk_busy: Option<f64>,
+    /// Part of its speed that the busiest interface was used at, 0..=1.
+    pub(crate) network: Option<f64>,
     /// How long it was.
     pub(crate) time: Duration,
 }
@@ -66,8 +82,21 @@ impl Counters {
             total,
             idle: idle as f64 / total as f64,
             disk_busy: self.busiest_disk(before, time),
+            network: self.busiest_interface(before, time),
             time,
         })
+    }
+
+    /// The busier direction of the busiest interface. One whose counters went back, as after a reset, says nothing.
+    fn busiest_interface(&self, before: &Counters, time: Duration) -> Option<f64> {
+        let parts = self.interfaces.iter().filter_map(|now| {
+            let then = before.interfaces.iter().find(|it| it.name == now.name)?;
+            let received = now.received.checked_sub(then.received)?;
+            let sent = now.sent.checked_sub(then.sent)?;
+            let most = now.speed as f64 * time.as_secs_f64();
+            (most > 0.0).then(|| received.max(sent) as f64 / most)
+        });
+        parts.reduce(f64::max).map(|part| part.min(1.0))
     }
 
     fn busiest_disk(&self, before: &Counters, time: Duration) -> Option<f64> {
@@ -115,7 +144,28 @@ mod tests {
             total,
             idle,
             disks: vec![("vda".to_owned(), disk)],
+            interfaces: Vec::new(),
         }
+    }
+
+    #[test]
+    fn the_busier_direction_of_the_busiest_interface_counts() {
+        let with = |millis, total, bytes: [(&str, u64, u64); 2]| Counters {
+            interfaces: bytes
+                .map(|(name, received, sent)| Interface {
+                    name: name.to_owned(),
+                    received,
+                    sent,
+                    speed: 1000,
+                })
+                .into(),
+            ..counters(millis, total, 0, 0)
+        };
+        let before = with(0, 1_000, [("eth0", 500, 500), ("eth1", 0, 0)]);
+        let after = with(2_000, 1_200, [("eth0", 600, 2_000), ("eth1", 100, 100)]);
+        assert_eq!(after.since(&before).unwrap().network, Some(0.75));
+        let reset = with(2_000, 1_200, [("eth0", 0, 0), ("other", 9_000, 0)]);
+        assert_eq!(reset.since(&before).unwrap().network, None);
     }
 
     #[test]

@@ -11,13 +11,15 @@ use procfs::{
     Uptime,
 };
 
-use super::counters::Counters;
+use super::counters::{Counters, Interface};
 use super::family::Process;
 use super::machine::{Census, Gauges, Machine, Missing};
 use super::ownership::Place;
 
 pub(crate) struct Linux {
     proc: PathBuf,
+    /// Where the speeds of network interfaces are.
+    sys: PathBuf,
     /// Where free space is asked for.
     disk: PathBuf,
     processors: usize,
@@ -34,6 +36,7 @@ impl Linux {
         let proc = proc.into();
         Linux {
             place: place_in(&proc),
+            sys: proc.with_file_name("sys"),
             proc,
             disk: disk.to_owned(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
@@ -54,6 +57,25 @@ impl Linux {
         parse(&text).map_err(|error| format!("{}: {error}", self.proc.join(file).display()))
     }
 
+    /// The interfaces whose speed the kernel knows: virtual ones and those without a cable have none.
+    fn interfaces(&self) -> Vec<Interface> {
+        let Ok(text) = self.read("net/dev") else {
+            return Vec::new();
+        };
+        let speed = |name: &str| {
+            let file = self.sys.join("class/net").join(name).join("speed");
+            let megabits: i64 = fs::read_to_string(file).ok()?.trim().parse().ok()?;
+            let megabits = u64::try_from(megabits).ok().filter(|speed| *speed > 0)?;
+            Some(megabits * 1_000_000 / 8)
+        };
+        let all = text.lines().filter_map(traffic);
+        let known = all.filter_map(|interface| {
+            let speed = speed(&interface.name)?;
+            Some(Interface { speed, ..interface })
+        });
+        known.collect()
+    }
+
     fn pressure(&self, file: &str) -> Result<f64, String> {
         self.parsed(&format!("pressure/{file}"), some_avg10)
     }
@@ -71,6 +93,7 @@ impl Machine for Linux {
             total,
             idle,
             disks: disks.unwrap_or_default(),
+            interfaces: self.interfaces(),
         })
     }
 
@@ -221,6 +244,20 @@ fn free_part(path: &Path) -> Result<f64, String> {
         return Err(format!("{}: a disk without a size", there.display()));
     }
     Ok(volume.f_bavail as f64 / volume.f_blocks as f64)
+}
+
+/// Reads a line of `/proc/net/dev`: `eth0: received … (7 more) sent …`. The headings have no colon.
+fn traffic(line: &str) -> Option<Interface> {
+    let (name, rest) = line.split_once(':')?;
+    let mut numbers = rest.split_ascii_whitespace().map(str::parse::<u64>);
+    let received = numbers.next()?.ok()?;
+    let sent = numbers.nth(7)?.ok()?;
+    Some(Interface {
+        name: name.trim().to_owned(),
+        received,
+        sent,
+        speed: 0,
+    })
 }
 
 #[cfg(test)]

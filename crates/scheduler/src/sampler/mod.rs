@@ -197,6 +197,7 @@ impl Sampler {
             memory_available: gauges.memory_available,
             disk_busy: interval.disk_busy,
             disk_free: gauges.disk_free,
+            network: interval.network,
         })
     }
 

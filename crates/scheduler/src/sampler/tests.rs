@@ -36,6 +36,7 @@ impl Machine for Script {
             return Err("no such file".to_owned());
         }
         Ok(Counters {
+            interfaces: Vec::new(),
             at,
             total: said.total,
             idle: said.idle,

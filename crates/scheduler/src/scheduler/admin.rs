@@ -22,12 +22,18 @@ impl Scheduler {
     /// Skips an addon, or one of its types, until it is resumed. What runs goes on. When this is answered, nothing of it
     /// is started here any more; other schedulers on a shared store follow when they look at it.
     pub fn pause(&self, request: PauseRequest) -> Reply<()> {
+        self.pause_by(request, None)
+    }
+
+    /// Skips jobs of an addon or of one type until it is resumed, and keeps who wanted that, in words.
+    pub fn pause_by(&self, request: PauseRequest, by: Option<String>) -> Reply<()> {
         let stamp = self.stamp();
         let pause = Pause {
             addon_id: request.addon_id,
             job_type: request.job_type,
             since: stamp.now.wall,
             reason: request.reason,
+            by,
         };
         let answer = self.store().pause(stamp, pause);
         self.followed(self.reply(answer, |()| ()))
@@ -41,6 +47,7 @@ impl Scheduler {
             job_type: request.job_type,
             since: stamp.now.wall,
             reason: None,
+            by: None,
         };
         let answer = self.store().resume(stamp, pause);
         self.followed(self.reply(answer, |was| was))

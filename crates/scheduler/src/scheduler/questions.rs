@@ -1,6 +1,6 @@
 //! Questions: how things stand, why a job waits, what was decided, what was learnt.
 
-use jobtree_protocol::{Decision, Explain, HistoryStats, JobId, LoadSample, StatusView};
+use jobtree_protocol::{Decision, Explain, HistoryStats, JobId, LoadSample, Reason, StatusView};
 
 use super::Scheduler;
 use crate::Reply;
@@ -11,6 +11,12 @@ impl Scheduler {
     /// start.
     pub fn explain(&self, job: JobId) -> Reply<Explain> {
         self.call(|caller| Call::Explain(job, caller))
+    }
+
+    /// Returns the first reason why each of these jobs waits, as [`explain`](Self::explain) lists it first. Jobs that wait for
+    /// other jobs, are held by a worker or have ended are not among them.
+    pub fn reasons(&self, jobs: Vec<JobId>) -> Reply<Vec<(JobId, Reason)>> {
+        self.call(|caller| Call::Reasons(jobs, caller))
     }
 
     /// How things stand. Counts every job.

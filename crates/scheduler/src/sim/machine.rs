@@ -119,6 +119,7 @@ impl Machine for SimMachine {
     fn counters(&mut self, at: Duration) -> Result<Counters, String> {
         let used = self.used();
         Ok(Counters {
+            interfaces: Vec::new(),
             at,
             total: used.total,
             idle: used.idle,

@@ -206,6 +206,7 @@ impl World {
             job_type: None,
             since: stamp.now.wall,
             reason: None,
+            by: None,
         };
         let store = &self.nodes[node].store;
         let addon = pause.addon_id.clone();

@@ -224,6 +224,7 @@ impl World {
             job_type: None,
             since: base(),
             reason: None,
+            by: None,
         };
         let paused = self.peek.pause(stamp, pause);
         paused.wait().expect("memory answers");
@@ -488,6 +489,7 @@ impl World {
         let Ok(measured) = node.sampler.sample(self.time) else {
             return Ok(None);
         };
+        let foreign = 1.0 - measured.cpu_idle - measured.own_cpu;
         let most = SimMachine::most_own(&leases, capacity);
         if measured.own_cpu > most + 1e-9 {
             return Err(format!(
@@ -498,6 +500,8 @@ impl World {
         Ok(Some(Sample {
             cpu_idle: measured.cpu_idle,
             own_cpu: measured.own_cpu,
+            // Where others use nearly all of the CPU, they also wait for it: else there would be no PANIC here.
+            psi_cpu: Some(10.0 + 87.5 * (foreign - 0.1).max(0.0)),
             ..Sample::idle()
         }))
     }

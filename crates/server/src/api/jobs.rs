@@ -9,9 +9,10 @@ use jobtree_protocol::operations::{
 };
 use jobtree_protocol::{
     AddonId, ApiError, Each, ErrorCode, EventEntry, EventPage, FieldError, JobList, JobQuery,
-    JobView, LogPage, SubmitAnswer, SubmitManyAnswer, SubmitRequest, TreeView,
+    JobView, LogPage, Scope, Start, SubmitAnswer, SubmitManyAnswer, SubmitRequest, TreeView,
 };
 
+use super::explain::{explain_job, list_reasons};
 use super::output::{append_job_output, get_job_output};
 use super::ownership;
 use super::recent::list_recent_jobs;
@@ -27,6 +28,7 @@ async fn submit_job(daemon: Arc<Daemon>, call: Call<SubmitJob>) -> Answered<Subm
     let mut request = call.body;
     TraceHeader::of(&call.headers).fill(&mut request);
     call.caller.acts_for(&request.addon_id)?;
+    check_start(&call.caller, &request)?;
     check_dependencies(&daemon, &call.caller, std::slice::from_ref(&request)).await?;
     let may_repeat = request.has_delays() && request.idempotency_key.is_some();
     let again = may_repeat.then(|| request.clone());
@@ -42,6 +44,22 @@ async fn submit_job(daemon: Arc<Daemon>, call: Call<SubmitJob>) -> Answered<Subm
     let mut answer = answer?;
     tell_state_now(&daemon, &mut answer).await;
     Ok(answer)
+}
+
+/// Refuses a job that ignores the load, unless an admin submits it: it may take a machine down that others need.
+fn check_start(caller: &Caller, job: &SubmitRequest) -> Answered<()> {
+    if job.start != Start::IgnoreLoad {
+        return Ok(());
+    }
+    caller.needs(Scope::Admin)?;
+    let (by, addon, job_type) = (caller.name(), &job.addon_id, &job.job_type);
+    tracing::info!(
+        by,
+        addon,
+        job_type,
+        "a job that ignores the load is submitted"
+    );
+    Ok(())
 }
 
 /// Turns the delays of a submission into times: those of the job that was submitted with its key before, if there is one.
@@ -80,6 +98,7 @@ async fn submit_jobs(daemon: Arc<Daemon>, call: Call<SubmitJobs>) -> Answered<Su
     request.jobs.iter_mut().for_each(|job| trace.fill(job));
     for job in &request.jobs {
         call.caller.acts_for(&job.addon_id)?;
+        check_start(&call.caller, job)?;
     }
     check_dependencies(&daemon, &call.caller, &request.jobs).await?;
     // A delay that is wrong stays, and is refused with its job alone.

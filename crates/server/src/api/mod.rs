@@ -5,6 +5,7 @@
 
 mod commands;
 mod events;
+mod explain;
 mod jobs;
 mod leases;
 mod observing;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use jobtree_protocol::operations::{
-    Backup, Drain, GetPolicy, Kick, ListPauses, PushSignals, Resume, SetPolicy, ValidatePolicy,
+    Backup, Drain, GetPolicy, Kick, ListPauses, Pause, PushSignals, Resume, SetPolicy,
+    ValidatePolicy,
 };
 use jobtree_protocol::{
     ApiError, BackupAnswer, DrainRequest, ErrorCode, PauseList, PauseView, PolicyVerdict,
@@ -24,6 +25,11 @@ async fn kick(daemon: Arc<Daemon>, _: Call<Kick>) -> Answered<()> {
     Ok(())
 }
 
+async fn pause(daemon: Arc<Daemon>, call: Call<Pause>) -> Answered<()> {
+    let by = Some(call.caller.name().to_owned());
+    Ok(daemon.scheduler.pause_by(call.body, by).await?)
+}
+
 async fn resume(daemon: Arc<Daemon>, call: Call<Resume>) -> Answered<ResumeAnswer> {
     let resumed = daemon.scheduler.resume(call.body).await?;
     Ok(ResumeAnswer { resumed })
@@ -37,6 +43,7 @@ async fn list_pauses(daemon: Arc<Daemon>, call: Call<ListPauses>) -> Answered<Pa
         job_type: pause.job_type,
         since: pause.since,
         reason: pause.reason,
+        by: pause.by,
     });
     Ok(PauseList {
         pauses: pauses.collect(),

@@ -18,9 +18,9 @@ async fn health(_: Arc<Daemon>, _: Call<Health>) -> Answered<Bytes> {
 }
 
 async fn ready(daemon: Arc<Daemon>, _: Call<Ready>) -> Answered<Bytes> {
-    let why = match daemon.store().stopped() {
+    let why = match daemon.store_trouble() {
         _ if daemon.is_stopping() => "the server is stopping".to_owned(),
-        Some(error) => error.to_string(),
+        Some(trouble) => trouble,
         None => return Ok(Bytes::from_static(br#"{"status":"ready"}"#)),
     };
     Err(Refusal::new(ErrorCode::Unavailable, why))
@@ -31,8 +31,12 @@ async fn openapi(_: Arc<Daemon>, _: Call<Openapi>) -> Answered<Bytes> {
     Ok(TEXT.get_or_init(|| crate::openapi().into()).clone())
 }
 
-/// Needs `admin`, since the metrics are of all addons.
-async fn get_metrics(daemon: Arc<Daemon>, _: Call<GetMetrics>) -> Answered<String> {
+/// Refuses the token of one addon, since the metrics are of all.
+async fn get_metrics(daemon: Arc<Daemon>, call: Call<GetMetrics>) -> Answered<String> {
+    if call.caller.addon().is_some() {
+        let message = "metrics are of all addons: use a token with read that is bound to none";
+        return Err(Refusal::forbidden(message));
+    }
     let mut page = Page::default();
     page.status(&daemon.scheduler.status().await?);
     page.stats(&daemon.scheduler.stats().await?);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use jobtree_protocol::operations::{AckJob, ClaimJobs, CompleteJobs, ListDispatchable};
 use jobtree_protocol::{
     ClaimedLeases, CompleteManyAnswer, DispatchableJobs, Each, JobId, LeaseView,
@@ -17,6 +18,7 @@ jobtree_protocol::work_operations!(routes);
 
 async fn claim_jobs(daemon: Arc<Daemon>, call: Call<ClaimJobs>) -> Answered<ClaimedLeases> {
     call.caller.acts_for(call.body.addon_id.as_str())?;
+    daemon.observing.live.claimed(&call.body, Timestamp::now());
     let leases = daemon.scheduler.claim(call.body).await?;
     Ok(ClaimedLeases { leases })
 }

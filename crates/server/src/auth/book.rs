@@ -202,7 +202,8 @@ impl Book {
 
 impl Entry {
     fn of(hash: Hash, view: TokenView) -> Self {
-        let holder = Holder::new(view.addon_id.clone(), view.scopes.clone());
+        let name = format!("token {:?}", view.name);
+        let holder = Holder::new(name, view.addon_id.clone(), view.scopes.clone());
         Self {
             hash,
             expires_at: view.expires_at,
@@ -239,9 +240,9 @@ fn check(request: &TokenRequest, now: Timestamp) -> Result<(), ApiError> {
             "addon_id",
             "binds to one addon, and admin is for all: leave one of them out",
         ),
-        None if !admin => refuse(
+        None if !admin && request.scopes.iter().any(|scope| *scope != Scope::Read) => refuse(
             "addon_id",
-            "is missing: write whose jobs it is for; only admin is for all",
+            "is missing: write whose jobs it is for; only admin and read alone are for all addons",
         ),
         _ => {}
     }

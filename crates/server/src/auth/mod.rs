@@ -26,14 +26,17 @@ pub(crate) struct Caller(Arc<Holder>);
 /// What is known of whoever holds a token.
 #[derive(Debug)]
 pub(crate) struct Holder {
+    /// Who it is, in words.
+    name: String,
     addon: Option<AddonId>,
     scopes: Vec<Scope>,
     pub(crate) bucket: Bucket,
 }
 
 impl Holder {
-    fn new(addon: Option<AddonId>, scopes: Vec<Scope>) -> Self {
+    fn new(name: String, addon: Option<AddonId>, scopes: Vec<Scope>) -> Self {
         Self {
+            name,
             addon,
             scopes,
             bucket: Bucket::default(),
@@ -44,13 +47,20 @@ impl Holder {
 impl Caller {
     /// Somebody who may do everything.
     pub(crate) fn admin() -> Self {
-        Self(Arc::new(Holder::new(None, vec![Scope::Admin])))
+        let name = "the admin of this machine".to_owned();
+        Self(Arc::new(Holder::new(name, None, vec![Scope::Admin])))
+    }
+
+    /// A caller of a daemon that asks for no token: everything is allowed.
+    pub(crate) fn anyone() -> Self {
+        let name = "a caller without a token".to_owned();
+        Self(Arc::new(Holder::new(name, None, vec![Scope::Admin])))
     }
 
     /// A caller who may do nothing: of an operation that needs no token.
     pub(crate) fn nobody() -> Self {
         static NOBODY: LazyLock<Caller> =
-            LazyLock::new(|| Caller(Arc::new(Holder::new(None, Vec::new()))));
+            LazyLock::new(|| Caller(Arc::new(Holder::new(String::new(), None, Vec::new()))));
         NOBODY.clone()
     }
 
@@ -62,6 +72,11 @@ impl Caller {
 
     pub(crate) fn bucket(&self) -> &Bucket {
         &self.0.bucket
+    }
+
+    /// Who it is, in words, for the trail.
+    pub(crate) fn name(&self) -> &str {
+        &self.0.name
     }
 
     /// Whose things it sees: one addon's, or all.

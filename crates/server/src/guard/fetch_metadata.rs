@@ -19,10 +19,10 @@ pub(crate) fn check(parts: &Parts) -> Answered<()> {
         Some(_) if reads && follows_link(headers) => Ok(()),
         Some(_) => Err(()),
     };
-    // Older browsers send this alone, and only with requests that change something.
+    // Older browsers send this alone: with requests that change something, and with reads of pages that want to see the answer.
     let origin = match headers.get(ORIGIN) {
-        Some(origin) if !reads => same_origin(origin.as_bytes(), headers),
-        _ => true,
+        Some(origin) => same_origin(origin.as_bytes(), headers),
+        None => true,
     };
     if from.is_ok() && origin {
         return Ok(());

@@ -440,6 +440,7 @@ fn pauses_are_kept(world: &World) {
         job_type: job_type.map(|name| JobType::new(name).expect("a name")),
         since: world.now().wall,
         reason: Some("maintenance".into()),
+        by: job_type.map(|_| "token \"ops\"".into()),
     };
     let (all, one) = (pause(None), pause(Some("indexing")));
     for pause in [&all, &one, &all] {

@@ -40,6 +40,7 @@ fn everything(world: &World) -> SubmitRequest {
             Json::of(&serde_json::json!({"a": [1, "ü\n", null], "b": 1e300})).expect("JSON"),
         ),
         time_sensitive: true,
+        start: jobtree_protocol::Start::Now,
         earliest_start_at: Some("2026-03-02T00:00:00.123456Z".parse().expect("a time")),
         deadline_at: Some("2026-03-03T00:00:00Z".parse().expect("a time")),
         late: Late::Fail,

@@ -1,7 +1,7 @@
 //! Schedules: kept here, fired here. When they fire is decided elsewhere.
 
 use jiff::Timestamp;
-use jobtree_protocol::{Event, EventKind, JobId, ScheduleId, SubmitAnswer, whole_micros};
+use jobtree_protocol::{Event, EventKind, JobId, NodeId, ScheduleId, SubmitAnswer, whole_micros};
 use jobtree_queue::transitions::Changes;
 
 use super::{Submission, Unit};
@@ -125,8 +125,27 @@ impl Unit<'_> {
         Ok(was)
     }
 
+    /// Writes that the load state of a node has changed.
+    pub(crate) fn tell_load_state(&mut self, node: NodeId, reason: String) -> Result<()> {
+        let mut event = self.event(EventKind::LoadState, reason);
+        event.node_id = Some(node);
+        self.write(Changes {
+            events: vec![event],
+            ..Changes::default()
+        })
+    }
+
     fn tell(&mut self, kind: EventKind, reason: String) -> Result<()> {
-        let event = Event {
+        let event = self.event(kind, reason);
+        self.write(Changes {
+            events: vec![event],
+            ..Changes::default()
+        })
+    }
+
+    /// Returns an event that is about no job.
+    fn event(&self, kind: EventKind, reason: String) -> Event {
+        Event {
             job_id: None::<JobId>,
             at: whole_micros(self.cx.now.wall),
             kind,
@@ -136,11 +155,7 @@ impl Unit<'_> {
             attempt: None,
             revision: None,
             reason: Some(reason),
-        };
-        self.write(Changes {
-            events: vec![event],
-            ..Changes::default()
-        })
+        }
     }
 }
 

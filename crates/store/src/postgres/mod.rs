@@ -312,6 +312,10 @@ impl Backend for Postgres {
         self.writer.stopped()
     }
 
+    fn trouble(&self) -> Option<StoreError> {
+        self.writer.trouble()
+    }
+
     fn numbers(&self) -> crate::StoreNumbers {
         self.writer.numbers()
     }

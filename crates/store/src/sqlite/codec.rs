@@ -12,7 +12,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jobtree_protocol::{
     Backoff, Constraints, Intent, JobId, JobState, Json, Late, LeaseId, NodeId,
-    OnDependencyFailure, Priority, Progress, ScheduleId, TraceParent, from_micros, to_micros,
+    OnDependencyFailure, Priority, Progress, ScheduleId, Start, TraceParent, from_micros,
+    to_micros,
 };
 use jobtree_queue::{Completion, Denial, JobRecord, Reservation};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
@@ -224,6 +225,8 @@ struct Rest {
     required_node: Option<NodeId>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     required_labels: Vec<String>,
+    #[serde(skip_serializing_if = "Start::is_default")]
+    start: Start,
 }
 
 impl Rest {
@@ -234,7 +237,8 @@ impl Rest {
             && is_default_backoff(&intent.backoff)
             && intent.depends_on.is_empty()
             && intent.required_node.is_none()
-            && intent.required_labels.is_empty();
+            && intent.required_labels.is_empty()
+            && intent.start.is_default();
         (!ordinary).then(|| {
             json_text(&Self {
                 earliest_start_at: intent.earliest_start_at,
@@ -244,6 +248,7 @@ impl Rest {
                 depends_on: intent.depends_on.clone(),
                 required_node: intent.required_node.clone(),
                 required_labels: intent.required_labels.clone(),
+                start: intent.start,
             })
         })
     }
@@ -548,6 +553,7 @@ pub(crate) fn job_of(
         expected_duration_sec,
         payload,
         time_sensitive: has(TIME_SENSITIVE),
+        start: rest.start,
         earliest_start_at: rest.earliest_start_at,
         deadline_at,
         late: if has(LATE_FAILS) {

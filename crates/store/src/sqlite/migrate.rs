@@ -7,7 +7,11 @@ use super::open::pragma;
 use crate::error::OpenError;
 
 /// Step `n` leads from version `n` to version `n + 1`. Steps are never changed once released; new ones are added.
-const STEPS: &[&str] = &[include_str!("schema.sql"), include_str!("migration_2.sql")];
+const STEPS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("migration_2.sql"),
+    include_str!("migration_3.sql"),
+];
 
 const NEWEST: i64 = STEPS.len() as i64;
 

@@ -100,6 +100,10 @@ impl Backend for Sqlite {
         self.writer.stopped()
     }
 
+    fn trouble(&self) -> Option<StoreError> {
+        self.writer.trouble()
+    }
+
     fn is_owned(&self) -> bool {
         self.lock.is_held()
     }

@@ -337,7 +337,7 @@ pub(crate) fn schedules(db: &Connection) -> Result<Vec<ScheduleRecord>> {
 
 pub(crate) fn pauses(db: &Connection) -> Result<Vec<Pause>> {
     let mut statement =
-        db.prepare_cached("SELECT addon_id, job_type, since, reason FROM scheduler_pauses ORDER BY addon_id, job_type")?;
+        db.prepare_cached("SELECT addon_id, job_type, since, reason, paused_by FROM scheduler_pauses ORDER BY addon_id, job_type")?;
     let mut rows = statement.query([])?;
     let mut found = Vec::new();
     let name = |_| damaged("a name");
@@ -352,6 +352,7 @@ pub(crate) fn pauses(db: &Connection) -> Result<Vec<Pause>> {
             },
             since: from_micros(row.get(2)?),
             reason: row.get(3)?,
+            by: row.get(4)?,
         });
     }
     Ok(found)

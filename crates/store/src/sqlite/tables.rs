@@ -459,12 +459,13 @@ impl Tables for SqliteTables {
     fn put_pause(&mut self, pause: &Pause) -> Result<()> {
         self.touch()?;
         self.db
-            .prepare_cached("INSERT OR REPLACE INTO scheduler_pauses VALUES (?1, ?2, ?3, ?4)")?
+            .prepare_cached("INSERT OR REPLACE INTO scheduler_pauses VALUES (?1, ?2, ?3, ?4, ?5)")?
             .execute(params![
                 pause.addon_id.as_str(),
                 pause.job_type.as_ref().map_or("", AsRef::as_ref),
                 to_micros(pause.since),
                 pause.reason,
+                pause.by,
             ])?;
         Ok(())
     }

@@ -65,6 +65,7 @@ impl<L: Ledger> Desk<L> {
             let members: VecDeque<Box<dyn Work>> = waiting.drain(..count).collect();
             let ran = self.run_members(members, std::mem::take(&mut missed));
             self.counting.ran(ran.members.len());
+            self.queue.note(&ran.outcome);
             match ran.outcome {
                 Ok(changed) => {
                     self.listeners.tell(&self.tables.committed());

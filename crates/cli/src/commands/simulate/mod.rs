@@ -12,7 +12,7 @@ use clap::{ArgMatches, Command};
 use jobtree_queue::policy::Policy;
 use serde::Serialize;
 
-use self::recorded::{jobs_in, samples_in};
+use self::recorded::{ignored_in, jobs_in, samples_in};
 use self::world::{Outcome, simulate};
 use crate::args::{self, value};
 use crate::context::Context;
@@ -40,6 +40,8 @@ pub fn define(command: Command) -> Command {
 #[derive(Serialize)]
 struct Document<'a> {
     jobs: &'a [Outcome],
+    /// What is recorded and has no effect here.
+    ignored: &'a [String],
     started: usize,
     never_started: usize,
     average_wait_sec: Option<f64>,
@@ -62,9 +64,11 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         Some(path) => path.into(),
         None => context.settings.data_dir().join("load.ndjson"),
     };
-    let samples = samples_in(&read_file(&load.to_string_lossy())?).map_err(CliError::usage)?;
-    let jobs = jobs_in(&read_file(&args::needed::<String>(arguments, "jobs")?)?)
-        .map_err(CliError::usage)?;
+    let load_text = read_file(&load.to_string_lossy())?;
+    let jobs_text = read_file(&args::needed::<String>(arguments, "jobs")?)?;
+    let samples = samples_in(&load_text).map_err(CliError::usage)?;
+    let jobs = jobs_in(&jobs_text).map_err(CliError::usage)?;
+    let ignored = ignored_in(&jobs_text, &load_text);
     let Some(first) = samples.first() else {
         return Err(CliError::usage(
             "there is no measurement in the file of the load",
@@ -75,6 +79,11 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         jobs.len(),
         length(since(first.at, samples[samples.len() - 1].at))
     ));
+    if !ignored.is_empty() {
+        context
+            .out
+            .note(&format!("ignored: {}", ignored.join(", ")));
+    }
     let outcomes = simulate(Arc::new(policy), &samples, &jobs);
 
     let waits: Vec<f64> = outcomes
@@ -85,6 +94,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     if context.out.json {
         context.out.document(&Document {
             jobs: &outcomes,
+            ignored: &ignored,
             started: waits.len(),
             never_started: outcomes.len() - waits.len(),
             average_wait_sec: (!waits.is_empty()).then_some(average),

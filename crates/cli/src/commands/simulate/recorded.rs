@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobtree_protocol::{AddonId, Constraints, JobId, JobType, LoadSample, Priority};
+use jobtree_protocol::{AddonId, Constraints, JobId, JobType, LoadSample, Priority, Start};
 use jobtree_queue::candidate::Candidate;
 use jobtree_queue::signals::Sample;
 use serde::Deserialize;
@@ -56,7 +56,10 @@ fn measured(load: &LoadSample) -> Measured {
             psi_io: load.psi_io,
             psi_memory: load.psi_memory,
             memory_available: load.memory_available,
-            ..Sample::idle()
+            load_per_core: load.load_per_core,
+            disk_busy: load.disk_busy,
+            disk_free: load.disk_free,
+            network: load.network,
         },
     }
 }
@@ -79,6 +82,8 @@ struct Written {
     #[serde(default)]
     time_sensitive: bool,
     #[serde(default)]
+    start: Start,
+    #[serde(default, alias = "next_earliest_start_at")]
     earliest_start_at: Option<Timestamp>,
     #[serde(default)]
     deadline_at: Option<Timestamp>,
@@ -93,6 +98,41 @@ struct Written {
 pub struct Recorded {
     pub candidate: Candidate,
     pub takes: Duration,
+}
+
+/// Fields of jobs that say when a job may start or how long it runs, and that the simulation does not go by.
+const IGNORED: [&str; 7] = [
+    "waiting_for",
+    "depends_on",
+    "concurrency_key",
+    "required_node",
+    "required_labels",
+    "max_runtime_sec",
+    "backoff",
+];
+
+/// Returns what is recorded of jobs and load and has no effect on the simulation, in words.
+pub fn ignored_in(jobs: &str, load: &str) -> Vec<String> {
+    let has = |line: &str, field: &str| {
+        let json = serde_json::from_str::<serde_json::Value>(line).unwrap_or_default();
+        match json.get(field) {
+            None | Some(serde_json::Value::Null) => false,
+            Some(serde_json::Value::Array(all)) => !all.is_empty(),
+            Some(_) => true,
+        }
+    };
+    let fields = IGNORED.into_iter().filter_map(|field| {
+        let count = lines(jobs).filter(|(_, line)| has(line, field)).count();
+        (count > 0).then(|| format!("{field} of jobs ({count})"))
+    });
+    let unmeasured = lines(load).filter(|(_, line)| has(line, "busy") && !has(line, "foreign_cpu"));
+    let unmeasured = unmeasured.count();
+    let load = (unmeasured > 0).then(|| {
+        format!(
+            "signals that busy was made of, where a measurement tells busy alone ({unmeasured})"
+        )
+    });
+    fields.chain(load).collect()
 }
 
 /// All jobs, in the order of their submission.
@@ -131,6 +171,7 @@ impl Written {
         candidate.priority = self.priority;
         candidate.constraints = self.constraints;
         candidate.time_sensitive = self.time_sensitive;
+        candidate.start = self.start;
         candidate.not_before = self.earliest_start_at;
         candidate.deadline = self.deadline_at;
         candidate.expected_duration = expected;
@@ -176,6 +217,15 @@ mod tests {
         assert_eq!(job(r#","expected_duration_sec":7"#), Duration::from_secs(7));
         let ran = r#","expected_duration_sec":7,"started_at":"2026-01-01T00:00:05Z","ended_at":"2026-01-01T00:00:25Z""#;
         assert_eq!(job(ran), Duration::from_secs(20));
+        let ignored = r#"{"waiting_for":[],"required_labels":["gpu"],"max_runtime_sec":null}"#;
+        let load = r#"{"at":"2026-01-01T00:00:00Z","busy":3}"#;
+        assert_eq!(
+            ignored_in(ignored, load),
+            [
+                "required_labels of jobs (1)",
+                "signals that busy was made of, where a measurement tells busy alone (1)",
+            ]
+        );
         assert!(jobs_in("{}").unwrap_err().contains("line 1"));
     }
 }
