@@ -81,6 +81,8 @@ kinds! {
     Resumed => "RESUMED",
     /// A running job printed something, which its log has.
     Log => "LOG",
+    /// Priority, start, deadline or tags of a waiting job were changed by hand.
+    Edited => "EDITED",
 }
 
 /// By hand: names that a macro was given are not seen by another.

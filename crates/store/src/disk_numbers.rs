@@ -95,6 +95,7 @@ coding! {
         Paused = 22,
         Resumed = 23,
         Log = 24,
+        Edited = 25,
     }
 }
 
@@ -181,6 +182,7 @@ mod tests {
                 "PAUSED",
                 "RESUMED",
                 "LOG",
+                "EDITED",
             ],
             |it: EventKind| it.to_string(),
             kind_number,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use jobtree_client::Client;
 use jobtree_protocol::{NodeStatus, StatusView};
 
-use crate::support::{self, ALWAYS, Daemon};
+use crate::support::{self, ALWAYS, Daemon, url_of};
 use postgres::Server;
 
 #[path = "../../../store/tests/support/postgres.rs"]
@@ -88,15 +88,4 @@ pub fn client_of(daemon: &Daemon) -> Client {
 pub fn own_status(client: &Client) -> NodeStatus {
     let StatusView { nodes, .. } = client.status().expect("the daemon answers");
     nodes.into_iter().next().expect("its own machine is first")
-}
-
-/// Returns the URL for the connection string of a place in the database.
-fn url_of(place: &str) -> String {
-    let part = |name: &str| {
-        let mut words = place.split([' ', '\'']);
-        let found = words.find_map(|word| word.strip_prefix(name));
-        found.unwrap_or_else(|| panic!("no {name} in {place}"))
-    };
-    let (port, schema) = (part("port="), part("search_path="));
-    format!("postgres://postgres@127.0.0.1:{port}/postgres?options=-c%20search_path%3D{schema}")
 }
