@@ -55,6 +55,11 @@ stage_tools() {
   if ! command -v curl >/dev/null; then
     debian_install curl
   fi
+  # Shells whose completions are tested, and a terminal for `jobtree top`.
+  local tool
+  for tool in zsh fish tmux; do
+    command -v "$tool" >/dev/null || debian_install "$tool"
+  done
   # One of the workers in other languages, and the property-based tests of the HTTP interface.
   if ! command -v python3 >/dev/null; then
     debian_install python3

@@ -6,7 +6,9 @@ use clap::{Arg, ArgAction, ArgMatches};
 use jiff::Zoned;
 use jobtree_client::Client;
 use jobtree_process::{AdviceSignal, UnknownSignal};
-use jobtree_protocol::{Json, OnDependencyFailure, Priority, Start, SubmitRequest, TraceParent};
+use jobtree_protocol::{
+    Backoff, Json, OnDependencyFailure, Priority, Start, SubmitRequest, TraceParent,
+};
 
 use crate::error::CliError;
 use crate::names;
@@ -100,6 +102,27 @@ pub fn duration(
     read.map_err(|wrong| CliError::usage(format!("--{name}: {wrong}")))
 }
 
+/// A number of bytes: `500`, `500M`, `2G`.
+pub fn bytes(name: &str, text: &str) -> Result<u64, CliError> {
+    let wrong = || {
+        CliError::usage(format!("--{name}: {text:?} is no number of bytes"))
+            .hint("write 500M or 2G")
+    };
+    let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
+        Some(at) => text.split_at(at),
+        None => (text, ""),
+    };
+    let shift = match unit.to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    number.checked_mul(1 << shift).ok_or_else(wrong)
+}
+
 /// How a program takes advice: what `jobtree work` and `jobtree run` share.
 pub fn of_advice() -> [Arg; 2] {
     [
@@ -179,6 +202,26 @@ pub fn of_a_job() -> Vec<Arg> {
             "N",
             "How many runs may fail before the job does [1]",
         ),
+        value(
+            "backoff",
+            "DURATION",
+            "The wait after the first run that fails [5s]",
+        ),
+        value(
+            "backoff-factor",
+            "N",
+            "What each further failure multiplies the wait by, 1 to 10 [2]",
+        ),
+        value(
+            "backoff-max",
+            "DURATION",
+            "The longest wait between attempts [1h]",
+        ),
+        value(
+            "backoff-jitter",
+            "SHARE",
+            "The share of the wait that is drawn, 0 to 1 [0.2]",
+        ),
         value("tag", "TAG", "To find it by; may be repeated").action(ArgAction::Append),
         value(
             "key",
@@ -207,6 +250,11 @@ pub fn of_a_job() -> Vec<Arg> {
         )
         .action(ArgAction::Append)
         .value_parser(["cpu", "disk", "network", "memory"]),
+        value(
+            "on-done",
+            "SHELL",
+            "Run this when the job has ended, however: `sh -c SHELL` by a runner, with JOBTREE_ENDED_JOB",
+        ),
         value("node", "NODE", "The one machine that may run it"),
         value(
             "label",
@@ -215,6 +263,36 @@ pub fn of_a_job() -> Vec<Arg> {
         )
         .action(ArgAction::Append),
     ])
+}
+
+/// The class that was named.
+pub fn priority(arguments: &ArgMatches) -> Result<Option<Priority>, CliError> {
+    let read = get(arguments, "priority").map(|text| {
+        Priority::parse(text).ok_or_else(|| {
+            CliError::usage(format!(
+                "--priority: {text:?} is none: write low, normal or high"
+            ))
+        })
+    });
+    read.transpose()
+}
+
+/// The wait between attempts, if a part of it was named: the rest is as usual.
+fn backoff(arguments: &ArgMatches) -> Result<Option<Backoff>, CliError> {
+    let named = ["backoff", "backoff-factor", "backoff-max", "backoff-jitter"];
+    if named.iter().all(|name| get(arguments, name).is_none()) {
+        return Ok(None);
+    }
+    let usual = Backoff::default();
+    let seconds =
+        |name: &str| Ok::<_, CliError>(duration(arguments, name)?.map(|time| time.as_secs_f64()));
+    let initial_sec = seconds("backoff")?.unwrap_or(usual.initial_sec);
+    Ok(Some(Backoff {
+        initial_sec,
+        factor: read(arguments, "backoff-factor")?.unwrap_or(usual.factor),
+        max_sec: seconds("backoff-max")?.unwrap_or(usual.max_sec.max(initial_sec)),
+        jitter: read(arguments, "backoff-jitter")?.unwrap_or(usual.jitter),
+    }))
 }
 
 /// The trace that this command is a step of, as whoever started it says. What is none is as good as none.
@@ -242,14 +320,7 @@ pub fn described(
         read.map_err(|wrong| CliError::usage(format!("--{name}: {wrong}")))
     };
     let owned = |name: &str| get(arguments, name).map(str::to_owned);
-    let priority = match get(arguments, "priority") {
-        Some(text) => Priority::parse(text).ok_or_else(|| {
-            CliError::usage(format!(
-                "--priority: {text:?} is none: write low, normal or high"
-            ))
-        })?,
-        None => Priority::Normal,
-    };
+    let priority = priority(arguments)?.unwrap_or_default();
     // With a key, a delay is sent as one: the same command typed again means the same job.
     let delay = |name: &str| {
         let text = get(arguments, name).filter(|_| get(arguments, "key").is_some());
@@ -271,6 +342,7 @@ pub fn described(
         expected_duration_sec: seconds("expect")?,
         max_runtime_sec: seconds("max-runtime")?,
         max_attempts: read(arguments, "attempts")?,
+        backoff: backoff(arguments)?,
         tags: all(arguments, "tag"),
         idempotency_key: owned("key"),
         unique_key: owned("unique"),
@@ -303,4 +375,19 @@ pub fn described(
         }
     }
     Ok(job)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_as_people_write_them() {
+        assert_eq!(bytes("memory", "500").unwrap(), 500);
+        assert_eq!(bytes("memory", "2G").unwrap(), 2 << 30);
+        assert_eq!(bytes("memory", "16kib").unwrap(), 16 << 10);
+        for wrong in ["", "G", "2T", "99999999999G", "-1"] {
+            assert!(bytes("memory", wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -47,6 +47,7 @@ fn with_completer(argument: Arg) -> Arg {
         "TYPE" => argument.add(ArgValueCandidates::new(types)),
         "FILTER" => argument.add(ArgValueCompleter::new(filters)),
         "TOKEN" => argument.add(ArgValueCandidates::new(tokens)),
+        "WEBHOOK" => argument.add(ArgValueCandidates::new(webhooks)),
         "SCHEDULE" => argument.add(ArgValueCandidates::new(schedules)),
         "CLASS" => argument.add(ArgValueCandidates::new(|| {
             plain(Priority::ALL.map(|class| class.as_str().to_lowercase()))
@@ -63,7 +64,12 @@ fn with_completer(argument: Arg) -> Arg {
 }
 
 fn plain<T: ToString>(values: impl IntoIterator<Item = T>) -> Vec<CompletionCandidate> {
-    let each = values.into_iter().map(|value| value.to_string());
+    // zsh takes what is behind a colon for a description.
+    let is_zsh = std::env::var_os(VARIABLE).is_some_and(|shell| shell == "zsh");
+    let each = values.into_iter().map(|value| match is_zsh {
+        true => value.to_string().replace(':', "\\:"),
+        false => value.to_string(),
+    });
     each.map(CompletionCandidate::new).collect()
 }
 
@@ -131,6 +137,12 @@ fn tokens() -> Vec<CompletionCandidate> {
             .into_iter()
             .map(|token| token.name),
     )
+}
+
+fn webhooks() -> Vec<CompletionCandidate> {
+    let webhooks = client().and_then(|client| client.webhooks().ok());
+    let urls = webhooks.unwrap_or_default().into_iter();
+    plain(urls.map(|webhook| webhook.url))
 }
 
 fn schedules() -> Vec<CompletionCandidate> {

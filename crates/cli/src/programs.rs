@@ -9,10 +9,11 @@ use jobtree_process::output::Said;
 use jobtree_process::{Child, Ending, Program, Stream, Supervisor, Tap, Used};
 use jobtree_protocol::{Advice, LeaseId, OutputStream, Usage};
 use jobtree_runtime::{BoxError, channel};
-use jobtree_scheduler::workers::Run;
+use jobtree_scheduler::workers::{Permanent, Run};
 
 use crate::out::counted;
 use crate::relay::Relay;
+use crate::stdin::Stdin;
 
 /// How often the scheduler's advice is looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -27,6 +28,9 @@ const LONGEST_LINE: usize = 16 << 10;
 /// How long a program may go on after it was told to yield, if nothing else is said.
 pub const YIELD_GRACE: Duration = Duration::from_secs(30);
 
+/// Why a command failed whose standard input did not come to its end.
+pub const CUT_OFF: &str =
+    "interrupted: its standard input was cut off, or an earlier run has read a part of it";
 /// How a marker line begins.
 const MARKER: &str = "--- jobtree: run ";
 
@@ -56,7 +60,7 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Runs it to its end. Its output also goes to the reader of `relay`, whole. When this returns, nothing of it is left,
+    /// Runs it to its end. Its output also goes to the reader of `relay`, whole; it is stopped if its `stdin` is lost. When this returns, nothing of it is left,
     /// however it ended.
     ///
     /// # Errors
@@ -67,6 +71,7 @@ impl Runner {
         run: &Run,
         program: &Program,
         relay: Option<Relay>,
+        stdin: Option<Stdin>,
         on_advice: OnAdvice,
     ) -> Result<Ran, BoxError> {
         if run.attempt() > 1 {
@@ -80,7 +85,7 @@ impl Runner {
                 lines.add(&text, |line| talks.log(line));
             }
             Said::Progress { fraction, message } => talks.progress(fraction, message),
-            Said::Result(_) => {}
+            Said::Result(_) | Said::Snooze(_) => {}
         };
         let (ended, end) = channel::unbounded::<()>();
         let tap = relay.as_ref().map(|relay| -> Tap {
@@ -96,6 +101,9 @@ impl Runner {
         let child = Child::start_tapped(&self.supervisor, program, tap, listen, move |_| {
             ended.close();
         })?;
+        if let Some(stdin) = &stdin {
+            stdin.started();
+        }
         if let Some(lease) = run.job().lease_id {
             self.register(lease, child.pid());
         }
@@ -103,7 +111,12 @@ impl Runner {
             run.can_yield(grace);
         }
         let mut advised = Advised::default();
+        let mut cut_off = false;
         let stopped = loop {
+            if !cut_off && stdin.as_ref().is_some_and(Stdin::is_lost) {
+                cut_off = true;
+                child.stop();
+            }
             advised.pass_on(&child, run.advice(), on_advice.pauses);
             match end.recv_timeout(Some(LOOK)) {
                 Err(error) if error.is_timed_out() => {}
@@ -116,6 +129,7 @@ impl Runner {
             }
         };
         let ending = child.wait();
+        drop(stdin);
         // All of its output is with its reader before the job counts as ended.
         drop(relay);
         run.report_usage(usage(&ending.used));
@@ -127,6 +141,9 @@ impl Runner {
         }
         if !ending.tail.is_empty() {
             run.log(&ending.tail);
+        }
+        if cut_off {
+            return Err(Permanent::new(CUT_OFF).into());
         }
         match stopped {
             Some(error) => Err(error.into()),

@@ -6,7 +6,7 @@
 mod support;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -600,69 +600,6 @@ fn status_and_workers_fit_on_one_screen() {
 }
 
 #[test]
-fn bash_completes_what_the_daemon_knows() {
-    let _watchdog = watch();
-    let daemon = Daemon::start();
-    daemon.run(&["pause", "photos"]).exits(0);
-    let id = daemon.run(&["submit", "photos", "index"]).text();
-    let script = daemon.run(&["completions", "bash"]).text();
-    let script = daemon.folder.write("completions.bash", &script);
-    let program = std::path::Path::new(env!("CARGO_BIN_EXE_jobtree"));
-    let path = format!(
-        "{}:{}",
-        program.parent().unwrap().display(),
-        std::env::var("PATH").unwrap()
-    );
-    // What bash does when Tab is pressed behind the last word.
-    let complete = |words: &[&str]| {
-        let ask = r#"source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_TYPE=9
-            _clap_complete_jobtree jobtree "${COMP_WORDS[COMP_CWORD]}"; printf '%s\n' "${COMPREPLY[@]}""#;
-        let mut bash = Command::new("bash");
-        let environment = daemon.command();
-        bash.args(["-c", ask, "bash", &script]).args(words);
-        bash.env_clear().envs(
-            environment
-                .get_envs()
-                .filter_map(|(name, value)| Some((name, value?))),
-        );
-        let output = bash.env("PATH", &path).output().expect("bash is there");
-        let text = String::from_utf8(output.stdout).unwrap();
-        // Flags are offered, too.
-        let values = text.lines().filter(|word| !word.starts_with("--"));
-        values.map(str::to_owned).collect::<Vec<_>>()
-    };
-    let end = &id[28..];
-    assert_eq!(complete(&["jobtree", "show", ""]), [end, "last"]);
-    assert_eq!(complete(&["jobtree", "show", &end[..6]]), [end]);
-    assert_eq!(complete(&["jobtree", "show", &id[..30]]), [id.as_str()]);
-    assert_eq!(complete(&["jobtree", "cancel", "la"]), ["last"]);
-    assert_eq!(complete(&["jobtree", "submit", "ph"]), ["photos"]);
-    assert_eq!(complete(&["jobtree", "submit", "photos", ""]), ["index"]);
-    assert_eq!(complete(&["jobtree", "work", "--addon", ""]), ["photos"]);
-    assert_eq!(complete(&["jobtree", "ls", "state:qu"]), ["state:queued"]);
-    assert_eq!(
-        complete(&["jobtree", "submit", "--priority", "h"]),
-        ["high"]
-    );
-    assert_eq!(
-        complete(&["jobtree", "submit", "--on-dependency-failure", ""]),
-        ["cancel", "run"]
-    );
-    assert_eq!(complete(&["jobtree", "redri"]), ["redrive"]);
-    // Without a daemon there is nothing to offer, and nothing that waits for one.
-    let gone = Daemon::start();
-    let url = gone.url.clone();
-    drop(gone);
-    let mut command = daemon.command();
-    command
-        .env("JOBTREE_URL", url)
-        .env("JOBTREE_COMPLETE", "bash")
-        .env("_CLAP_COMPLETE_INDEX", "2");
-    let ran = Ran::of(&mut command, &["--", "jobtree", "show", ""]).exits(0);
-    assert_eq!(ran.stdout.lines().next(), Some("last"), "{ran:?}");
-}
-
-#[test]
 fn a_file_that_cannot_be_used_is_named() {
     let _watchdog = watch();
     let folder = support::Folder::new();
@@ -741,31 +678,76 @@ fn peak_memory(pid: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
 }
 
-/// A hundred megabytes with `JOBTREE_STRESS`, which take a minute in a debug build; else a sixth of them.
+/// A hundred megabytes.
 #[test]
 fn much_output_arrives_whole_and_the_daemon_holds_little_of_it() {
     let _watchdog = watch();
     let daemon = Daemon::with(&["--store", "memory", "--policy", ALWAYS, "--runner"]);
     daemon.run(&["run", "-q", "--", "seq", "1000"]).exits(0);
     let before = peak_memory(daemon.pid());
-    let count = match std::env::var_os("JOBTREE_STRESS") {
-        Some(_) => 12_500_000_u64,
-        None => 2_000_000,
-    };
+    let count = 12_500_000_u64;
     let mut command = daemon.command();
     command
         .args(["run", "-q", "--", "seq", &count.to_string()])
         .stdout(Stdio::piped());
     let mut running = Beside::start(&mut command);
-    let stdout = BufReader::new(running.0.stdout.take().unwrap());
-    let mut number = 0;
-    for line in stdout.lines() {
-        number += 1;
-        assert_eq!(line.unwrap(), number.to_string());
-    }
-    assert_eq!((number, running.wait()), (count, Some(0)));
+    // The other side of the comparison is the same program, run here: comparing numbers one by one would take longer.
+    let mut expected = Command::new("seq");
+    expected.arg(count.to_string()).stdout(Stdio::piped());
+    let mut expected = Beside::start(&mut expected);
+    let bytes = same(
+        running.0.stdout.take().unwrap(),
+        expected.0.stdout.take().unwrap(),
+    );
+    assert!(bytes > 100_000_000, "{bytes} bytes");
+    assert_eq!(running.wait(), Some(0));
     let more = peak_memory(daemon.pid()) - before;
     assert!(more < 12 << 20, "{more} bytes more than before");
+}
+
+/// Compares two streams to their end; returns how long they are.
+fn same(mut one: impl Read, mut other: impl Read) -> u64 {
+    let (mut left, mut right) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+    let mut place = 0;
+    loop {
+        let count = one.read(&mut left).expect("it can be read");
+        other
+            .read_exact(&mut right[..count])
+            .unwrap_or_else(|error| panic!("more than expected, behind byte {place}: {error}"));
+        assert!(left[..count] == right[..count], "behind byte {place}");
+        place += count as u64;
+        if count == 0 {
+            let more = other.read(&mut right).expect("it can be read");
+            assert_eq!(more, 0, "it ends behind byte {place}");
+            return place;
+        }
+    }
+}
+
+#[test]
+fn the_daemon_keeps_as_much_of_a_log_as_it_is_told_to() {
+    let _watchdog = watch();
+    let daemon = Daemon::with(&[
+        "--store",
+        "memory",
+        "--policy",
+        ALWAYS,
+        "--runner",
+        "--log-bytes",
+        "100K",
+    ]);
+    let id = daemon.run(&["run", "-d", "--", "seq", "100000"]).text();
+    daemon.run(&["wait", &id]).exits(0);
+    let log = daemon.run(&["logs", &id]).text();
+    assert!(log.starts_with("1\n2\n3\n") && log.ends_with("\n99999\n100000"));
+    assert!(log.contains("bytes left out ---\n"));
+    let most = 100 << 10;
+    assert!(
+        (most - 4096..most + 100).contains(&log.len()),
+        "{}",
+        log.len()
+    );
+    daemon.run(&["serve", "--log-bytes", "much"]).exits(2);
 }
 
 #[test]

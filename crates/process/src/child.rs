@@ -99,6 +99,7 @@ struct Gathered {
     tail: Tail,
     last_words: Tail,
     result: Option<String>,
+    snooze: Option<Duration>,
 }
 
 /// The largest end of a long output that is kept beside its beginning.
@@ -112,6 +113,7 @@ impl Gathered {
             tail: Tail::new(usize::try_from(tail).unwrap_or(0)),
             last_words: Tail::new(Tail::LAST_WORDS),
             result: None,
+            snooze: None,
         }
     }
 }
@@ -220,6 +222,7 @@ impl Child {
                 signal,
                 last_words: gathered.last_words.into_text(),
                 result: gathered.result,
+                snooze: gathered.snooze,
                 left_out: gathered.rest - tail.len() as u64,
                 tail,
                 used,
@@ -380,6 +383,10 @@ impl Gathered {
             }
             Said::Result(result) => {
                 self.result = Some(result);
+                None
+            }
+            Said::Snooze(delay) => {
+                self.snooze = Some(delay);
                 None
             }
             progress @ Said::Progress { .. } => Some(progress),

@@ -1,6 +1,7 @@
 //! How a program ended, and what that says about its job.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::used::Used;
 
@@ -20,6 +21,8 @@ pub struct Ending {
     pub last_words: String,
     /// The last result it told, as JSON.
     pub result: Option<String>,
+    /// How long the job shall wait, as the program told last.
+    pub snooze: Option<Duration>,
     /// Bytes of output between what was passed on and `tail` that were not kept.
     pub left_out: u64,
     /// The end of the output, as far as it was not passed on.
@@ -34,7 +37,12 @@ pub enum Verdict {
     /// It is DONE, with a result as JSON.
     Done(Option<String>),
     /// It waits again, and nothing is counted.
-    GiveBack(String),
+    GiveBack {
+        /// Why.
+        reason: String,
+        /// How long it waits at least, if the program told.
+        snooze: Option<Duration>,
+    },
     /// A failed attempt; others may follow.
     Failed(String),
     /// FAILED, whatever attempts are left.
@@ -54,7 +62,10 @@ impl Ending {
     pub fn verdict(&self) -> Verdict {
         match self.exit_code {
             Some(0) => Verdict::Done(self.result.clone()),
-            Some(TEMPORARY) => Verdict::GiveBack(self.to_string()),
+            Some(TEMPORARY) => Verdict::GiveBack {
+                reason: self.to_string(),
+                snooze: self.snooze,
+            },
             Some(DATA_ERROR) => Verdict::Permanent(self.to_string()),
             _ => Verdict::Failed(self.to_string()),
         }
@@ -122,7 +133,13 @@ mod tests {
             ..Ending::default()
         };
         assert_eq!(exit(0).verdict(), Verdict::Done(Some("1".into())));
-        assert_eq!(exit(75).verdict(), Verdict::GiveBack("exit code 75".into()));
+        assert_eq!(
+            exit(75).verdict(),
+            Verdict::GiveBack {
+                reason: "exit code 75".into(),
+                snooze: None,
+            }
+        );
         assert_eq!(
             exit(65).verdict(),
             Verdict::Permanent("exit code 65".into())

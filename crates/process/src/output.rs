@@ -1,12 +1,16 @@
-//! What a program says on its standard output: text for the log, and two kinds of lines for the worker.
+//! What a program says on its standard output: text for the log, and three kinds of lines for the worker.
 //!
 //! - `::progress 0.4 four of ten` tells how far it is, from 0 to 1, and in words if there are any.
 //! - `::result {"pages": 12}` is what the job gives, as JSON; the last one counts.
+//! - `::snooze 10m`, before the program exits with 75: the job is not started again before that time has passed.
 //!
 //! Such a line stands alone: it begins with the two colons, and ends with a newline or the end of the output. It does
 //! not come into the log. A line that looks like one and is none stays text.
 //!
 //! Text is passed on as it comes, also without a newline; bytes that are no UTF-8 become replacement characters.
+
+use std::io::BufRead;
+use std::time::Duration;
 
 /// The longest line that can be a directive: a result's limit, and some.
 const LONGEST: usize = (1 << 20) + 1024;
@@ -25,6 +29,8 @@ pub enum Said {
     },
     /// What it gives: valid JSON.
     Result(String),
+    /// How long the job shall wait, if the program exits with [`TEMPORARY`](crate::TEMPORARY).
+    Snooze(Duration),
 }
 
 /// Takes bytes apart, however they are cut.
@@ -61,11 +67,22 @@ impl Reader {
     pub fn feed(&mut self, bytes: &[u8], mut tell: impl FnMut(Said)) {
         self.pending.extend_from_slice(bytes);
         let mut text = String::new();
-        while let Some(end) = self.pending.iter().position(|&byte| byte == b'\n') {
-            let line: Vec<u8> = self.pending.drain(..=end).collect();
+        let pending = std::mem::take(&mut self.pending);
+        // Lines are taken from the whole and not drained one by one, which would move all behind them each time.
+        let mut rest = &pending[..];
+        let mut line = Vec::new();
+        while rest
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|count| count > 0)
+        {
+            if line.last() != Some(&b'\n') {
+                break;
+            }
             self.line(&line, &mut text, &mut tell);
             self.mid_line = false;
+            line.clear();
         }
+        self.pending = line;
         if !self.may_be_directive() {
             let whole = self.whole_characters();
             let part: Vec<u8> = self.pending.drain(..whole).collect();
@@ -141,8 +158,23 @@ fn directive(line: &str) -> Option<Said> {
             serde_json::from_str::<serde::de::IgnoredAny>(rest).ok()?;
             Some(Said::Result(rest.trim().into()))
         }
+        "snooze" => snooze(rest.trim()).map(Said::Snooze),
         _ => None,
     }
+}
+
+/// A length of time: a whole number of seconds, or of what its unit says (`s`, `m`, `h` or `d`).
+fn snooze(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let seconds = match &text[digits.len()..] {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    let number: u64 = digits.parse().ok()?;
+    number.checked_mul(seconds).map(Duration::from_secs)
 }
 
 #[cfg(test)]
@@ -237,5 +269,26 @@ mod tests {
     fn bytes_that_are_no_text_are_replaced() {
         assert_eq!(all(&[b"a\xffb\n"]), [text("a\u{fffd}b\n")]);
         assert_eq!(all(&[b"a\xc3"]), [text("a"), text("\u{fffd}")]);
+    }
+
+    #[test]
+    fn a_snooze_is_a_number_with_or_without_a_unit() {
+        for (line, seconds) in [
+            ("90", 90),
+            ("90s", 90),
+            ("10m", 600),
+            ("2h", 7200),
+            ("1d", 86_400),
+        ] {
+            let said = directive(&format!("::snooze {line}"));
+            assert_eq!(
+                said,
+                Some(Said::Snooze(Duration::from_secs(seconds))),
+                "{line}"
+            );
+        }
+        for line in ["", "m", "-1", "1w", "1.5h", "99999999999999999999d"] {
+            assert_eq!(directive(&format!("::snooze {line}")), None, "{line}");
+        }
     }
 }

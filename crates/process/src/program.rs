@@ -20,6 +20,8 @@ pub struct Program {
     pub env: BTreeMap<String, String>,
     /// What it reads from its standard input.
     pub stdin: String,
+    /// A named pipe that it reads its standard input from, instead; see [`Feed`](crate::Feed).
+    pub stdin_from: Option<PathBuf>,
     /// How much nicer than the worker it is, 0 to 19.
     pub nice: Option<u8>,
     /// It reads and writes the disk only when nobody else does.

@@ -19,6 +19,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process_group, 
 use crate::advice::{ADVICE_FD, AdvicePipe, Advisor};
 use crate::cgroup::Cgroup;
 use crate::family::{descendants, signal_all};
+use crate::feed;
 use crate::launch::{Conditions, LAUNCH};
 use crate::program::Program;
 use crate::talk::{News, Order, hear, say};
@@ -112,7 +113,10 @@ fn start(program: &Program, advice: &AdvicePipe) -> io::Result<Pid> {
         .envs(&program.env)
         .env(ADVICE_FD, advice.number().to_string())
         .process_group(0)
-        .stdin(Stdio::piped());
+        .stdin(match &program.stdin_from {
+            None => Stdio::piped(),
+            Some(pipe) => Stdio::from(feed::open_to_read(pipe)?),
+        });
     if let Some(cwd) = &program.cwd {
         // Told apart here, since a missing program gives the same error.
         std::fs::metadata(cwd)

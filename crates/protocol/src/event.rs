@@ -83,6 +83,8 @@ kinds! {
     Log => "LOG",
     /// The load state of a node has changed: QUIET, NORMAL, BUSY or PANIC. The reason tells both, and the signals.
     LoadState => "LOAD_STATE",
+    /// Priority, start, deadline or tags of a waiting job were changed by hand.
+    Edited => "EDITED",
 }
 
 /// By hand: names that a macro was given are not seen by another.

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AddonId, Constraints, JobId, JobState, JobType, Json, LeaseId, NodeId, Priority, ScheduleId,
-    Start, TraceParent,
+    AddonId, Backoff, Constraints, JobId, JobState, JobType, Json, Late, LeaseId, NodeId,
+    OnDependencyFailure, Priority, ScheduleId, Start, TraceParent,
 };
 
 /// How far a running job says it is.
@@ -131,6 +131,43 @@ pub struct JobView {
     /// The trace that it was submitted with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<TraceParent>,
+    /// The start that it was submitted or edited with; `next_earliest_start_at` is the one that counts now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earliest_start_at: Option<Timestamp>,
+    /// What happens after its deadline; `run` if absent.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub late: Late,
+    /// How long it waits between attempts; the default if absent.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub backoff: Backoff,
+    /// The key that it was submitted with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+    /// The key of which one job at a time has not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unique_key: Option<String>,
+    /// The key of which `concurrency_limit` jobs at a time run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency_key: Option<String>,
+    /// How many jobs of its concurrency key run at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency_limit: Option<u32>,
+    /// All jobs that it was submitted to start after.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<JobId>,
+    /// What happens if one of them is not DONE; `cancel` if absent.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub on_dependency_failure: OnDependencyFailure,
+    /// The one machine that may run it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub required_node: Option<NodeId>,
+    /// Labels that its machine must have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub required_labels: Vec<String>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl JobView {

@@ -463,6 +463,10 @@ pub struct ReleaseRequest {
     /// Jobs that have not ended wait again, and nothing is counted. Without this a lease with such jobs is not released:
     /// complete them first.
     pub return_jobs: bool,
+    /// Snoozes the job in the worker's hand: with `return_jobs` it waits at least this many seconds before it is started
+    /// again. No attempt is counted. Other jobs of the lease wait for nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snooze_sec: Option<u32>,
     /// Why.
     pub reason: Option<String>,
 }

@@ -24,12 +24,15 @@ mod answers;
 pub mod base64;
 mod bulk;
 mod check;
+mod clean;
 mod draw;
+mod edit;
 mod error;
 mod event;
 mod explain;
 mod fingerprint;
 mod ids;
+mod input;
 mod intent;
 mod job;
 mod json;
@@ -65,6 +68,8 @@ pub use answers::{
 pub use bulk::{
     CompleteManyAnswer, CompleteManyRequest, CompleteOne, Each, SubmitManyAnswer, SubmitManyRequest,
 };
+pub use clean::{CleanAnswer, CleanRequest};
+pub use edit::EditRequest;
 pub use error::{ApiError, ErrorCode, FieldError};
 pub use event::{Event, EventKind};
 pub use explain::{
@@ -73,6 +78,7 @@ pub use explain::{
 };
 pub use fingerprint::Fingerprint;
 pub use ids::{AddonId, InstanceId, InvalidName, JobId, JobType, LeaseId, NodeId, ScheduleId};
+pub use input::{INPUT_AT_ONCE, InputAppend, InputAppendAnswer, InputPage};
 pub use intent::{Backoff, Constraints, Intent, Late, OnDependencyFailure, Priority, Start};
 pub use job::{BulkAnswer, BulkFailure, JobList, JobQuery, JobView, Progress, SubmitAnswer};
 pub use json::Json;

@@ -48,6 +48,9 @@ pub struct CommandSpec {
     /// Its submitter reads its output: the runner waits some seconds for that reader before it starts the command.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub attached: bool,
+    /// Its submitter passes it standard input.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stdin: bool,
     /// It is never run twice: a job whose first run was interrupted, by a crash too, fails.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub once: bool,

@@ -6,11 +6,12 @@ mod watchdog;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jobtree_protocol::{
-    AckRequest, AddonId, Advice, ApiError, ClaimRequest, CompleteAnswer, CompleteManyRequest,
-    CompleteRequest, CompleteStatus, Constraints, Each, ErrorCode, Event, EventKind, FieldError,
-    Heartbeat, HeartbeatAnswer, JobId, JobList, JobQuery, JobState, JobType, JobView, Json,
-    LeaseAnswer, LeaseId, LeaseRequest, LeaseState, Limits, Priority, ReleaseRequest, ScheduleSpec,
-    StatusView, SubmitAnswer, SubmitManyAnswer, SubmitRequest,
+    AckRequest, AddonId, Advice, ApiError, Backoff, ClaimRequest, CompleteAnswer,
+    CompleteManyRequest, CompleteRequest, CompleteStatus, Constraints, Each, ErrorCode, Event,
+    EventKind, FieldError, Heartbeat, HeartbeatAnswer, JobId, JobList, JobQuery, JobState, JobType,
+    JobView, Json, Late, LeaseAnswer, LeaseId, LeaseRequest, LeaseState, Limits,
+    OnDependencyFailure, Priority, ReleaseRequest, ScheduleSpec, StatusView, SubmitAnswer,
+    SubmitManyAnswer, SubmitRequest,
 };
 use serde_json::{Value, json};
 use watchdog::Watchdog;
@@ -70,6 +71,17 @@ fn view() -> JobView {
         ended_at: None,
         schedule_id: None,
         traceparent: None,
+        earliest_start_at: None,
+        late: Late::Run,
+        backoff: Backoff::default(),
+        idempotency_key: None,
+        unique_key: None,
+        concurrency_key: None,
+        concurrency_limit: None,
+        depends_on: Vec::new(),
+        on_dependency_failure: OnDependencyFailure::Cancel,
+        required_node: None,
+        required_labels: Vec::new(),
     }
 }
 

@@ -318,6 +318,17 @@ impl JobRecord {
             ended_at: self.ended_at,
             schedule_id: intent.schedule_id,
             traceparent: intent.traceparent,
+            earliest_start_at: intent.earliest_start_at,
+            late: intent.late,
+            backoff: intent.backoff,
+            idempotency_key: intent.idempotency_key.clone(),
+            unique_key: intent.unique_key.clone(),
+            concurrency_limit: (intent.concurrency_key.as_ref()).map(|_| intent.concurrency_limit),
+            concurrency_key: intent.concurrency_key.clone(),
+            depends_on: intent.depends_on.clone(),
+            on_dependency_failure: intent.on_dependency_failure,
+            required_node: intent.required_node.clone(),
+            required_labels: intent.required_labels.clone(),
         }
     }
 }

@@ -153,7 +153,7 @@ impl Story {
             EventKind::Admitted | EventKind::Denied | EventKind::DeadlineAtRisk => state == Queued,
             // A reservation; or a worker gets a job that waits or is reserved.
             EventKind::Dispatching => state == Queued || (state == Dispatching && !is_held),
-            EventKind::Hastened | EventKind::DependencyEnded => state == Queued,
+            EventKind::Hastened | EventKind::Edited | EventKind::DependencyEnded => state == Queued,
             EventKind::Running => state.is_waiting(),
             // A run whose begin was not told by itself ends from DISPATCHING.
             EventKind::Done | EventKind::RetryScheduled | EventKind::CancelRequested => is_held,

@@ -137,7 +137,7 @@ fn a_job_whose_worker_crashed_is_claimed_alone_and_then_quarantined() {
         );
         let back = ReleaseRequest {
             return_jobs: true,
-            reason: None,
+            ..ReleaseRequest::default()
         };
         let lease = claimed.lease.id;
         world

@@ -5,9 +5,9 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jobtree_protocol::{
-    AckRequest, Backoff, CancelRequest, CompleteRequest, EventKind, Heartbeat, InHand, JobId,
-    JobState, LeaseId, OnDependencyFailure, Priority, Progress, ReleaseRequest, ReportRequest,
-    RevokeRequest, SubmitRequest,
+    AckRequest, Backoff, CancelRequest, CompleteRequest, EditRequest, EventKind, Heartbeat, InHand,
+    JobId, JobState, LeaseId, OnDependencyFailure, Priority, Progress, ReleaseRequest,
+    ReportRequest, RevokeRequest, SubmitRequest,
 };
 use jobtree_queue::record::JobRecord;
 use jobtree_queue::replay::Story;
@@ -207,7 +207,7 @@ impl Run {
                 let lease = self.any_lease()?;
                 let request = ReleaseRequest {
                     return_jobs: self.dice.one_in(2),
-                    reason: None,
+                    ..ReleaseRequest::default()
                 };
                 let first = self
                     .world
@@ -291,7 +291,19 @@ impl Run {
                 let jobs = self.world.jobs.values();
                 let timed = jobs.filter(|it| it.not_before.is_some() && !it.is_held());
                 let timed: Vec<JobId> = timed.map(|it| it.id).collect();
-                match self.dice.below(3) {
+                match self.dice.below(4) {
+                    3 => {
+                        let priority = self.dice.pick(&Priority::ALL);
+                        let start = self.dice.one_in(2).then_some(None);
+                        let edit = EditRequest {
+                            priority,
+                            earliest_start_at: start,
+                            ..EditRequest::default()
+                        };
+                        self.world
+                            .apply(|w| t::edit(&w.cx(), w.job(job), &edit))
+                            .map(drop)
+                    }
                     0 => {
                         let job = self.dice.pick(&timed).unwrap_or(job);
                         self.world

@@ -5,8 +5,8 @@ mod support;
 use std::collections::BTreeSet;
 
 use jobtree_protocol::{
-    AckRequest, CancelRequest, CompleteRequest, CompleteStatus, Heartbeat, JobId, JobState,
-    LeaseId, ReleaseRequest, ReportRequest, RevokeRequest, SubmitRequest,
+    AckRequest, CancelRequest, CompleteRequest, CompleteStatus, EditRequest, Heartbeat, JobId,
+    JobState, LeaseId, Priority, ReleaseRequest, ReportRequest, RevokeRequest, SubmitRequest,
 };
 use jobtree_queue::record::Stage;
 use jobtree_queue::transitions::{
@@ -82,6 +82,7 @@ commands! {
     DependencyEnded  of "dependency_ended":[Repeated,        NOT_DUE,         NOT_DUE,         NOT_DUE,             NOT_DUE,    NOT_DUE,    NOT_DUE],
     Redrive          of "redrive":        [WRONG,           WRONG,           WRONG,           WRONG,               WRONG,      Now(Queued),Now(Queued)],
     Hasten           of "hasten":         [Repeated,        WRONG,           WRONG,           WRONG,               WRONG,      WRONG,      WRONG],
+    Edit             of "edit":           [Now(Queued),     WRONG,           WRONG,           WRONG,               WRONG,      WRONG,      WRONG],
     Deny             of "deny":           [Now(Queued),     WRONG,           WRONG,           WRONG,               WRONG,      WRONG,      WRONG],
     MarkAtRisk       of "mark_at_risk":   [Now(Queued),     WRONG,           WRONG,           WRONG,               WRONG,      WRONG,      WRONG],
 }
@@ -127,7 +128,7 @@ fn job_in(stage: Stage) -> (World, JobId, LeaseId) {
     let mut lease = world.claim(&[job]);
     let back = ReleaseRequest {
         return_jobs: true,
-        reason: None,
+        ..ReleaseRequest::default()
     };
     world
         .apply(|w| t::release(&w.cx(), w.lease(lease), &w.jobs_of(lease), &back))
@@ -326,7 +327,7 @@ fn run(
         Command::Release | Command::ReleaseReturning => {
             let release = ReleaseRequest {
                 return_jobs: command == Command::ReleaseReturning,
-                reason: None,
+                ..ReleaseRequest::default()
             };
             flag(world.apply(|w| t::release(&w.cx(), w.lease(lease), &w.jobs_of(lease), &release)))
         }
@@ -366,6 +367,13 @@ fn run(
             flag(world.apply(|w| t::redrive(&w.cx(), w.job(job), redrive)))
         }
         Command::Hasten => flag(world.apply(|w| t::hasten(&w.cx(), w.job(job)))),
+        Command::Edit => {
+            let edit = EditRequest {
+                priority: Some(Priority::High),
+                ..EditRequest::default()
+            };
+            flag(world.apply(|w| t::edit(&w.cx(), w.job(job), &edit)))
+        }
         Command::Deny => {
             flag(world.apply(|w| t::deny(&w.cx(), w.job(job), "capacity", "too much")))
         }

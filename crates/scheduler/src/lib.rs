@@ -18,7 +18,7 @@ pub mod sim;
 pub use clock::Clock;
 pub use core::{LeaseProcesses, dependencies};
 pub use jobtree_worker::reply::{Reply, Result};
-pub use options::{Keep, Options};
+pub use options::Options;
 pub use scheduler::Scheduler;
 
 // In process: measuring this machine, running handlers, and a queue in one object.

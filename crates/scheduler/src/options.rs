@@ -30,8 +30,6 @@ pub struct Options {
     pub shared: bool,
     /// How often a shared store is looked through.
     pub look: Duration,
-    /// How long ended things are kept.
-    pub keep: Keep,
     /// With its so manieth rescue a job is quarantined.
     pub quarantine_after: u32,
 }
@@ -45,39 +43,7 @@ impl Default for Options {
             limits: Limits::default(),
             shared: false,
             look: Duration::from_secs(5),
-            keep: Keep::default(),
             quarantine_after: 3,
-        }
-    }
-}
-
-/// How long ended things are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keep {
-    /// Jobs that ended well: 30 days.
-    pub done: Duration,
-    /// Dead letters: 30 days.
-    pub failed: Duration,
-    /// Canceled jobs: 30 days.
-    pub canceled: Duration,
-    /// The trail: 30 days.
-    pub events: Duration,
-    /// Idempotency keys: 60 days. They outlive the jobs.
-    pub keys: Duration,
-    /// Ended leases: one day.
-    pub leases: Duration,
-}
-
-impl Default for Keep {
-    fn default() -> Self {
-        let days = |count: u64| Duration::from_secs(count * 86_400);
-        Self {
-            done: days(30),
-            failed: days(30),
-            canceled: days(30),
-            events: days(30),
-            keys: days(60),
-            leases: days(1),
         }
     }
 }

@@ -31,6 +31,7 @@ mod events;
 mod extract;
 mod front;
 mod guard;
+mod input;
 mod listen;
 mod live;
 mod load;

@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 
 use crate::error::ServeError;
 use crate::events::{DispatchListeners, Hub};
+use crate::input::Inputs;
 use crate::live::Live;
 use crate::load::LoadLog;
 use crate::relay::Relays;
@@ -28,6 +29,7 @@ pub(crate) struct Observing {
     pub(crate) hub: Arc<Hub>,
     pub(crate) live: Live,
     pub(crate) relays: Relays,
+    pub(crate) inputs: Inputs,
     pub(crate) load: Arc<LoadLog>,
     pub(crate) webhooks: Arc<Webhooks>,
     pub(crate) dispatches: Arc<DispatchListeners>,
@@ -72,6 +74,7 @@ impl Observing {
             hub,
             live: Live::default(),
             relays: Relays::default(),
+            inputs: Inputs::default(),
             dispatches,
             load,
             following,

@@ -250,6 +250,7 @@ fn waiting(world: &World) {
     let request = ReleaseRequest {
         return_jobs: true,
         reason: Some("the worker is stopping".into()),
+        ..ReleaseRequest::default()
     };
     let released = world.store.release(world.stamp(), lease, request);
     released.wait().expect("it is its own");

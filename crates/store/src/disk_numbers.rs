@@ -96,6 +96,7 @@ coding! {
         Resumed = 23,
         Log = 24,
         LoadState = 25,
+        Edited = 26,
     }
 }
 
@@ -183,6 +184,7 @@ mod tests {
                 "RESUMED",
                 "LOG",
                 "LOAD_STATE",
+                "EDITED",
             ],
             |it: EventKind| it.to_string(),
             kind_number,

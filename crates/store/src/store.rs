@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jobtree_protocol::{
-    AckRequest, AddonId, CancelRequest, CompleteAnswer, CompleteRequest, Heartbeat,
+    AckRequest, AddonId, CancelRequest, CompleteAnswer, CompleteRequest, EditRequest, Heartbeat,
     HeartbeatAnswer, JobId, JobQuery, JobState, Json, LeaseId, LogAppend, LogAppendAnswer, LogPage,
     NodeId, ReleaseRequest, ReportRequest, RevokeRequest, ScheduleId, SubmitAnswer,
 };
@@ -510,6 +510,16 @@ impl Store {
             job,
             |job, needs| needs.jobs.push(*job),
             |unit, job| unit.hasten(job),
+        )
+    }
+
+    /// Changes a job that waits; returns it as it is then.
+    pub fn edit(&self, stamp: Stamp, job: JobId, request: EditRequest) -> Answer<Arc<JobRecord>> {
+        self.command(
+            stamp,
+            request,
+            move |_, needs| needs.jobs.push(job),
+            move |unit, request| unit.edit(job, &request),
         )
     }
 

@@ -211,10 +211,11 @@ impl std::error::Error for Permanent {
 }
 
 /// Gives the job back: a handler that returns it has neither done the job nor failed. The job waits again, and nothing
-/// is counted. For a run that was asked to yield, and has saved what it has.
+/// is counted. For a run that was asked to yield and has saved what it has, or that finds that it is too early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GiveBack {
     reason: String,
+    snooze: Option<Duration>,
 }
 
 impl GiveBack {
@@ -222,7 +223,23 @@ impl GiveBack {
     pub fn because(reason: impl Into<String>) -> Self {
         let mut reason = reason.into().replace(char::is_control, " ");
         reason.truncate(reason.floor_char_boundary(1024));
-        GiveBack { reason }
+        GiveBack {
+            reason,
+            snooze: None,
+        }
+    }
+
+    /// Snoozes the job: it is not started again before this time has passed. Parts of a second count as a whole one.
+    #[must_use]
+    pub fn snooze(mut self, delay: Duration) -> Self {
+        self.snooze = Some(delay);
+        self
+    }
+
+    pub(crate) fn snooze_sec(&self) -> Option<u32> {
+        let delay = self.snooze?;
+        let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
+        Some(u32::try_from(seconds).unwrap_or(u32::MAX))
     }
 
     pub(crate) fn reason(&self) -> &str {

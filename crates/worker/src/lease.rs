@@ -35,8 +35,8 @@ enum Ended {
         error: String,
         retry: bool,
     },
-    /// Neither done nor failed: somebody shall run it again.
-    Back(String),
+    /// Neither done nor failed: it waits again.
+    Back(GiveBack),
     /// The lease is lost; there is nobody to tell.
     Lost,
 }
@@ -77,8 +77,8 @@ pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Asked) {
         let (status, result, error, retry) = match ended {
             Ended::Done(result) => (CompleteStatus::Done, result, None, true),
             Ended::Failed { error, retry } => (CompleteStatus::Failed, None, Some(error), retry),
-            Ended::Back(reason) => {
-                back = Some(reason);
+            Ended::Back(given) => {
+                back = Some(given);
                 break;
             }
             Ended::Lost => break,
@@ -105,10 +105,10 @@ pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Asked) {
         ran += 1;
     }
     if shared.is_stopping() && held.has_waiting() {
-        back = back.or_else(|| Some("the worker is stopping".to_owned()));
+        back = back.or_else(|| Some(GiveBack::because("the worker is stopping")));
     }
     if held.advice() == Advice::Yield && held.has_waiting() {
-        back = back.or_else(|| Some(YIELDED.to_owned()));
+        back = back.or_else(|| Some(GiveBack::because(YIELDED)));
     }
     shared.pace.ran(ran, shared.clock.now() - begun);
     // The next may begin while this one's answers are on their way.
@@ -117,10 +117,10 @@ pub(crate) fn run(shared: &Arc<Shared>, lease: ClaimAnswer, asked: Asked) {
         block_on(poll_fn(|context| shared.poll_settled(&held, context)))
     });
     if held.is_unconfirmed() {
-        back = back.or_else(|| Some("another worker could begin it sooner".to_owned()));
+        back = back.or_else(|| Some(GiveBack::because("another worker could begin it sooner")));
     }
-    if let Some(reason) = back {
-        give_back(shared, &held, reason);
+    if let Some(back) = back {
+        give_back(shared, &held, &back);
     }
     shared.board.remove(held.lease);
 }
@@ -134,18 +134,19 @@ fn next_job(shared: &Shared, held: &Held) -> Option<JobView> {
 }
 
 fn never_begun(shared: &Shared, held: &Held) {
-    give_back(shared, held, "the worker was stopped".to_owned());
+    give_back(shared, held, &GiveBack::because("the worker was stopped"));
     shared.board.remove(held.lease);
 }
 
 /// What has not ended waits again, and nothing is counted.
-fn give_back(shared: &Shared, held: &Held, reason: String) {
+fn give_back(shared: &Shared, held: &Held, back: &GiveBack) {
     if held.lost().is_some() {
         return;
     }
     let request = ReleaseRequest {
         return_jobs: true,
-        reason: Some(reason),
+        snooze_sec: back.snooze_sec(),
+        reason: Some(back.reason().to_owned()),
     };
     last_words(shared, held, || {
         let mut pause = FIRST_PAUSE;
@@ -258,7 +259,7 @@ fn came_of(
     value: &Mutex<Option<Option<Json>>>,
 ) -> Ended {
     let Some(tree) = tree else {
-        return Ended::Back("the worker was stopped".to_owned());
+        return Ended::Back(GiveBack::because("the worker was stopped"));
     };
     let value = value.lock().unwrap_or_else(PoisonError::into_inner).take();
     match (tree.error(), value) {
@@ -299,11 +300,11 @@ fn failed(shared: &Shared, held: &Held, id: JobId, error: &JobError) -> Ended {
         JobError::Failed(failure) => of_handler(failure.error()),
         JobError::Panicked(panic) => panicked(panic),
         JobError::Cancelled(_) if shared.is_stopping() => {
-            Ended::Back("the worker was stopped".to_owned())
+            Ended::Back(GiveBack::because("the worker was stopped"))
         }
         // A runtime that is shut down takes its jobs with it, without asking us.
         JobError::Cancelled(_) if checkpoint().is_err() => {
-            Ended::Back("its runtime was shut down".to_owned())
+            Ended::Back(GiveBack::because("its runtime was shut down"))
         }
         other => Ended::Failed {
             error: other.to_string(),
@@ -318,10 +319,10 @@ fn stopped_to_yield(error: &JobError) -> Ended {
     let ended = match error {
         JobError::Failed(failure) => of_handler(failure.error()),
         JobError::Panicked(panic) => return panicked(panic),
-        _ => return Ended::Back(YIELDED.to_owned()),
+        _ => return Ended::Back(GiveBack::because(YIELDED)),
     };
     match ended {
-        Ended::Failed { retry: true, .. } => Ended::Back(YIELDED.to_owned()),
+        Ended::Failed { retry: true, .. } => Ended::Back(GiveBack::because(YIELDED)),
         other => other,
     }
 }
@@ -337,7 +338,7 @@ fn panicked(panic: &Panic) -> Ended {
 /// What a handler's error means; it may have come up through scopes.
 fn of_handler(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Ended {
     if let Some(back) = error.downcast_ref::<GiveBack>() {
-        return Ended::Back(back.reason().to_owned());
+        return Ended::Back(back.clone());
     }
     if let Some(JobError::Failed(inner)) = error.downcast_ref::<JobError>() {
         return of_handler(inner.error());

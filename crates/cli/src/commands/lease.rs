@@ -118,6 +118,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
             let request = ReleaseRequest {
                 return_jobs: arguments.get_flag("return-jobs"),
                 reason: reason().map(str::to_owned),
+                ..ReleaseRequest::default()
             };
             client.release(id()?, &request)?;
             context.out.note("released the lease");

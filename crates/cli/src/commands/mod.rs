@@ -4,9 +4,11 @@ mod audit;
 mod backup;
 mod bench;
 mod cancel;
+mod clean;
 mod completions;
 mod config;
 mod doctor;
+mod edit;
 mod explain;
 mod kick;
 mod lease;
@@ -31,6 +33,7 @@ mod token;
 mod top;
 mod wait;
 mod watch;
+mod webhook;
 mod work;
 mod workers;
 
@@ -74,6 +77,7 @@ all! {
     "watch" => watch,
     "wait" => wait,
     "cancel" => cancel,
+    "edit" => edit,
     "retry" => retry,
     "redrive" => redrive,
     "pause" => pause,
@@ -85,8 +89,10 @@ all! {
     "work" => work,
     "workers" => workers,
     "token" => token,
+    "webhook" => webhook,
     "policy" => policy,
     "simulate" => simulate,
+    "clean" => clean,
     "backup" => backup,
     "move-store" => move_store,
     "audit" => audit,

@@ -25,9 +25,11 @@ use crate::commands::wait;
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::on_done;
 use crate::out::Out;
 use crate::programs::marker;
 use crate::signals::Asked;
+use crate::stdin;
 use crate::summary;
 use crate::why;
 
@@ -52,6 +54,10 @@ pub fn define(command: Command) -> Command {
              job waits again. `jobtree work --help` says what each line asks for.\n\n\
              All that it prints comes here, standard output and standard error apart; it waits for whoever reads it. The job's log\n\
              keeps the beginning and the end: `jobtree logs`. If this process is stopped for longer than 20 s, the command goes on without it.\n\n\
+             Standard input that is a pipe or a file is passed to the command, as fast as it reads; a terminal is not, and neither is\n\
+             anything with --no-stdin or --detach. It can be passed once: a command that was given a part of it is not told to yield,\n\
+             and is not run again; if its run is interrupted, the job is FAILED. In a loop that reads a list, write --no-stdin, or the\n\
+             command reads the list.\n\n\
              A command whose runner dies is run again, up to the policy's limit of rescues; the log has a line between the\n\
              runs. A command that must not run twice has --once: it is neither told to yield nor run again.\n\n\
              For example: jobtree run -- make world",
@@ -65,6 +71,7 @@ pub fn define(command: Command) -> Command {
                 .help("The program and its arguments"),
         )
         .arg(flag("detach", "Print the job's id, and do not wait").short('d'))
+        .arg(flag("no-stdin", "Do not pass standard input to the command").short('n'))
         .arg(value("cwd", "DIR", "Where it runs [this folder]"))
         .arg(value("env", "NAME[=VALUE]", "A variable for it; may be repeated").action(ArgAction::Append))
         .arg(value("nice", "N", "How nice it is, 0 to 19 [10]"))
@@ -82,7 +89,8 @@ pub fn define(command: Command) -> Command {
 }
 
 pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
-    let spec = spec(arguments)?;
+    let mut spec = spec(arguments)?;
+    spec.stdin = spec.attached && !arguments.get_flag("no-stdin") && stdin::is_piped();
     let payload = Json::of(&spec).map_err(|error| CliError::usage(error.to_string()))?;
     let client = context.patient_client()?;
     let mut job = described(&client, arguments, RUNNER_ADDON, RUNNER_TYPE, Some(payload))?;
@@ -93,6 +101,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     let asked = Asked::listen()?;
     let answer = client.submit(job)?;
     let id = answer.job_id;
+    on_done::submit(&client, arguments, &answer)?;
     tell_if_no_runner(&client, id, context);
     if arguments.get_flag("detach") {
         match context.out.json {
@@ -104,6 +113,9 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     context
         .out
         .note(&format!("job {id}: {}", summary::typed(&spec.argv)));
+    if spec.stdin {
+        stdin::send(&client, id);
+    }
     let canceller = client.clone();
     thread::spawn(move || {
         let signal = asked.wait();
@@ -294,7 +306,9 @@ fn spec(arguments: &ArgMatches) -> Result<CommandSpec, CliError> {
         env: environment(&args::all(arguments, "env"))?,
         nice: args::read(arguments, "nice")?,
         io_idle: arguments.get_flag("io-idle"),
-        memory_bytes: args::get(arguments, "memory").map(bytes).transpose()?,
+        memory_bytes: args::get(arguments, "memory")
+            .map(|text| args::bytes("memory", text))
+            .transpose()?,
         open_files: args::read(arguments, "open-files")?,
         cpu_sec: cpu.and_then(|seconds| u64::try_from(seconds).ok()),
         // A command that starts in PANIC would be paused at once, and told to yield.
@@ -307,6 +321,7 @@ fn spec(arguments: &ArgMatches) -> Result<CommandSpec, CliError> {
         never_yields: grace == Some(YieldGrace::Never) || ignores_load,
         once: arguments.get_flag("once"),
         attached: !arguments.get_flag("detach"),
+        stdin: false,
     })
 }
 
@@ -328,26 +343,6 @@ fn environment(given: &[String]) -> Result<BTreeMap<String, String>, CliError> {
     pairs.collect()
 }
 
-fn bytes(text: &str) -> Result<u64, CliError> {
-    let wrong = || {
-        CliError::usage(format!("--memory: {text:?} is no number of bytes"))
-            .hint("write 500M or 2G")
-    };
-    let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
-        Some(at) => text.split_at(at),
-        None => (text, ""),
-    };
-    let shift = match unit.to_ascii_uppercase().as_str() {
-        "" | "B" => 0,
-        "K" | "KB" | "KIB" => 10,
-        "M" | "MB" | "MIB" => 20,
-        "G" | "GB" | "GIB" => 30,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    number.checked_mul(1 << shift).ok_or_else(wrong)
-}
-
 fn tag(program: &str) -> Option<String> {
     let name = std::path::Path::new(program).file_name()?.to_str()?;
     let name: String = name.chars().filter(|c| !c.is_control()).take(40).collect();
@@ -357,16 +352,6 @@ fn tag(program: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_as_people_write_them() {
-        assert_eq!(bytes("500").unwrap(), 500);
-        assert_eq!(bytes("2G").unwrap(), 2 << 30);
-        assert_eq!(bytes("16kib").unwrap(), 16 << 10);
-        for wrong in ["", "G", "2T", "99999999999G", "-1"] {
-            assert!(bytes(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn variables_with_and_without_a_value() {

@@ -1,8 +1,12 @@
 //! `jobtree show`: everything about a job.
 
+use std::time::Duration;
+
 use clap::{ArgMatches, Command};
 use jiff::Timestamp;
-use jobtree_protocol::{EventEntry, JobView, Start, TreeView};
+use jobtree_protocol::{
+    Backoff, Constraints, EventEntry, JobId, JobView, Late, OnDependencyFailure, Start, TreeView,
+};
 use serde::Serialize;
 
 use crate::args::{self, JOB, flag, place};
@@ -95,8 +99,32 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     Ok(Exit::OK)
 }
 
+/// What a job leans on.
+pub fn heavy(constraints: &Constraints) -> String {
+    let all = [
+        (constraints.cpu_heavy, "cpu"),
+        (constraints.disk_write_heavy, "disk"),
+        (constraints.network_heavy, "network"),
+        (constraints.memory_heavy, "memory"),
+    ];
+    let named = all.iter().filter(|(is, _)| *is).map(|(_, name)| *name);
+    named.collect::<Vec<_>>().join(", ")
+}
+
+/// How long a job waits between attempts.
+pub fn backoff(backoff: &Backoff) -> String {
+    let seconds = |count: f64| length(Duration::from_secs_f64(count.clamp(0.0, 1e9)));
+    format!(
+        "{}, times {} after each failure, {} at most, {:.0} % of it drawn",
+        seconds(backoff.initial_sec),
+        backoff.factor,
+        seconds(backoff.max_sec),
+        backoff.jitter * 100.0
+    )
+}
+
 /// A name and a value a line; what is not there is left out.
-fn described(job: &JobView, context: &Context) -> String {
+pub fn described(job: &JobView, context: &Context) -> String {
     let now = Timestamp::now();
     let mut text = String::new();
     let mut line = |name: &str, value: Option<String>| {
@@ -118,17 +146,21 @@ fn described(job: &JobView, context: &Context) -> String {
     line("command", summary::command_line(job));
     line("priority", Some(job.priority.to_string()));
     line("cost", Some(job.cost_units.to_string()));
+    line("heavy on", Some(heavy(&job.constraints)));
+    line("tags", Some(job.tags.join(", ")));
+    line("created", time(Some(job.created_at)));
+    line("schedule", job.schedule_id.map(|id| id.to_string()));
+    line("not before", time(job.next_earliest_start_at));
     line(
         "starts",
         match job.start {
-            Start::WhenQuiet => None,
+            Start::WhenQuiet => job
+                .time_sensitive
+                .then(|| "without waiting for quiet while the machine is used normally".to_owned()),
             Start::Now => Some("in every state but PANIC (--now)".to_owned()),
             Start::IgnoreLoad => Some("whatever the load is (--ignore-load)".to_owned()),
         },
     );
-    line("tags", Some(job.tags.join(", ")));
-    line("created", time(Some(job.created_at)));
-    line("not before", time(job.next_earliest_start_at));
     line(
         "deadline",
         time(job.deadline_at).map(|at| match job.deadline_at_risk {
@@ -136,6 +168,22 @@ fn described(job: &JobView, context: &Context) -> String {
             false => at,
         }),
     );
+    line(
+        "if late",
+        (job.late == Late::Fail).then(|| "it fails instead of starting behind its deadline".into()),
+    );
+    let seconds = |count: u32| length(Duration::from_secs(count.into()));
+    line("expected", job.expected_duration_sec.map(seconds));
+    line("max runtime", job.max_runtime_sec.map(seconds));
+    line("key", job.idempotency_key.clone());
+    line("unique", job.unique_key.clone());
+    let group = |key: &String| format!("{key}, {} at a time", job.concurrency_limit.unwrap_or(1));
+    line("group", job.concurrency_key.as_ref().map(group));
+    line(
+        "needs node",
+        job.required_node.as_ref().map(ToString::to_string),
+    );
+    line("needs label", Some(job.required_labels.join(", ")));
     line("started", time(job.started_at));
     line("ended", time(job.ended_at));
     let ran = job
@@ -145,6 +193,10 @@ fn described(job: &JobView, context: &Context) -> String {
     line(
         "attempts",
         Some(format!("{} of {}", job.attempts, job.max_attempts)),
+    );
+    line(
+        "backoff",
+        (job.max_attempts > 1).then(|| backoff(&job.backoff)),
     );
     line(
         "rescues",
@@ -167,6 +219,13 @@ fn described(job: &JobView, context: &Context) -> String {
                 .collect::<Vec<_>>()
                 .join(", "),
         ),
+    );
+    let ids = |ids: &[JobId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>();
+    line("depends on", Some(ids(&job.depends_on).join("\n")));
+    line(
+        "if one fails",
+        (job.on_dependency_failure == OnDependencyFailure::Run)
+            .then(|| "it runs all the same".into()),
     );
     line("asked", job.cancel_requested.then(|| "to stop".into()));
     line(

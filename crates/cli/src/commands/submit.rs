@@ -13,6 +13,7 @@ use crate::args::{self, described, of_a_job, place, value};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
+use crate::on_done;
 use crate::out::counted;
 
 /// The cost of a job that does not say it.
@@ -61,6 +62,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     let client = context.client()?;
     let job = described(&client, arguments, &addon, &job_type, payload)?;
     let answer = client.submit(job)?;
+    on_done::submit(&client, arguments, &answer)?;
     tell(&answer, context)?;
     Ok(Exit::OK)
 }

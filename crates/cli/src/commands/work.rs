@@ -40,7 +40,8 @@ pub fn define(command: Command) -> Command {
              gives a result by a line `::result {\"some\": \"JSON\"}`, of which the last counts.\n\
              All else that it prints becomes the job's log. It exits with\n  \
              0    the job is DONE\n  \
-             75   not now: the job waits again, and nothing is counted\n  \
+             75   not now: the job waits again, and nothing is counted; after a line `::snooze 10m` it is not\n  \
+             \x20    started again before that time has passed, else after --snooze\n  \
              65   FAILED for good: its input is wrong\n  \
              else a failed attempt, with the end of its standard error as the reason\n\
              While it runs it is advised: when the advice changes, a line comes on the descriptor whose number is in\n\
@@ -71,9 +72,14 @@ pub fn define(command: Command) -> Command {
             "Claim up to N short jobs at a time, for one slot to run one after the other [1]",
         ))
         .arg(value("grace", "DURATION", "Between TERM and KILL [10s]"))
+        .arg(value(
+            "snooze",
+            "DURATION",
+            "How long a job waits at least whose program exits with 75 [2s]",
+        ))
         .args(args::of_advice())
         .arg(value("drain", "DURATION", "How long jobs may go on when this worker ends [30s]"))
-        .arg(value("log-bytes", "N", "Bytes of output that are kept of each run, from its beginning and its end [1048576]"))
+        .arg(value("log-bytes", "BYTES", "Bytes of output that are kept of each run, from its beginning and its end; the daemon may keep less (`serve --log-bytes`) [1M]"))
         .arg(
             Arg::new("program")
                 .value_name("PROGRAM")
@@ -97,8 +103,8 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     let mut supervisor = Supervisor::this_executable().map_err(|error| {
         CliError::failed(format!("this executable is not to be found: {error}"))
     })?;
-    if let Some(most) = args::read(arguments, "log-bytes")? {
-        supervisor = supervisor.log_bytes(most);
+    if let Some(text) = args::get(arguments, "log-bytes") {
+        supervisor = supervisor.log_bytes(args::bytes("log-bytes", text)?);
     }
     let mut program = Program::new(argv);
     if let Some(grace) = args::duration(arguments, "grace")? {
@@ -123,6 +129,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
             pauses: false,
             yield_grace,
         },
+        snooze: args::duration(arguments, "snooze")?,
         out: context.out.clone(),
     };
     let drain = args::duration(arguments, "drain")?.unwrap_or(Duration::from_secs(30));
@@ -251,6 +258,8 @@ struct Handler {
     runner: Runner,
     program: Program,
     on_advice: OnAdvice,
+    /// How long a job waits whose program exits with 75 and does not tell.
+    snooze: Option<Duration>,
     out: Out,
 }
 
@@ -260,12 +269,18 @@ impl Handler {
         let mut program = self.program.clone();
         describe(&mut program, payload, run.job(), run.attempt());
         let begun = Instant::now();
-        let ran = self.runner.run(run, &program, None, self.on_advice);
+        let ran = self.runner.run(run, &program, None, None, self.on_advice);
         let ran = ran.inspect_err(|error| self.tell(run, begun, "stopped", &error.to_string()))?;
         let verdict = ran.ending.verdict();
         match &verdict {
             Verdict::Done(_) => self.tell(run, begun, "done", ""),
-            Verdict::GiveBack(reason) => self.tell(run, begun, "given back", reason),
+            Verdict::GiveBack { reason, .. } => {
+                let outcome = match self.snoozes(&verdict) {
+                    Some(delay) => format!("given back for {}", length(delay)),
+                    None => "given back".to_owned(),
+                };
+                self.tell(run, begun, &outcome, reason);
+            }
             Verdict::Failed(reason) => {
                 let (attempt, most) = (run.job().attempts + 1, run.job().max_attempts);
                 let outcome = match attempt < most {
@@ -279,15 +294,27 @@ impl Handler {
         match verdict {
             Verdict::Done(None) => Ok(None),
             Verdict::Done(Some(result)) => Ok(Some(Json::from_text(result)?)),
-            Verdict::GiveBack(reason) => {
+            Verdict::GiveBack { ref reason, .. } => {
+                let back = GiveBack::because(reason);
+                if let Some(delay) = self.snoozes(&verdict) {
+                    return Err(back.snooze(delay).into());
+                }
                 // While the node is overloaded, the daemon starts nothing again; its capacity is wanted now.
                 if run.advice() != Advice::Yield {
                     jobtree_runtime::sleep(NOT_NOW)?;
                 }
-                Err(GiveBack::because(reason).into())
+                Err(back.into())
             }
             Verdict::Failed(reason) => Err(reason.into()),
             Verdict::Permanent(reason) => Err(Permanent::new(reason).into()),
+        }
+    }
+
+    /// How long a job that is given back waits: as its program told, or as this worker was started with.
+    fn snoozes(&self, verdict: &Verdict) -> Option<Duration> {
+        match verdict {
+            Verdict::GiveBack { snooze, .. } => snooze.or(self.snooze),
+            _ => None,
         }
     }
 

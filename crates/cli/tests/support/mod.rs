@@ -5,6 +5,7 @@
 #[path = "../../../pool/tests/watchdog/mod.rs"]
 mod watchdog;
 
+pub mod screen;
 pub mod snapshot;
 
 use std::fs;
@@ -183,8 +184,16 @@ impl Daemon {
         Self::known_by(Some(ca_file.to_owned()), arguments)
     }
 
+    /// One with this folder.
+    pub fn within(folder: Folder, arguments: &[&str]) -> Self {
+        Self::known_within(folder, None, arguments)
+    }
+
     fn known_by(ca_file: Option<String>, arguments: &[&str]) -> Self {
-        let folder = Folder::new();
+        Self::known_within(Folder::new(), ca_file, arguments)
+    }
+
+    fn known_within(folder: Folder, ca_file: Option<String>, arguments: &[&str]) -> Self {
         let (process, url) = serve(&folder, "127.0.0.1:0", arguments);
         let arguments = arguments.iter().map(|&argument| argument.to_owned());
         let daemon = Daemon {
@@ -345,4 +354,15 @@ pub fn lives(pid: u32) -> bool {
         let state = stat.rsplit_once(") ").expect("a state").1;
         !state.starts_with('Z')
     })
+}
+
+/// Returns the URL for the connection string of a place in the database.
+pub fn url_of(place: &str) -> String {
+    let part = |name: &str| {
+        let mut words = place.split([' ', '\'']);
+        let found = words.find_map(|word| word.strip_prefix(name));
+        found.unwrap_or_else(|| panic!("no {name} in {place}"))
+    };
+    let (port, schema) = (part("port="), part("search_path="));
+    format!("postgres://postgres@127.0.0.1:{port}/postgres?options=-c%20search_path%3D{schema}")
 }

@@ -90,7 +90,8 @@ impl Story {
     }
 }
 
-fn normalized(text: &str) -> String {
+/// The text without what differs from run to run.
+pub fn normalized(text: &str) -> String {
     let mut ids = HashMap::new();
     let lines = text.lines().map(|line| {
         let mut shown = String::new();

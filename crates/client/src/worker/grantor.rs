@@ -97,6 +97,7 @@ impl Grantor for OverHttp {
                 let request = ReleaseRequest {
                     return_jobs: true,
                     reason,
+                    ..ReleaseRequest::default()
                 };
                 let client = client.clone();
                 let release = move || Ok(client.release(lease.lease_id, &request)?);

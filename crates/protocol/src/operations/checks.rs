@@ -1,7 +1,7 @@
 //! Checks of bodies that their types do not make. Each returns the fields that are wrong.
 
 use super::{MAX_AT_ONCE, MAX_REASON_BYTES, MAX_WAIT_SEC};
-use crate::{FieldError, SignalsRequest};
+use crate::{CleanRequest, FieldError, INPUT_AT_ONCE, InputAppend, SignalsRequest};
 
 /// Joins checks.
 pub(super) fn all<const N: usize>(checks: [Vec<FieldError>; N]) -> Vec<FieldError> {
@@ -45,6 +45,32 @@ pub(super) fn wrong_wait(field: &str, seconds: u32) -> Vec<FieldError> {
     }
     let message = format!("is {seconds}: write 0 to {MAX_WAIT_SEC}");
     vec![FieldError::new(field, message)]
+}
+
+/// Input is base64, and not too much at once.
+pub(super) fn wrong_input(request: &InputAppend) -> Vec<FieldError> {
+    let message = match request.bytes() {
+        None => "is not base64: write it with padding, as RFC 4648 has it".to_owned(),
+        Some(bytes) if bytes.len() > INPUT_AT_ONCE => {
+            let length = bytes.len();
+            format!("has {length} bytes: send {INPUT_AT_ONCE} at most at once")
+        }
+        Some(_) => return Vec::new(),
+    };
+    vec![FieldError::new("base64", message)]
+}
+
+/// Only what has ended can be forgotten.
+pub(super) fn wrong_states(request: &CleanRequest) -> Vec<FieldError> {
+    let wrong = request.state.iter().position(|state| !state.is_ended());
+    let told = wrong.map(|place| {
+        let message = format!(
+            "is {}: write DONE, FAILED or CANCELED, or cancel the jobs first",
+            request.state[place]
+        );
+        FieldError::new(format!("state[{place}]"), message)
+    });
+    told.into_iter().collect()
 }
 
 /// Signals are not negative, and a rate is a share.

@@ -1,11 +1,12 @@
-//! Commands on jobs: cancel, retry, redrive, one by one or all that a query finds.
+//! Commands on jobs: cancel, retry, edit, redrive, one by one or all that a query finds.
 
 use serde_json::json;
 
 use super::checks::{all, too_many, wrong_reason};
 use super::{Answer, Optional, Required, WRONG_STATE};
 use crate::{
-    BulkAnswer, CancelManyRequest, CancelRequest, JobId, RedriveRequest, RetryRequest, StateAnswer,
+    BulkAnswer, CancelManyRequest, CancelRequest, EditRequest, JobId, JobView, RedriveRequest,
+    RetryRequest, StateAnswer,
 };
 
 use super::define::{access, define_operations, given, method};
@@ -38,6 +39,19 @@ macro_rules! command_operations {
                     answer: Answer<StateAnswer> = "The job's state.",
                     errors: [409 => WRONG_STATE],
                     check: |body| wrong_reason(&body.reason),
+                }
+            }
+            EDIT = "/queue/jobs/{job_id}/edit" {
+                /// Changes priority, start, deadline or tags of a job that is QUEUED.
+                post edit_job: EditJob {
+                    scope: Submit,
+                    path: JobId,
+                    body: Required<EditRequest> = json!({"priority": "HIGH", "deadline_at": "2030-01-01T22:00:00Z"}),
+                    answer: Answer<JobView> = "The job as it is now.",
+                    errors: [409 => WRONG_STATE],
+                    idempotent: true,
+                    client: edit,
+                    scheduler: edit,
                 }
             }
             CANCEL_MANY = "/queue/jobs/cancel-many" {

@@ -2,13 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::checks::{more_than, too_many};
+use super::checks::{more_than, too_many, wrong_input};
 use super::query::Kind;
 use super::{Answer, ID, Required, WRONG_STATE};
 use crate::{
-    AddonId, EventPage, Explain, JobId, JobList, JobQuery, JobState, JobType, JobView, LogAppend,
-    LogAppendAnswer, LogPage, OutputAppend, OutputAppendAnswer, OutputPage, ReasonList,
-    ReasonsRequest, SubmitAnswer, SubmitManyAnswer, SubmitManyRequest, SubmitRequest, TreeView,
+    AddonId, EventPage, Explain, InputAppend, InputAppendAnswer, InputPage, JobId, JobList,
+    JobQuery, JobState, JobType, JobView, LeaseId, LogAppend, LogAppendAnswer, LogPage,
+    OutputAppend, OutputAppendAnswer, OutputPage, ReasonList, ReasonsRequest, SubmitAnswer,
+    SubmitManyAnswer, SubmitManyRequest, SubmitRequest, TreeView,
 };
 
 use super::define::{access, define_operations, given, method, query_parameters};
@@ -82,6 +83,18 @@ query_parameters! {
         /// Output after this many pieces, which are forgotten: the `next` of the previous answer.
         pub after: Option<u64> = Kind::Cursor,
         /// Wait up to this many seconds for more output.
+        pub wait_sec: Option<u32> = Kind::WAIT,
+    }
+}
+
+query_parameters! {
+    /// The query of [`GetJobInput`].
+    pub struct InputQuery {
+        /// The lease that the command runs under; required.
+        pub lease_id: Option<LeaseId> = Kind::Uuid,
+        /// Input after this many bytes, which are forgotten: the `next` of the previous answer.
+        pub after: Option<u64> = Kind::Cursor,
+        /// Wait up to this many seconds for more input.
         pub wait_sec: Option<u32> = Kind::WAIT,
     }
 }
@@ -221,6 +234,28 @@ macro_rules! job_operations {
                     errors: [409 => WRONG_STATE],
                     check: |body| too_many("pieces", body.pieces.len()),
                     idempotent: true,
+                }
+            }
+            INPUT = "/queue/jobs/{job_id}/input" {
+                /// Returns standard input for a running command, and waits for some. What is confirmed by `after` is forgotten.
+                get get_job_input: GetJobInput {
+                    scope: Lease,
+                    path: JobId,
+                    query: InputQuery,
+                    answer: Answer<InputPage> = "The next bytes.",
+                    errors: [409 => WRONG_STATE],
+                    client: input,
+                }
+                /// Passes standard input on to a command, which may not run yet. Waits for room. A sender that is silent for half a
+                /// minute before the end counts as gone, and the command is stopped.
+                post append_job_input: AppendJobInput {
+                    scope: Submit,
+                    path: JobId,
+                    body: Required<InputAppend> = json!({"offset": 0, "base64": "YSBsaW5lCg==", "ended": true}),
+                    answer: Answer<InputAppendAnswer> = "How much was accepted.",
+                    check: wrong_input,
+                    idempotent: true,
+                    client: append_input,
                 }
             }
             TREE = "/queue/jobs/{job_id}/tree" {

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::checks::{wrong_reason, wrong_signals};
+use super::checks::{wrong_reason, wrong_signals, wrong_states};
 use super::{Answer, Created, NoContent, Optional, Required, TomlText};
 use crate::{
-    BackupAnswer, BackupRequest, DrainRequest, PauseList, PauseRequest, PolicyVerdict,
-    ResumeAnswer, SignalsRequest,
+    BackupAnswer, BackupRequest, CleanAnswer, CleanRequest, DrainRequest, PauseList, PauseRequest,
+    PolicyVerdict, ResumeAnswer, SignalsRequest,
 };
 
 use super::define::{access, define_operations, given, method};
@@ -103,6 +103,19 @@ macro_rules! operating_operations {
                     body: TomlText = policy_example(),
                     answer: Answer<PolicyVerdict> = "The policy is valid.",
                     idempotent: true,
+                }
+            }
+            CLEAN = "/clean" {
+                /// Forgets ended jobs now: those that are older than the policy's retention, or than the request says.
+                post clean: Clean {
+                    scope: Admin,
+                    body: Optional<CleanRequest> = json!({"older_than_sec": 86400, "state": ["DONE"]}),
+                    answer: Answer<CleanAnswer> = "What was forgotten.",
+                    check: wrong_states,
+                    idempotent: true,
+                    long: true,
+                    client: clean,
+                    scheduler: clean,
                 }
             }
             BACKUP = "/backup" {

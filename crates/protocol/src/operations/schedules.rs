@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Answer, Created, NoContent, Required};
-use crate::{ScheduleId, ScheduleList, ScheduleSpec, ScheduleView};
+use crate::{ScheduleId, ScheduleList, ScheduleSpec, ScheduleView, SubmitAnswer};
 
 use super::define::{access, define_operations, given, method};
 
@@ -75,6 +75,18 @@ macro_rules! schedule_operations {
                     errors: [409 => NAME_TAKEN, 422 => JOB_NOT_ALLOWED],
                     idempotent: true,
                     client: pause_schedule,
+                }
+            }
+            SCHEDULE_RUN = "/schedules/{schedule_id}/run" {
+                /// Submits the job of a schedule now, besides its calendar. Also of one that is paused.
+                post run_schedule: RunSchedule {
+                    scope: Submit,
+                    path: ScheduleId,
+                    answer: Answer<SubmitAnswer> = "The job is on disk.",
+                    errors: [409 => "The schedule forbids overlap, and its last job has not ended.", 422 => JOB_NOT_ALLOWED],
+                    links: [get_job.job_id = "/job_id"],
+                    client: run_schedule,
+                    scheduler: run_schedule,
                 }
             }
             SCHEDULE_RESUME = "/schedules/{schedule_id}/resume" {

@@ -6,6 +6,7 @@
 
 mod cost;
 mod error;
+mod retention;
 mod text;
 mod validate;
 mod window;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use cost::CostPolicy;
 pub use error::{PolicyError, Violation};
+pub use retention::RetentionPolicy;
 pub use text::parse_duration;
 pub(crate) use text::write_duration;
 pub use window::QuietWindow;
@@ -65,6 +67,8 @@ pub struct Policy {
     pub deadline: DeadlinePolicy,
     /// Times of dispatches and leases.
     pub dispatch: DispatchPolicy,
+    /// How long ended things are kept.
+    pub retention: RetentionPolicy,
     /// What differs for single addons, by name.
     pub addons: BTreeMap<String, AddonPolicy>,
 }

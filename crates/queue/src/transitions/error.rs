@@ -171,6 +171,11 @@ pub enum TransitionError {
         /// The job that should be in it, or should not.
         job_id: JobId,
     },
+    /// Fields of a request do not go with the rest of the job.
+    Invalid {
+        /// The fields.
+        wrong: Vec<FieldError>,
+    },
     /// There is nothing to claim.
     NothingToClaim {
         /// Why not, for each job that was proposed.
@@ -319,6 +324,10 @@ impl fmt::Display for TransitionError {
                 f,
                 "the records of lease {lease_id} and job {job_id} do not belong together: read them in one transaction"
             ),
+            Self::Invalid { wrong } => {
+                let each: Vec<_> = wrong.iter().map(ToString::to_string).collect();
+                f.write_str(&each.join("; "))
+            }
             Self::NothingToClaim { skipped } => match skipped.first() {
                 Some((_, why)) => write!(
                     f,
@@ -365,7 +374,7 @@ impl TransitionError {
             Self::NotYourLease { .. } | Self::LeaseEnded { .. } | Self::NotInLease { .. } => {
                 ErrorCode::LeaseLost
             }
-            Self::OtherLease { .. } => ErrorCode::Invalid,
+            Self::OtherLease { .. } | Self::Invalid { .. } => ErrorCode::Invalid,
             Self::OtherAddon { .. } => ErrorCode::Forbidden,
             Self::Inconsistent { .. } => ErrorCode::Unavailable,
             Self::KeyConflict { .. }
@@ -401,6 +410,7 @@ impl From<&TransitionError> for ApiError {
                 };
                 told.fields = unknown.iter().map(field).collect();
             }
+            TransitionError::Invalid { wrong } => told.fields.clone_from(wrong),
             _ => {}
         }
         told

@@ -1,6 +1,9 @@
 //! What happens to a lease while it is held, and how it ends other than by its jobs' ends.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
 
 use jobtree_protocol::{
     Advice, EventKind, Heartbeat, HeartbeatAnswer, JobId, LeaseId, Progress, ReleaseRequest,
@@ -258,8 +261,12 @@ pub fn release(
         .as_deref()
         .unwrap_or("its worker gave it back");
     end(cx, lease, LeaseEnd::Released, reason, &mut changes);
+    // Jobs of a lease are begun in their order: without a begin that is known, the first is the one in hand.
+    let in_hand = lease.in_hand().or(lease.jobs.first()).map(|job| job.id);
     for job in held_jobs(lease, jobs)? {
-        give_back(cx, job, lease.id, reason, &mut changes);
+        let snooze = request.snooze_sec.filter(|_| in_hand == Some(job.id));
+        let not_before = snooze.map(|seconds| cx.wall_after(Duration::from_secs(seconds.into())));
+        give_back_until(cx, job, lease.id, reason, not_before, &mut changes);
     }
     Ok(Done::new((), changes))
 }
@@ -376,8 +383,23 @@ pub(super) fn give_back(
     reason: &str,
     changes: &mut Changes,
 ) {
+    give_back_until(cx, job, lease_id, reason, None, changes);
+}
+
+/// The job waits again, and at least until `not_before`, if there is such a time.
+fn give_back_until(
+    cx: &Context<'_>,
+    job: &JobRecord,
+    lease_id: LeaseId,
+    reason: &str,
+    not_before: Option<Timestamp>,
+    changes: &mut Changes,
+) {
     let canceled = job.cancel_requested_at.is_some();
-    let next = after(cx, job, if canceled { Step::Cancel } else { Step::Return });
+    let mut next = after(cx, job, if canceled { Step::Cancel } else { Step::Return });
+    if !canceled && not_before.is_some() {
+        next.not_before = not_before;
+    }
     let mut event = job_event(
         cx,
         &next,

@@ -23,7 +23,7 @@
 //! | | RUNNING, DISPATCHING under a lease | the same, asked to stop |
 //! | [`dependency_ended`] | QUEUED | QUEUED, CANCELED |
 //! | [`redrive()`] | FAILED, CANCELED | QUEUED |
-//! | [`hasten`], [`deny`], [`mark_at_risk`] | QUEUED | QUEUED |
+//! | [`hasten`], [`edit`], [`deny`], [`mark_at_risk`] | QUEUED | QUEUED |
 //! | [`heartbeat`], [`report`] | DISPATCHING under the lease (the one it names) | RUNNING |
 //! | [`heartbeat`] | DISPATCHING under the lease (given back) | QUEUED, CANCELED |
 //! | [`heartbeat`], [`report`], [`log`] | RUNNING | RUNNING |
@@ -69,7 +69,7 @@ pub use grant::admit;
 pub use held::{expire, heartbeat, heartbeat_needs, log, release, report, revoke};
 pub use redrive::{Redrive, redrive};
 pub use submit::{dependency_ended, submit, submit_among};
-pub use waiting::{deny, hasten, mark_at_risk};
+pub use waiting::{deny, edit, hasten, mark_at_risk};
 
 /// The numbers that transitions go by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,8 @@
-//! What is noted about a job that waits, and stays where it is.
+//! What is noted about a job that waits, or changed of it, while it stays where it is.
 
-use jobtree_protocol::{EventKind, JobState};
+use std::sync::Arc;
+
+use jobtree_protocol::{EditRequest, EventKind, Intent, JobState};
 
 use super::state::{job_event, touched};
 use super::{Changes, Context, Done, Outcome, TransitionError};
@@ -90,4 +92,75 @@ pub fn hasten(cx: &Context<'_>, job: &JobRecord) -> Outcome<()> {
     };
     changes.put(next);
     Ok(Done::new((), changes))
+}
+
+/// Changes priority, start, deadline or tags of a job that waits. Its place among others of its class stays: it waits since it
+/// was submitted.
+///
+/// # Errors
+/// If the job does not wait, or would start behind its deadline.
+pub fn edit(cx: &Context<'_>, job: &JobRecord, request: &EditRequest) -> Outcome<()> {
+    if job.state != JobState::Queued {
+        let advice = match job.state.is_ended() {
+            true => "it has ended; submit another one",
+            false => {
+                "it was started; cancel it and submit another one, or edit it when it waits again"
+            }
+        };
+        return Err(TransitionError::WrongState {
+            job_id: job.id,
+            state: job.state,
+            command: "an edit",
+            advice,
+        });
+    }
+    let intent = request
+        .applied_to(&job.intent)
+        .map_err(|wrong| TransitionError::Invalid { wrong })?;
+    let not_before = match request.earliest_start_at {
+        Some(start) => start,
+        None => job.not_before,
+    };
+    if intent == *job.intent && not_before == job.not_before {
+        return Ok(Done::repeated(()));
+    }
+    let mut next = touched(job);
+    if intent.deadline_at != job.intent.deadline_at {
+        next.at_risk = false;
+    }
+    let mut event = job_event(cx, &next, EventKind::Edited);
+    event.reason = Some(differences(&job.intent, &intent));
+    next.not_before = not_before;
+    next.intent = Arc::new(intent);
+    // The reason why it was not admitted may be gone.
+    next.denial = None;
+    let mut changes = Changes {
+        events: vec![event],
+        ..Changes::default()
+    };
+    changes.put(next);
+    Ok(Done::new((), changes))
+}
+
+/// Tells what an edit changed.
+fn differences(before: &Intent, after: &Intent) -> String {
+    let time = |time: Option<jiff::Timestamp>| time.map_or("none".into(), |time| time.to_string());
+    let mut told = Vec::new();
+    if before.priority != after.priority {
+        told.push(format!("priority {}", after.priority.as_str()));
+    }
+    if before.earliest_start_at != after.earliest_start_at {
+        told.push(format!("earliest start {}", time(after.earliest_start_at)));
+    }
+    if before.deadline_at != after.deadline_at {
+        told.push(format!("deadline {}", time(after.deadline_at)));
+    }
+    if before.tags != after.tags {
+        told.push(format!("tags {}", after.tags.join(", ")));
+    }
+    match told.is_empty() {
+        // A wait before another attempt is over by the edit.
+        true => "the wait for a time is over".into(),
+        false => told.join("; "),
+    }
 }

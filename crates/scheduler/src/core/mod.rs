@@ -60,7 +60,7 @@ pub(crate) mod schedules;
 mod stats;
 mod turn;
 mod unbegun;
-mod upkeep;
+pub(crate) mod upkeep;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -352,6 +352,7 @@ impl Request for GiveBack {
         let request = ReleaseRequest {
             return_jobs: true,
             reason: Some("its worker did not take the answer".to_owned()),
+            ..ReleaseRequest::default()
         };
         store.release(stamp, self.lease, request)
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jobtree_queue::policy::RetentionPolicy;
 use jobtree_store::Retention;
 
 use super::operations::Prune;
@@ -14,6 +15,19 @@ const EVERY: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_millis(200);
 /// The rows of each kind in one operation.
 const AT_ONCE: usize = 500;
+
+/// Returns the times before which things are forgotten.
+pub(crate) fn before(now: Timestamp, policy: &RetentionPolicy) -> Retention {
+    let before = |time: Duration| now.checked_sub(time).unwrap_or(Timestamp::MIN);
+    Retention {
+        done: before(policy.done),
+        failed: before(policy.failed),
+        canceled: before(policy.canceled),
+        events: before(policy.events),
+        keys: before(policy.keys),
+        leases: before(policy.leases),
+    }
+}
 
 /// When rows are forgotten next.
 #[derive(Debug)]
@@ -32,17 +46,7 @@ impl Upkeep {
             return;
         }
         self.next = turn.now.mono + turn.rng.jittered(EVERY);
-        let wall = turn.now.wall;
-        let before = |time: Duration| wall.checked_sub(time).unwrap_or(Timestamp::MIN);
-        let keep = &turn.config.options.keep;
-        let retention = Retention {
-            done: before(keep.done),
-            failed: before(keep.failed),
-            canceled: before(keep.canceled),
-            events: before(keep.events),
-            keys: before(keep.keys),
-            leases: before(keep.leases),
-        };
+        let retention = before(turn.now.wall, &turn.config.policy.retention);
         turn.ask(Prune {
             retention,
             limit: AT_ONCE,

@@ -1,22 +1,36 @@
 //! What operators do: pauses, draining, signals, policy, schedules.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use jiff::Timestamp;
 use jobtree_protocol::{
-    ApiError, ErrorCode, FieldError, Json, PauseRequest, ScheduleId, ScheduleSpec, ScheduleView,
-    SignalsRequest,
+    ApiError, CleanAnswer, CleanRequest, ErrorCode, FieldError, JobState, Json, Overlap,
+    PauseRequest, ScheduleId, ScheduleSpec, ScheduleView, SignalsRequest, SubmitAnswer,
+    whole_micros,
 };
 use jobtree_queue::cron::{Schedule, ScheduleError};
 use jobtree_queue::planner::ListenScope;
 use jobtree_queue::policy::{Policy, PolicyError};
 use jobtree_queue::signals::{HostSignals, Sample};
-use jobtree_store::{Pause, ScheduleRecord};
+use jobtree_store::{Firing, Pause, ScheduleRecord, Submission};
 
 use super::{Scheduler, checked};
 use crate::Reply;
 use crate::core::schedules::{next_nominal, view_of};
+use crate::core::upkeep;
 use crate::core::{Call, Input, LeaseProcesses};
 use crate::error::told;
+
+/// Rows of each kind that one commit forgets: others wait for it no longer than for any other commit.
+const CLEANED_AT_ONCE: usize = 500;
+/// How often a schedule is read again that was changed while it was to be run.
+const RUN_TRIES: usize = 8;
+
+fn no_schedule(id: ScheduleId) -> ApiError {
+    let message = format!("there is no schedule {id}: check the id");
+    ApiError::new(ErrorCode::NotFound, message)
+}
 
 impl Scheduler {
     /// Skips an addon, or one of its types, until it is resumed. What runs goes on. When this is answered, nothing of it
@@ -59,6 +73,38 @@ impl Scheduler {
         Reply::new(async move {
             let answer = written.await?;
             this.call(Call::FollowSettings).await.map(|()| answer)
+        })
+    }
+
+    /// Forgets old things now: by the policy, or ended jobs that are older than the request says.
+    pub fn clean(&self, request: CleanRequest) -> Reply<CleanAnswer> {
+        let this = self.clone();
+        Reply::new(async move {
+            let now = this.stamp().now.wall;
+            let mut retention = upkeep::before(now, &this.policy().retention);
+            if let Some(seconds) = request.older_than_sec {
+                let age = Duration::from_secs(seconds.into());
+                let before = now.checked_sub(age).unwrap_or(Timestamp::MIN);
+                let of = |state: JobState| {
+                    let named = request.state.is_empty() || request.state.contains(&state);
+                    if named { before } else { Timestamp::MIN }
+                };
+                retention.done = of(JobState::Done);
+                retention.failed = of(JobState::Failed);
+                retention.canceled = of(JobState::Canceled);
+            }
+            let mut answer = CleanAnswer::default();
+            loop {
+                let step = this.store().prune(this.stamp(), retention, CLEANED_AT_ONCE);
+                let step = step.await.map_err(|error| told(&error))?;
+                answer.jobs += step.jobs;
+                answer.events += step.events;
+                answer.keys += step.keys;
+                answer.leases += step.leases;
+                if !step.more {
+                    return Ok(answer);
+                }
+            }
         })
     }
 
@@ -163,10 +209,7 @@ impl Scheduler {
         Reply::new(async move {
             let all = this.schedules().await?;
             let found = all.into_iter().find(|view| view.schedule_id == id);
-            found.ok_or_else(|| {
-                let message = format!("there is no schedule {id}: check the id");
-                ApiError::new(ErrorCode::NotFound, message)
-            })
+            found.ok_or_else(|| no_schedule(id))
         })
     }
 
@@ -219,6 +262,60 @@ impl Scheduler {
                 view_of(&record)
             });
             told.await
+        })
+    }
+
+    /// Submits a schedule's job now, besides its calendar: its next time stays. What it forbids to overlap is refused.
+    pub fn run_schedule(&self, id: ScheduleId) -> Reply<SubmitAnswer> {
+        let this = self.clone();
+        Reply::new(async move {
+            for _ in 0..RUN_TRIES {
+                let record = this.schedule_record(id).await?;
+                let intent = record.spec.job.clone().validate(this.limits());
+                let intent = intent.map_err(ApiError::invalid)?;
+                let stamp = this.stamp();
+                let firing = Firing {
+                    schedule_id: id,
+                    revision: record.revision,
+                    at: whole_micros(stamp.now.wall),
+                    job: Some(Submission::new(intent)),
+                    unless: record
+                        .last_job
+                        .filter(|_| record.spec.overlap == Overlap::Forbid),
+                    next_at: record.next_at,
+                };
+                let engine = Arc::clone(&this.engine);
+                let fired = this.store().fire(stamp, firing);
+                let fired = this.reply(fired, move |fired| {
+                    engine.post(Input::SettingsChanged);
+                    fired
+                });
+                if let Some(answer) = fired.await? {
+                    return Ok(answer);
+                }
+                let now = this.schedule_record(id).await?;
+                if let Some(last) = now.last_job.filter(|_| now.spec.overlap == Overlap::Forbid)
+                    && !this.job(last).await.is_ok_and(|job| job.state.is_ended())
+                {
+                    let message = format!(
+                        "job {last} of this schedule has not ended, and the schedule forbids overlap: wait for it or cancel it"
+                    );
+                    return Err(ApiError::new(ErrorCode::Conflict, message));
+                }
+                // It fired or was changed meanwhile: again, by its new record.
+            }
+            let message = format!("schedule {id} changes all the time: ask again");
+            Err(ApiError::new(ErrorCode::Unavailable, message))
+        })
+    }
+
+    /// A schedule as the store has it.
+    fn schedule_record(&self, id: ScheduleId) -> Reply<ScheduleRecord> {
+        let all = self.store().schedules();
+        Reply::new(async move {
+            let all = all.await.map_err(|error| told(&error))?;
+            let found = all.into_iter().find(|record| record.id == id);
+            found.ok_or_else(|| no_schedule(id))
         })
     }
 

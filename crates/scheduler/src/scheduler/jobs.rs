@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use jobtree_protocol::{
-    AddonId, ApiError, BulkAnswer, BulkFailure, CancelRequest, Each, JobId, JobList, JobQuery,
-    JobState, JobView, Limits, LogPage, RedriveRequest, SubmitAnswer, SubmitManyAnswer,
+    AddonId, ApiError, BulkAnswer, BulkFailure, CancelRequest, Each, EditRequest, JobId, JobList,
+    JobQuery, JobState, JobView, Limits, LogPage, RedriveRequest, SubmitAnswer, SubmitManyAnswer,
     SubmitManyRequest, SubmitRequest,
 };
 use jobtree_store::{Recorded, Submission};
@@ -161,6 +161,17 @@ impl Scheduler {
             let answer = this.store().redrive(this.stamp(), id, reason);
             this.reply(answer, |state| state).await
         })
+    }
+
+    /// Changes priority, start, deadline or tags of a job that waits.
+    pub fn edit(&self, id: JobId, request: EditRequest) -> Reply<JobView> {
+        match checked(request.validate(self.limits())) {
+            Err(wrong) => wrong,
+            Ok(request) => {
+                let answer = self.store().edit(self.stamp(), id, request);
+                self.reply(answer, |job| job.view(None))
+            }
+        }
     }
 
     /// Queues dead letters again: those listed, or all that a query finds.

@@ -1,4 +1,4 @@
-//! Commands on jobs: cancel, retry, redrive, one by one or all that a query finds.
+//! Commands on jobs: cancel, retry, edit, redrive, one by one or all that a query finds.
 
 use std::sync::Arc;
 

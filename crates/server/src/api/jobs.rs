@@ -13,7 +13,7 @@ use jobtree_protocol::{
 };
 
 use super::explain::{explain_job, list_reasons};
-use super::output::{append_job_output, get_job_output};
+use super::output::{append_job_input, append_job_output, get_job_input, get_job_output};
 use super::ownership;
 use super::recent::list_recent_jobs;
 use super::route::{Call, routes};

@@ -309,7 +309,7 @@ fn leases_end_in_every_way(world: &World) {
     ));
     let request = ReleaseRequest {
         return_jobs: true,
-        reason: None,
+        ..ReleaseRequest::default()
     };
     let release = || {
         world

@@ -11,6 +11,7 @@
 
 mod asking;
 mod beginning;
+mod editing;
 mod keeping;
 mod leasing;
 mod logging;
@@ -34,6 +35,7 @@ pub fn run(make: impl Fn() -> Store) {
         .chain(leasing::CASES)
         .chain(beginning::CASES)
         .chain(logging::CASES)
+        .chain(editing::CASES)
         .chain(keeping::CASES)
         .chain(asking::CASES);
     for (name, case) in cases {

@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use jobtree_protocol::{
-    CancelRequest, CompleteRequest, Heartbeat, InHand, JobId, JobQuery, JobState, LeaseId,
-    OnDependencyFailure, ReleaseRequest, RevokeRequest, SubmitRequest,
+    CancelRequest, CompleteRequest, EditRequest, Heartbeat, InHand, JobId, JobQuery, JobState,
+    LeaseId, OnDependencyFailure, Priority, ReleaseRequest, RevokeRequest, SubmitRequest,
 };
 use jobtree_queue::transitions::{Abilities, Claim, LoadAdvice, Proof, Reserve, TakeUp, Unclaimed};
 
@@ -207,7 +207,8 @@ impl Walk {
                 let Some(job) = self.some(&known.jobs) else {
                     return;
                 };
-                match self.below(3) {
+                match self.below(4) {
+                    3 => self.edit_some(step, job),
                     0 => self.try_both(step, "redrive", |store, stamp| {
                         store.redrive(stamp, job, None)
                     }),
@@ -220,6 +221,19 @@ impl Walk {
                 };
             }
         }
+    }
+
+    fn edit_some(&self, step: usize, job: JobId) -> Option<JobState> {
+        let draw = self.below(8);
+        let request = EditRequest {
+            priority: [None, Some(Priority::Low), Some(Priority::High)][draw % 3],
+            tags: (draw < 5).then(|| vec![format!("edited{}", draw % 2), "t".into()]),
+            earliest_start_at: (draw == 7).then_some(None),
+            deadline_at: None,
+        };
+        let edit = |store: &Store, stamp| store.edit(stamp, job, request.clone());
+        let edited = self.try_both(step, "edit", edit);
+        edited.map(|job| job.state)
     }
 
     fn complete_some(&self, step: usize, known: &Known) {
@@ -274,7 +288,7 @@ impl Walk {
             0 => {
                 let request = ReleaseRequest {
                     return_jobs: true,
-                    reason: None,
+                    ..ReleaseRequest::default()
                 };
                 self.try_both(step, "release", |store, stamp| {
                     store.release(stamp, lease, request.clone())

@@ -12,7 +12,7 @@ mod submit;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use jobtree_protocol::{CancelRequest, JobId, JobState, LeaseId};
+use jobtree_protocol::{CancelRequest, EditRequest, JobId, JobState, LeaseId};
 use jobtree_queue::transitions::{self, Changes, Context, Done, Redrive, Rules, Unclaimed};
 use jobtree_queue::{JobRecord, LeaseRecord, Now};
 
@@ -183,6 +183,14 @@ impl<'a> Unit<'a> {
         let job = self.job(id)?;
         let done = transitions::hasten(&self.cx, &job)?;
         self.settle(done)
+    }
+
+    pub(crate) fn edit(&mut self, id: JobId, request: &EditRequest) -> Result<Arc<JobRecord>> {
+        let job = self.job(id)?;
+        let done = transitions::edit(&self.cx, &job, request)?;
+        let edited = done.changes.jobs.first().map_or(job, Arc::clone);
+        self.settle(done)?;
+        Ok(edited)
     }
 
     pub(crate) fn miss_deadline(&mut self, id: JobId) -> Result<JobState> {

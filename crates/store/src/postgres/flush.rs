@@ -129,7 +129,7 @@ fn add<T: ToSql + Sync + 'static>(calls: &mut Vec<Call>, sql: &'static str, ids:
     }
 }
 
-/// Tags of new jobs, and what jobs with dependencies wait for.
+/// Tags of jobs that have none in the database, and what jobs with dependencies wait for.
 pub(super) fn side_tables<'a>(
     calls: &mut Vec<Call>,
     new: impl Iterator<Item = &'a JobRecord>,
@@ -216,7 +216,15 @@ fn jobs(overlay: &Overlay, calls: &mut Vec<Call>) {
     if !changed_ended.is_empty() {
         calls.push(put_jobs(PUT_ENDED, &changed_ended));
     }
-    let new = all.iter().filter(|(_, is_new)| *is_new);
+    let retagged: Vec<Uuid> = overlay.retagged.iter().map(|id| id.0).collect();
+    add(
+        calls,
+        "DELETE FROM scheduler_tags WHERE id = ANY($1)",
+        retagged,
+    );
+    let new = all
+        .iter()
+        .filter(|(job, is_new)| *is_new || overlay.retagged.contains(&job.id));
     side_tables(
         calls,
         new.map(|(job, _)| *job),

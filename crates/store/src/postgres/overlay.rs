@@ -82,6 +82,8 @@ pub(super) struct Overlay {
     pub(super) missed: Option<Needs>,
     pub(super) dirty_jobs: Vec<JobId>,
     pub(super) dirty_leases: Vec<LeaseId>,
+    /// Jobs whose tags an edit has changed.
+    pub(super) retagged: IdSet<JobId>,
     pub(super) new_keys: Vec<KeyRecord>,
     /// Notes to be written, or deleted.
     pub(super) notes: BTreeMap<String, Option<String>>,
@@ -217,6 +219,12 @@ impl Overlay {
         if !std::mem::replace(&mut known.is_dirty, true) {
             self.dirty_jobs.push(job.id);
         }
+        let retagged = before
+            .as_ref()
+            .is_some_and(|before| before.intent.tags != job.intent.tags);
+        if retagged {
+            self.retagged.insert(job.id);
+        }
         self.skipped.remove(&job.id);
         self.follow_keys(before.as_deref(), job);
         // A lease that is not written with its job may know something old of it.
@@ -312,6 +320,7 @@ impl Overlay {
                 known.is_stored = true;
             }
         }
+        self.retagged.clear();
         self.new_keys.clear();
         self.notes.clear();
     }

@@ -11,8 +11,17 @@ use crate::tables::Result;
 
 /// Writes what changed beside a job. Without a job before, it is new.
 pub(crate) fn write(db: &Connection, before: Option<&JobRecord>, job: &JobRecord) -> Result<()> {
-    if before.is_none() {
-        of_the_intent(db, job)?;
+    match before {
+        None => of_the_intent(db, job)?,
+        // An edit; otherwise both share their intent.
+        Some(before) if before.intent.tags != job.intent.tags => {
+            for gone in before.intent.tags.iter() {
+                db.prepare_cached("DELETE FROM scheduler_tags WHERE tag = ?1 AND id = ?2")?
+                    .execute(params![gone, Id(&job.id.0)])?;
+            }
+            tags(db, job)?;
+        }
+        Some(_) => {}
     }
     let was_reserved = before.is_some_and(JobRecord::is_reserved);
     if was_reserved != job.is_reserved() {
@@ -52,7 +61,11 @@ fn of_the_intent(db: &Connection, job: &JobRecord) -> Result<()> {
         db.prepare_cached("INSERT INTO scheduler_payloads VALUES (?1, ?2)")?
             .execute(params![Id(&job.id.0), payload.text()])?;
     }
-    for tag in &intent.tags {
+    tags(db, job)
+}
+
+fn tags(db: &Connection, job: &JobRecord) -> Result<()> {
+    for tag in &job.intent.tags {
         db.prepare_cached("INSERT OR IGNORE INTO scheduler_tags VALUES (?1, ?2)")?
             .execute(params![tag, Id(&job.id.0)])?;
     }

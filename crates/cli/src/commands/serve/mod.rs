@@ -45,6 +45,11 @@ pub fn define(command: Command) -> Command {
         .arg(value("label", "LABEL", "A label of this machine; may be repeated").action(ArgAction::Append))
         .arg(flag("runner", "Run the commands of `jobtree run` on this machine"))
         .arg(value("runner-slots", "N", "How many commands side by side [2]").requires("runner"))
+        .arg(value(
+            "log-bytes",
+            "BYTES",
+            "Bytes of output that are kept of each job, from its beginning and its end; K, M and G are understood [1M]",
+        ))
         .arg(flag("demo", "Two addons that submit and run jobs of all kinds, in a temporary directory"))
 }
 
@@ -78,6 +83,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
             "warning: without tokens, every program on this machine may submit and stop jobs",
         );
     }
+    let log_bytes = options.scheduler.limits.log_bytes;
     let (data_dir, tls) = (options.data_dir.clone(), options.tls.clone());
     let open_files = raise_open_files();
     if open_files < options.limits.connections as u64 {
@@ -94,7 +100,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         let client = own_client(&server, &data_dir, tls.as_ref(), context)?;
         if arguments.get_flag("runner") {
             let slots = args::read(arguments, "runner-slots")?.unwrap_or(2);
-            workers.push(runner::start(client.clone(), slots, context)?);
+            workers.push(runner::start(client.clone(), slots, log_bytes, context)?);
         }
         if demo {
             workers.extend(demo::start(client)?);
@@ -252,6 +258,10 @@ fn options(arguments: &ArgMatches, settings: &Settings) -> Result<ServerOptions,
         policy_file: settings.get("policy").map(PathBuf::from),
         ..ServerOptions::new(settings.data_dir())
     };
+    if let Some(text) = args::get(arguments, "log-bytes") {
+        let most = args::bytes("log-bytes", text)?;
+        options.scheduler.limits.log_bytes = usize::try_from(most).unwrap_or(usize::MAX);
+    }
     if let Some(node) = args::read(arguments, "node")? {
         options.scheduler.node = node;
     }

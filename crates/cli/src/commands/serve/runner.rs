@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use jobtree_client::{Client, Worker};
 use jobtree_process::cgroup::Cgroup;
-use jobtree_process::{Program, Rlimits, Supervisor, TEMPORARY, safe_environment};
+use jobtree_process::{Feed, Program, Rlimits, Supervisor, TEMPORARY, safe_environment};
 use jobtree_protocol::{CommandResult, CommandSpec, RUNNER_ADDON, RUNNER_TYPE};
 use jobtree_runtime::BoxError;
 use jobtree_scheduler::workers::{self, GiveBack, Permanent, Run};
 
 use crate::context::Context;
 use crate::error::CliError;
-use crate::programs::{OnAdvice, Ran, Runner, YIELD_GRACE};
+use crate::programs::{CUT_OFF, OnAdvice, Ran, Runner, YIELD_GRACE};
 use crate::relay::Relay;
+use crate::stdin::Stdin;
 
 /// How nice a command is that does not say.
 const NICE: u8 = 10;
@@ -27,7 +28,12 @@ const GRACE: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// If its worker does not start.
-pub fn start(client: Client, slots: usize, context: &Context) -> Result<workers::Worker, CliError> {
+pub fn start(
+    client: Client,
+    slots: usize,
+    log_bytes: usize,
+    context: &Context,
+) -> Result<workers::Worker, CliError> {
     let supervisor = Supervisor::this_executable().map_err(|error| {
         CliError::failed(format!("this executable is not to be found: {error}"))
     })?;
@@ -42,7 +48,7 @@ pub fn start(client: Client, slots: usize, context: &Context) -> Result<workers:
         }
     };
     let runner = Runner {
-        supervisor,
+        supervisor: supervisor.log_bytes(log_bytes as u64),
         client: client.clone(),
     };
     Worker::new(client)
@@ -71,7 +77,7 @@ fn command(
     if spec.argv.is_empty() {
         return Err(Permanent::new("argv is empty: name a program").into());
     }
-    let (once, attached) = (spec.once, spec.attached);
+    let (once, attached, reads) = (spec.once, spec.attached, spec.stdin);
     if once && run.attempt() > 1 {
         return Err(not_again());
     }
@@ -84,6 +90,15 @@ fn command(
             Err(why) => run.log(format!("jobtree: {why}")),
         }
     }
+    let stdin = match run.job().lease_id.filter(|_| reads) {
+        Some(lease) => {
+            let feed = Feed::create()?;
+            program.stdin_from = Some(feed.path().to_owned());
+            let stdin = Stdin::begin(&runner.client, run, lease, feed);
+            Some(stdin.ok_or_else(|| Permanent::new(CUT_OFF))?)
+        }
+        None => None,
+    };
     describe(&mut program, run);
     let relay = match attached {
         true => Relay::begin(&runner.client, run),
@@ -92,7 +107,7 @@ fn command(
     let Ran {
         ending,
         was_told_to_yield,
-    } = match runner.run(run, &program, relay, on_advice) {
+    } = match runner.run(run, &program, relay, stdin, on_advice) {
         // Else it would wait again, since its worker ends or lost its lease.
         Err(_) if once => return Err(not_again()),
         ran => ran?,
@@ -123,7 +138,8 @@ fn on_advice(spec: &CommandSpec) -> OnAdvice {
         .map_or(YIELD_GRACE, Duration::from_secs);
     OnAdvice {
         pauses: !spec.obeys_advice && spec.advice_signal.is_none(),
-        yield_grace: (!spec.never_yields && !spec.once).then_some(grace),
+        // Input that was read cannot be passed to another run.
+        yield_grace: (!spec.never_yields && !spec.once && !spec.stdin).then_some(grace),
     }
 }
 
@@ -147,6 +163,7 @@ fn program(spec: CommandSpec) -> Result<Program, Permanent> {
         cwd: spec.cwd.map(PathBuf::from),
         env,
         stdin: String::new(),
+        stdin_from: None,
         nice: Some(spec.nice.unwrap_or(NICE)),
         io_idle: spec.io_idle,
         rlimits: Rlimits {

@@ -1,4 +1,4 @@
-//! A frame: the load above, what runs in the middle, what waits below.
+//! A frame: the load above, what runs, waits and failed below it; or one job.
 
 use jiff::Timestamp;
 use jobtree_protocol::{JobView, NodeStatus, QuietState};
@@ -6,84 +6,218 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Block, Cell, Gauge, Paragraph, Row, Sparkline, Table, TableState};
+use ratatui::widgets::{
+    Block, Cell, Clear, Gauge, Paragraph, Row, Sparkline, Table as Rows, TableState,
+};
 
-use super::look::View;
+use super::keys::{Cursor, Mode, Table};
+use super::look::{Opened, View};
 use crate::names;
 use crate::out::cell;
 use crate::summary;
-use crate::when::{length, since};
+use crate::when::{length, shown, since};
 
-/// Where the eyes are.
-#[derive(Default)]
-pub struct Cursor {
-    /// In the lower table.
-    waiting: bool,
-    row: usize,
-}
-
-impl Cursor {
-    pub fn down(&mut self, view: &View) {
-        let rows = match self.waiting {
-            true => view.waiting.len(),
-            false => view.running.len(),
-        };
-        self.row = (self.row + 1).min(rows.saturating_sub(1));
-    }
-
-    pub fn up(&mut self) {
-        self.row = self.row.saturating_sub(1);
-    }
-
-    pub fn other(&mut self) {
-        (self.waiting, self.row) = (!self.waiting, 0);
-    }
-
-    fn state(&self, waiting: bool) -> TableState {
-        let row = (self.waiting == waiting).then_some(self.row);
-        TableState::default().with_selected(row)
-    }
-}
+/// The keys, for the bottom line and for the help.
+const KEYS: [(&str, &str); 9] = [
+    ("Enter", "open"),
+    ("c", "cancel"),
+    ("r", "retry"),
+    ("p", "pause addon"),
+    ("/", "filter"),
+    ("Tab", "table"),
+    ("j k", "move"),
+    ("?", "help"),
+    ("q", "quit"),
+];
+/// Below this height the graph of the load makes way for jobs.
+const TALL: u16 = 20;
 
 pub fn draw(frame: &mut Frame<'_>, view: &View, cursor: &mut Cursor) {
+    cursor.settle(view);
+    let area = frame.area();
+    let [above, foot] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(area);
+    match (&cursor.subject.open, &view.opened) {
+        (Some(_), Some(opened)) => job(frame, opened, view, cursor, above),
+        (Some(_), None) => frame.render_widget(Paragraph::new("reading the job …"), above),
+        (None, _) => jobs(frame, view, cursor, above),
+    }
+    frame.render_widget(Paragraph::new(bottom(view, cursor, area.width)), foot);
+    if cursor.mode == Mode::Help {
+        help(frame, area);
+    }
+}
+
+/// The bottom line: what is typed, asked or told; else the keys, as many as fit.
+fn bottom<'a>(view: &View, cursor: &Cursor, width: u16) -> Line<'a> {
+    match &cursor.mode {
+        Mode::Filter(text) => return Line::raw(format!("filter: {text}_")),
+        Mode::Confirm(_, question) => return Line::styled(question.clone(), Modifier::BOLD),
+        Mode::Choosing | Mode::Help => {}
+    }
+    if let Some(error) = &view.error {
+        let line = error.lines().next().unwrap_or_default();
+        return Line::styled(cell(line, width.into()), Style::new().fg(Color::Red));
+    }
+    if let Some(told) = &cursor.told {
+        return Line::styled(cell(told, width.into()), Modifier::BOLD);
+    }
+    let mut text = String::new();
+    for (key, what) in KEYS {
+        let word = match (key, cursor.subject.open.is_some()) {
+            ("Enter", true) => "Esc back".to_owned(),
+            ("/" | "Tab", true) => continue,
+            ("j k", true) => "j k scroll".to_owned(),
+            _ => format!("{key} {what}"),
+        };
+        if text.len() + word.len() + 2 <= usize::from(width) {
+            text += &word;
+            text += "  ";
+        }
+    }
+    Line::styled(text, Modifier::DIM)
+}
+
+fn help(frame: &mut Frame<'_>, area: Rect) {
+    let lines = KEYS.map(|(key, what)| format!("{key:<6} {what}"));
+    let height = (lines.len() as u16 + 2).min(area.height);
+    let width = 30.min(area.width);
+    let place = Rect {
+        x: area.x + (area.width - width) / 2,
+        y: area.y + (area.height - height) / 2,
+        width,
+        height,
+    };
+    frame.render_widget(Clear, place);
+    let text = lines.join("\n");
+    let block = Block::bordered().title("Keys");
+    frame.render_widget(Paragraph::new(text).block(block), place);
+}
+
+/// The first screen.
+fn jobs(frame: &mut Frame<'_>, view: &View, cursor: &Cursor, area: Rect) {
     let nodes = u16::try_from(view.status.nodes.len())
         .unwrap_or(u16::MAX)
-        .clamp(1, 4);
-    let [head, bars, graph, running, waiting, foot] = Layout::vertical([
+        .clamp(1, if area.height < TALL { 1 } else { 4 });
+    let graph = if area.height < TALL { 0 } else { 4 };
+    let room = area.height.saturating_sub(1 + nodes + graph);
+    let heights = heights(room, Table::ALL.map(|table| table.jobs(view).len()));
+    let [head, bars, load_area, running, waiting, failed] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(nodes),
-        Constraint::Length(5),
-        Constraint::Fill(2),
-        Constraint::Fill(3),
-        Constraint::Length(1),
+        Constraint::Length(graph),
+        Constraint::Length(heights[0]),
+        Constraint::Length(heights[1]),
+        Constraint::Fill(1),
     ])
-    .areas(frame.area());
-    frame.render_widget(Paragraph::new(headline(view)), head);
+    .areas(area);
+    frame.render_widget(Paragraph::new(headline(view, cursor)), head);
     for (node, area) in view.status.nodes.iter().zip(rows_of(bars)) {
         capacity(frame, node, view.status.at, area);
     }
-    load(frame, view, graph);
-    table(
-        frame,
-        "Running",
-        &view.running,
-        view,
-        running,
-        cursor.state(false),
-    );
-    table(
-        frame,
-        "Waiting",
-        &view.waiting,
-        view,
-        waiting,
-        cursor.state(true),
-    );
-    let told = match &view.error {
-        Some(error) => Line::styled(cell(error, 200), Style::new().fg(Color::Red)),
-        None => Line::styled("q ends, arrows move, Tab changes the table", Modifier::DIM),
-    };
-    frame.render_widget(Paragraph::new(told), foot);
+    if graph > 0 {
+        load(frame, view, load_area);
+    }
+    for (which, area) in Table::ALL.into_iter().zip([running, waiting, failed]) {
+        table(frame, which, view, cursor, area);
+    }
+}
+
+/// How many lines each table gets that has so many jobs: title, heading and a job at least; then a line each in turn, as long as
+/// a table has jobs for it.
+fn heights(room: u16, jobs: [usize; 3]) -> [u16; 3] {
+    let wanted = jobs.map(|count| match count {
+        0 => 1,
+        count => 2 + u16::try_from(count).unwrap_or(u16::MAX - 2),
+    });
+    let mut heights = wanted.map(|lines| lines.min(3));
+    let mut left = room.saturating_sub(heights.iter().sum());
+    while left > 0 && heights != wanted {
+        for (height, wanted) in heights.iter_mut().zip(wanted) {
+            if left > 0 && *height < wanted {
+                *height += 1;
+                left -= 1;
+            }
+        }
+    }
+    heights
+}
+
+/// One job: what it is, why it waits, what is below it, what it printed.
+fn job(frame: &mut Frame<'_>, opened: &Opened, view: &View, cursor: &mut Cursor, area: Rect) {
+    let job = &opened.job;
+    let mut lines: Vec<String> = vec![
+        format!(
+            "{}  {}/{}  cost {}  attempt {} of {}",
+            job.state, job.addon_id, job.job_type, job.cost_units, job.attempts, job.max_attempts
+        ),
+        format!(
+            "submitted {}{}{}",
+            shown(job.created_at),
+            job.started_at
+                .map_or(String::new(), |at| format!(", started {}", shown(at))),
+            job.ended_at
+                .map_or(String::new(), |at| format!(", ended {}", shown(at))),
+        ),
+    ];
+    let about = summary::what(job);
+    lines.extend((!about.is_empty()).then_some(about));
+    if let Some(explained) = &opened.explained {
+        lines.extend(["".into(), "Why".into()]);
+        if explained.reasons.is_empty() {
+            lines.push("  nothing is in its way".into());
+        }
+        for reason in &explained.reasons {
+            lines.push(format!("  {}: {}", reason.code, reason.message));
+            lines.push(format!("    starts when {}", reason.change));
+        }
+    }
+    if let Some(tree) = &opened.tree {
+        lines.extend(["".into(), "Tree".into()]);
+        for node in &tree.nodes {
+            let indent = "  ".repeat(node.depth as usize + 1);
+            lines.push(format!("{indent}{} ({})", node.label, node.state));
+        }
+    }
+    lines.extend(["".into(), "Log".into()]);
+    match opened.log.is_empty() {
+        true => lines.push("  nothing was printed".into()),
+        false => lines.extend(
+            opened
+                .log
+                .lines()
+                .map(|line| format!("  {}", cell(line, 1000))),
+        ),
+    }
+    let inner = usize::from(area.width.saturating_sub(2)).max(1);
+    let lines: Vec<String> = lines.iter().flat_map(|line| wrapped(line, inner)).collect();
+    let count = u16::try_from(lines.len()).unwrap_or(u16::MAX);
+    cursor.scrolled = cursor
+        .scrolled
+        .min(count.saturating_sub(area.height.saturating_sub(2)));
+    let title = format!("Job {} at {}", job.job_id, clock(view.at));
+    let shown = Paragraph::new(lines.join("\n"))
+        .block(Block::bordered().title(title))
+        .scroll((cursor.scrolled, 0));
+    frame.render_widget(shown, area);
+}
+
+/// A line in parts that fit, so that it is known how far there is to scroll.
+fn wrapped(line: &str, width: usize) -> Vec<String> {
+    let characters: Vec<char> = line.chars().collect();
+    match characters.is_empty() {
+        true => vec![String::new()],
+        false => characters
+            .chunks(width)
+            .map(|part| part.iter().collect())
+            .collect(),
+    }
+}
+
+/// The time of day of a frame.
+fn clock(at: Timestamp) -> String {
+    shown(at)
+        .split_once(' ')
+        .map_or(String::new(), |(_, time)| time.to_owned())
 }
 
 fn rows_of(area: Rect) -> impl Iterator<Item = Rect> {
@@ -91,8 +225,12 @@ fn rows_of(area: Rect) -> impl Iterator<Item = Rect> {
 }
 
 /// How many jobs are where.
-fn headline(view: &View) -> Line<'_> {
+fn headline<'a>(view: &View, cursor: &Cursor) -> Line<'a> {
     let mut spans = vec![Span::styled("jobtree  ", Modifier::BOLD)];
+    if !cursor.subject.filter.is_empty() {
+        let filter = format!("filter {}  ", cursor.subject.filter);
+        spans.push(Span::styled(filter, Modifier::REVERSED));
+    }
     for (state, count) in &view.status.jobs {
         spans.push(Span::raw(format!("{count} {state}  ")));
     }
@@ -164,38 +302,67 @@ fn load(frame: &mut Frame<'_>, view: &View, area: Rect) {
     frame.render_widget(graph, area);
 }
 
-fn table(
-    frame: &mut Frame<'_>,
-    title: &str,
-    jobs: &[JobView],
-    view: &View,
-    area: Rect,
-    mut state: TableState,
-) {
+fn table(frame: &mut Frame<'_>, which: Table, view: &View, cursor: &Cursor, area: Rect) {
+    let jobs = which.jobs(view);
+    let title = format!("{} ({})", which.title(), jobs.len());
+    if jobs.is_empty() {
+        frame.render_widget(Paragraph::new(Line::styled(title, Modifier::DIM)), area);
+        return;
+    }
+    // The last column gets what is left; names make way in a narrow window.
+    let (addon, kind) = match area.width {
+        0..70 => (7, 8),
+        70..100 => (10, 12),
+        _ => (14, 16),
+    };
     let widths = [
         Constraint::Length(8),
-        Constraint::Length(12),
-        Constraint::Length(14),
-        Constraint::Length(5),
-        Constraint::Length(7),
+        Constraint::Length(addon),
+        Constraint::Length(kind),
+        Constraint::Length(4),
+        Constraint::Length(6),
         Constraint::Fill(1),
     ];
     let rows = jobs.iter().map(|job| {
-        let begun = job.started_at.filter(|_| job.lease_id.is_some());
-        let time = length(since(begun.unwrap_or(job.created_at), view.at));
         Row::new([
             Cell::from(names::short(job.job_id)),
-            Cell::from(job.addon_id.to_string()),
-            Cell::from(job.job_type.to_string()),
+            Cell::from(cell(job.addon_id.as_str(), addon.into())),
+            Cell::from(cell(job.job_type.as_str(), kind.into())),
             Cell::from(job.cost_units.to_string()),
-            Cell::from(time),
-            Cell::from(cell(&summary::what(job), 100)),
+            Cell::from(time(which, job, view.at)),
+            Cell::from(cell(&summary::what(job), 200)),
         ])
     });
-    let head = Row::new(["job", "addon", "type", "cost", "for", ""]).style(Modifier::DIM);
-    let table = Table::new(rows, widths)
+    let since = if which == Table::Failed { "AGO" } else { "FOR" };
+    let head = Row::new(["JOB", "ADDON", "TYPE", "COST", since, "WHAT"]).style(Modifier::DIM);
+    let chosen = (cursor.table == which).then_some(cursor.row);
+    let mut state = TableState::default().with_selected(chosen);
+    let table = Rows::new(rows, widths)
         .header(head)
-        .block(Block::bordered().title(format!("{title} ({})", jobs.len())))
+        .block(Block::default().title(Line::styled(title, Modifier::BOLD)))
         .row_highlight_style(Modifier::REVERSED);
     frame.render_stateful_widget(table, area, &mut state);
+}
+
+/// How long a job runs or waits, or since when it has failed.
+fn time(which: Table, job: &JobView, now: Timestamp) -> String {
+    let from = match which {
+        Table::Running => job.started_at,
+        Table::Waiting => None,
+        Table::Failed => job.ended_at,
+    };
+    length(since(from.unwrap_or(job.created_at), now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::heights;
+
+    #[test]
+    fn each_table_has_a_job_before_any_has_many() {
+        assert_eq!(heights(9, [1, 200, 5]), [3, 3, 3]);
+        assert_eq!(heights(20, [1, 200, 5]), [3, 10, 7]);
+        assert_eq!(heights(20, [0, 2, 0]), [1, 4, 1]);
+        assert_eq!(heights(2, [4, 4, 4]), [3, 3, 3]);
+    }
 }

@@ -110,7 +110,7 @@ impl World {
     fn release_lease(&mut self, process: ProcessId, lease: LeaseId) {
         let request = ReleaseRequest {
             return_jobs: true,
-            reason: None,
+            ..ReleaseRequest::default()
         };
         let (place, _) = Place::new();
         self.called(process, Ask::Release(lease, request, place));
