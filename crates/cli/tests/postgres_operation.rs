@@ -7,7 +7,8 @@ mod support;
 use std::path::Path;
 
 use jobtree_store::{OpenError, PostgresOptions, Store};
-use pair::{Server, unprivileged};
+use pair::Server;
+use pair::postgres::unprivileged;
 use support::{ALWAYS, Beside, Daemon, Folder, Ran, until, watch};
 
 fn open(url: &str) -> Result<Store, OpenError> {

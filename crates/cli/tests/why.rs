@@ -5,9 +5,10 @@
 
 mod support;
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use support::{ALWAYS, Beside, Daemon, Folder, Load, Ran, always, signal, until, watch};
@@ -254,6 +255,71 @@ fn a_cool_down_survives_a_restart() {
     let id = daemon.run(&["run", "-d", "--", "true"]).text();
     let message = first_reason(&daemon, &id, "cooling_down");
     assert!(message.contains("cools down for 1m"), "{message}");
+}
+
+/// A small disk of its own, unmounted with the test.
+struct SmallDisk(Folder);
+
+impl SmallDisk {
+    /// Mounts one; none where that is not allowed.
+    fn mount() -> Option<Self> {
+        let folder = Folder::new();
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", "tmpfs", "-o", "size=8m", "none"])
+            .arg(&folder.0);
+        let mounted = mount.stderr(Stdio::null()).status();
+        mounted
+            .is_ok_and(|status| status.success())
+            .then_some(SmallDisk(folder))
+    }
+
+    /// Writes a file that leaves no room.
+    fn fill(&self) {
+        let mut file = File::create(self.0.join("filler")).expect("a file");
+        for size in [65536, 512, 1] {
+            while file.write_all(&vec![0; size]).is_ok() {}
+        }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_named_until_there_is_room() {
+    let _watchdog = watch();
+    let Some(disk) = SmallDisk::mount() else {
+        eprintln!("skipped: this user may not mount a disk");
+        return;
+    };
+    let place = disk.0.0.to_str().expect("a plain path").to_owned();
+    let daemon = Daemon::with(&["--data-dir", &place, "--no-auth", "--policy", ALWAYS]);
+    let id = daemon.run(&["submit", "photos", "index"]).text();
+    disk.fill();
+    // What is written is small, and the file has some room left.
+    let mut refused = None;
+    until(|| {
+        let payload = format!("{:?}", "x".repeat(4000));
+        let ran = daemon.run(&["submit", "photos", "index", "--payload", &payload]);
+        refused = Some(ran);
+        refused.as_ref().is_some_and(|ran| ran.code != Some(0))
+    });
+    let refused = refused.expect("it was");
+    assert!(refused.stderr.contains("disk is full"), "{refused:?}");
+    let message = first_reason(&daemon, &id, "store");
+    let told = format!("the disk of {place} is full, and nothing is written: make room there");
+    assert!(message.starts_with(&told), "{message}");
+    let host = daemon.url.strip_prefix("http://").expect("an address");
+    let ready = format!("GET /readyz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    assert!(raw(&daemon.url, &ready).contains("503"));
+    std::fs::remove_file(disk.0.join("filler")).expect("there is room");
+    until(|| daemon.run(&["submit", "photos", "index"]).code == Some(0));
+    first_reason(&daemon, &id, "unserved");
+    assert!(raw(&daemon.url, &ready).contains("200"));
 }
 
 /// Sends a request as it is, and returns the first line of the answer.

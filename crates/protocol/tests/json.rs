@@ -55,6 +55,7 @@ fn view() -> JobView {
         dispatch_until: None,
         payload: Some(Json::from_text(r#"{"path": "/some/dir"}"#.into()).unwrap()),
         time_sensitive: false,
+        start: jobtree_protocol::Start::WhenQuiet,
         deadline_at: None,
         deadline_at_risk: false,
         max_runtime_sec: None,

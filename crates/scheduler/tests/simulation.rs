@@ -387,3 +387,44 @@ fn scenarios() {
     assert_eq!(Scenario::three().schedulers, 3);
     assert!(short(Scenario::one()).trouble >= Duration::from_secs(60));
 }
+
+/// Jobs a scheduler in the runs that compare numbers of schedulers.
+const JOBS_EACH: usize = 10;
+
+/// Runs with so many schedulers, and gives what a job cost: reads, writes, notifications, proposals that were overtaken.
+fn cost_of_a_job(schedulers: usize) -> ([f64; 4], Report) {
+    let scenario = Scenario::many(schedulers, JOBS_EACH * schedulers);
+    let report = run(1, &scenario).unwrap_or_else(|failure| panic!("{failure}"));
+    let jobs = (report.done + report.not_done) as f64;
+    let traffic = &report.traffic;
+    let counts = [
+        traffic.reads,
+        traffic.writes,
+        traffic.hints,
+        traffic.overtaken,
+    ];
+    (counts.map(|count| count as f64 / jobs), report)
+}
+
+/// Prints the table of docs/scaling.md.
+#[test]
+#[ignore = "prints a table for docs/scaling.md"]
+fn table_of_schedulers() {
+    println!(
+        "| schedulers | jobs | reads a job | writes a job | notifications a job | overtaken a job | median to find | 90 % |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
+    let wanted = std::env::var("JOBTREE_SIM_SCHEDULERS").unwrap_or("3,30,100".to_owned());
+    for schedulers in wanted
+        .split(',')
+        .map(|text| text.parse().expect("a number"))
+    {
+        let ([reads, writes, hints, overtaken], report) = cost_of_a_job(schedulers);
+        println!(
+            "| {schedulers} | {} | {reads:.1} | {writes:.1} | {hints:.1} | {overtaken:.2} | {:.1?} | {:.1?} |",
+            report.done + report.not_done,
+            report.traffic.found_within(50),
+            report.traffic.found_within(90),
+        );
+    }
+}

@@ -195,12 +195,13 @@ fn ends_are_kept(run: &Run) -> Vec<String> {
                     broken.push(format!("job {job} was acknowledged as DONE and is not"));
                 }
             }
-            What::Cancel { job } if body["state"] == "CANCELED" => {
-                if !of_job(job).any(|event| event.kind == EventKind::Canceled) {
-                    broken.push(format!(
-                        "job {job} was acknowledged as CANCELED and never was"
-                    ));
-                }
+            What::Cancel { job }
+                if body["state"] == "CANCELED"
+                    && !of_job(job).any(|event| event.kind == EventKind::Canceled) =>
+            {
+                broken.push(format!(
+                    "job {job} was acknowledged as CANCELED and never was"
+                ));
             }
             _ => {}
         }

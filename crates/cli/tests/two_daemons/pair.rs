@@ -10,10 +10,10 @@ use jobtree_client::Client;
 use jobtree_protocol::{NodeStatus, StatusView};
 
 use crate::support::{self, ALWAYS, Daemon};
-pub use postgres::{Server, unprivileged};
+pub use postgres::Server;
 
 #[path = "../../../store/tests/support/postgres.rs"]
-mod postgres;
+pub mod postgres;
 
 /// A folder by the names that the server's support uses.
 struct Folder(support::Folder);

@@ -45,7 +45,7 @@ pub fn policy(text: &str) -> Arc<Policy> {
 pub fn busy(busy: f64) -> Sample {
     Sample {
         cpu_idle: 0.9 - 0.08 * busy,
-        psi_cpu: (busy > 7.0).then(|| 10.0 + 7.0 * busy),
+        psi_cpu: (busy > 7.0).then_some(10.0 + 7.0 * busy),
         ..Sample::idle()
     }
 }

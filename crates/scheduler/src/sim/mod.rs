@@ -82,6 +82,7 @@ mod stale_rescue;
 mod submitting;
 pub mod system;
 mod tables;
+mod traffic;
 mod worker;
 mod world;
 
@@ -94,6 +95,7 @@ use jobtree_queue::policy::Policy;
 pub use crate::clock::advance;
 pub use crate::core::Bug;
 pub use flood::{Flood, flood};
+pub use traffic::Traffic;
 use world::{Telling, World};
 
 /// Mistakes that are outside of the core.
@@ -277,6 +279,19 @@ impl Scenario {
         }
     }
 
+    /// So many schedulers that share a store and in which nothing goes wrong, each with the same share of the jobs: for counting
+    /// what a scheduler more costs.
+    pub fn many(schedulers: usize, jobs: usize) -> Self {
+        Self {
+            schedulers,
+            workers: 3,
+            jobs,
+            anywhere: false,
+            faults: Faults::NONE,
+            ..Self::one()
+        }
+    }
+
     /// More trouble in less time: what a mistake is found in.
     #[must_use]
     pub fn stormy(self) -> Self {
@@ -345,6 +360,8 @@ pub struct Report {
     pub called_twice: u64,
     /// Times that the way to the store stood still.
     pub stalls: u64,
+    /// What the schedulers cost the database and each other.
+    pub traffic: Traffic,
     /// Virtual time until all jobs have ended.
     pub time: Duration,
     /// A number that two runs have in common only if they went the same way.

@@ -53,6 +53,7 @@ impl World {
         let Served { written, settings } = self.nodes[node].port.serve(place, fate);
         self.shadow.take(&written, self.database_time())?;
         self.claim_answers.committed(&written, self.time);
+        self.report.traffic.committed(&written, self.time);
         self.take_settings(&settings)?;
         self.progressed |= !written.is_empty() || !settings.is_empty();
         self.check_ends(&written)?;

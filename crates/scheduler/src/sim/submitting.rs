@@ -115,7 +115,11 @@ impl World {
             priority,
             payload: Json::of(&script).ok(),
             expected_duration_sec: expected.then_some((takes / 1000 + 1) as i64),
-            concurrency_key: key.then(|| "k".to_owned()),
+            // Among many, jobs with one key would wait for each other for hours.
+            concurrency_key: key.then(|| match self.scenario.schedulers {
+                0..=3 => "k".to_owned(),
+                _ => format!("k{}", place / 40),
+            }),
             concurrency_limit: key.then_some(limit),
             deadline_at: deadline.then(|| second(when + 260)),
             late: if late && deadline {

@@ -258,7 +258,7 @@ impl World {
             self.busy_since = time;
             0
         };
-        if self.busy_steps > SPINNING {
+        if self.busy_steps > SPINNING * (1 + self.nodes.len() as u32 / 3) {
             return Err("it spins: thousands of steps, and no time passes".to_owned());
         }
         self.time = time;
@@ -406,6 +406,7 @@ impl World {
                 if self.nodes[node].life == life {
                     self.nodes[node].asked.remove(&op);
                     self.claim_answers.answered(node, &answer);
+                    self.report.traffic.answered(&answer);
                     self.step(node, Input::Answer { op, answer })?;
                 }
             }
@@ -457,6 +458,7 @@ impl World {
             SimEvent::Start(node) => self.start(node)?,
             SimEvent::Hint(node, jobs) => {
                 if self.nodes[node].core.is_some() {
+                    self.report.traffic.hints += 1;
                     self.step(node, Input::JobsChanged(jobs))?;
                 }
             }
@@ -641,6 +643,7 @@ impl World {
                     if matches!(op, Op::ReadLive(_)) {
                         self.note_read(node)?;
                     }
+                    self.report.traffic.asked(&op);
                     self.nodes[node].asked.insert(id, op.clone());
                     let operation = self.begin(node, stamp, op);
                     self.nodes[node].ops.insert(id, operation);
