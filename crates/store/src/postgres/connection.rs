@@ -53,34 +53,44 @@ pub(crate) struct Connection {
     failed: bool,
 }
 
-type Reply<'a> = Pin<Box<dyn Future<Output = Answered> + 'a>>;
 type Answered = std::result::Result<Vec<Row>, tokio_postgres::Error>;
 
-/// Waits for all replies. Each is polled before the first has come, in their order: so all requests are on their way.
-async fn all(replies: Vec<Reply<'_>>) -> Vec<Answered> {
-    let mut waiting: Vec<(Option<Reply<'_>>, Option<Answered>)> = replies
-        .into_iter()
-        .map(|reply| (Some(reply), None))
-        .collect();
-    std::future::poll_fn(move |context| {
-        let mut all_came = true;
-        for (reply, answer) in &mut waiting {
-            let Some(pending) = reply else { continue };
-            match pending.as_mut().poll(context) {
-                Poll::Ready(came) => {
-                    *answer = Some(came);
-                    *reply = None;
-                }
-                Poll::Pending => all_came = false,
-            }
-        }
-        if !all_came {
-            return Poll::Pending;
-        }
-        let answers = waiting.drain(..).filter_map(|(_, answer)| answer);
-        Poll::Ready(answers.collect())
-    })
-    .await
+/// A request that was sent, or its answer.
+enum Reply<'a> {
+    Pending(Pin<Box<dyn Future<Output = Answered> + 'a>>),
+    Came(Answered),
+}
+
+/// Sends a request, and lets the connection write it: the server works on it while the next one is built.
+async fn send<'a>(replies: &mut Vec<Reply<'a>>, request: impl Future<Output = Answered> + 'a) {
+    let mut request: Pin<Box<dyn Future<Output = Answered> + 'a>> = Box::pin(request);
+    let first = std::future::poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await;
+    replies.push(match first {
+        Poll::Ready(answer) => Reply::Came(answer),
+        Poll::Pending => Reply::Pending(request),
+    });
+    tokio::task::yield_now().await;
+}
+
+/// Waits for the answers to all requests that were sent, in their order.
+async fn receive(replies: &mut Vec<Reply<'_>>) -> Vec<Answered> {
+    let mut answers = Vec::with_capacity(replies.len());
+    for reply in replies.drain(..) {
+        answers.push(match reply {
+            Reply::Pending(request) => request.await,
+            Reply::Came(answer) => answer,
+        });
+    }
+    answers
+}
+
+async fn simple(client: &Client, sql: &'static str) -> Answered {
+    client.batch_execute(sql).await.map(|()| Vec::new())
+}
+
+async fn call(client: &Client, statement: Statement, call: Call) -> Answered {
+    let parameters: Vec<Parameter<'_>> = call.parameters.iter().map(|it| &**it as _).collect();
+    client.query(&statement, &parameters).await
 }
 
 impl Connection {
@@ -135,11 +145,7 @@ impl Connection {
     }
 
     fn client(&self) -> Result<&Client> {
-        self.client
-            .as_ref()
-            .ok_or_else(|| StoreError::Disconnected {
-                why: "there is no connection".into(),
-            })
+        self.client.as_ref().ok_or_else(not_connected)
     }
 
     fn note<T>(&mut self, outcome: std::result::Result<T, tokio_postgres::Error>) -> Result<T> {
@@ -189,33 +195,55 @@ impl Connection {
         self.note(outcome)
     }
 
-    /// Sends all of it at once, the statements that begin and end a transaction with the others, and returns the rows of
-    /// each call. If one fails, so do all behind it, and the end of the transaction undoes it.
+    /// Sends all of it without waiting for answers, the statements that begin and end a transaction with the others, and
+    /// returns the rows of each call. If one fails, so do all behind it, and the end of the transaction undoes it. The
+    /// calls are taken one by one: the server works on the first while the second is built.
     pub(crate) fn pipeline(
         &mut self,
         begin: Option<&'static str>,
-        calls: &[Call],
+        calls: impl IntoIterator<Item = Call>,
         end: Option<&'static str>,
     ) -> Result<Vec<Vec<Row>>> {
-        for call in calls {
-            self.prepare(call.sql)?;
-        }
-        let client = self.client()?;
-        let simple = |sql: &'static str| -> Reply<'_> {
-            Box::pin(async move { client.batch_execute(sql).await.map(|()| Vec::new()) })
+        let Self {
+            runtime,
+            client,
+            prepared,
+            ..
+        } = self;
+        let client = client.as_ref().ok_or_else(not_connected)?;
+        let sending = async {
+            let (mut replies, mut answers) = (Vec::new(), Vec::new());
+            if let Some(begin) = begin {
+                send(&mut replies, simple(client, begin)).await;
+            }
+            for next in calls {
+                let statement = match prepared.get(next.sql) {
+                    Some(statement) => statement.clone(),
+                    None => {
+                        // The answers before are taken first: the connection reads no further while one of them waits.
+                        answers.append(&mut receive(&mut replies).await);
+                        match client.prepare(next.sql).await {
+                            Ok(statement) => {
+                                prepared.insert(next.sql, statement.clone());
+                                statement
+                            }
+                            Err(error) => {
+                                answers.push(Err(error));
+                                break;
+                            }
+                        }
+                    }
+                };
+                send(&mut replies, call(client, statement, next)).await;
+            }
+            if let Some(end) = end {
+                send(&mut replies, simple(client, end)).await;
+            }
+            answers.append(&mut receive(&mut replies).await);
+            answers
         };
-        let parameters: Vec<Vec<Parameter<'_>>> = calls
-            .iter()
-            .map(|call| call.parameters.iter().map(|it| &**it as _).collect())
-            .collect();
-        let mut replies: Vec<Reply<'_>> = Vec::with_capacity(calls.len() + 2);
-        replies.extend(begin.map(simple));
-        for (call, parameters) in calls.iter().zip(&parameters) {
-            let statement = &self.prepared[call.sql];
-            replies.push(Box::pin(client.query(statement, parameters)));
-        }
-        replies.extend(end.map(simple));
-        let answers = self.runtime.block_on(all(replies));
+        let answers = runtime.block_on(sending);
+        // The first error is the cause of those behind it.
         let answers: std::result::Result<Vec<Vec<Row>>, _> = answers.into_iter().collect();
         let mut rows = self.note(answers)?;
         if end.is_some() {
@@ -226,6 +254,12 @@ impl Connection {
             rows.remove(0);
         }
         Ok(rows)
+    }
+}
+
+fn not_connected() -> StoreError {
+    StoreError::Disconnected {
+        why: "there is no connection".into(),
     }
 }
 

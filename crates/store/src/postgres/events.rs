@@ -348,7 +348,7 @@ impl PgTables {
         if rows.is_empty() {
             return Ok(());
         }
-        self.change_all(&[insert(rows, newest)])
+        self.change_all([insert(rows, newest)])
     }
 
     /// Deletes events before a time, oldest first, up to so many. A row of which a part is left is written anew.
@@ -389,7 +389,7 @@ impl PgTables {
             }
             let last = scroll.next() - 1;
             self.change("DELETE FROM scheduler_job_events WHERE id = $1", &[&last])?;
-            self.change_all(&[insert(scroll.take_rows(), newest)])?;
+            self.change_all([insert(scroll.take_rows(), newest)])?;
         }
         Ok(count as u64)
     }

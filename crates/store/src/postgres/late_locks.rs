@@ -12,7 +12,7 @@ use jobtree_protocol::{JobId, LeaseId};
 use uuid::Uuid;
 
 use super::connection::Call;
-use super::locking::{EXISTING_JOBS, LEASED, LOCK_FREE_JOBS, WAITS, distinct};
+use super::locking::{EXISTING_JOBS, LEASED, WAITS, distinct};
 use super::names::{HOLDERS_KIND, Questions, holders, lock_of, lock_of_holders, next};
 use super::overlay::{ConcurrencyKey, Place};
 use super::tables::PgTables;
@@ -35,11 +35,11 @@ impl PgTables {
         self.overlay.events.draw_anew();
         let ids = distinct(ids.iter().map(|id| id.0));
         let calls = [
-            self.with_remembered(Call::new(LOCK_FREE_JOBS), &ids),
+            self.lock_free_jobs(&ids),
             Call::new(LOCK_FREE_ENDED).with(ids.clone()),
             Call::new(EXISTING_JOBS).with(ids.clone()),
         ];
-        let mut answers = self.connection.pipeline(None, &calls, None)?.into_iter();
+        let mut answers = self.connection.pipeline(None, calls, None)?.into_iter();
         self.take_jobs(&next(&mut answers), Place::Hot)?;
         self.take_jobs(&next(&mut answers), Place::History)?;
         let existing = next(&mut answers);
@@ -82,7 +82,7 @@ impl PgTables {
             Call::new(EXISTING_LEASE).with(vec![id.0]),
             Call::new(LEASED).with(vec![id.0]),
         ];
-        let mut answers = self.connection.pipeline(None, &calls, None)?.into_iter();
+        let mut answers = self.connection.pipeline(None, calls, None)?.into_iter();
         let (locked, existing, listed) =
             (next(&mut answers), next(&mut answers), next(&mut answers));
         self.take_leases(&locked, &listed)?;
@@ -118,7 +118,7 @@ impl PgTables {
         let questions = Questions::of(&names);
         let mut calls = Vec::new();
         questions.ask(&mut calls);
-        let answers = self.connection.pipeline(None, &calls, None)?;
+        let answers = self.connection.pipeline(None, calls, None)?;
         questions.answer(&mut answers.into_iter(), self)
     }
 
@@ -139,7 +139,7 @@ impl PgTables {
         }
         self.settle()?;
         let keys = [key.clone()];
-        let answers = self.connection.pipeline(None, &[holders(&keys)], None)?;
+        let answers = self.connection.pipeline(None, [holders(&keys)], None)?;
         self.take_holders(&keys, &answers.into_iter().next().unwrap_or_default());
         Ok(())
     }

@@ -42,8 +42,16 @@ const LOCK_SETTINGS: &str = "SELECT pg_advisory_xact_lock(7306086967000000003)";
 const SHARE_HOLDERS: &str = "SELECT pg_advisory_xact_lock_shared(7306086967000000005)";
 const LOCK_ALL_HOLDERS: &str = "SELECT pg_advisory_xact_lock(7306086967000000005)";
 
-/// The record is left out if it has the revision that is remembered here. An id may be used again when its first job was
-/// forgotten, so the time of its submission is compared, too.
+/// Locks jobs that are all remembered here: their records are not sent, and the revisions say which of them are stale. An
+/// id may be used again when its first job was forgotten, so the time of its submission is compared, too.
+const LOCK_REMEMBERED: &str = "SELECT id, NULL::text, last_event, revision, created_at FROM scheduler_jobs \
+    WHERE id = ANY($1) ORDER BY id FOR UPDATE";
+const LOCK_FREE_REMEMBERED: &str = "SELECT id, NULL::text, last_event, revision, created_at FROM scheduler_jobs \
+    WHERE id = ANY($1) FOR UPDATE SKIP LOCKED";
+/// The records of jobs that are locked already.
+const LOCKED_RECORDS: &str = "SELECT id, record, last_event FROM scheduler_jobs WHERE id = ANY($1)";
+/// Locks jobs of which some are not remembered. Joining the revisions to the rows doubles the cost of the statement, so it
+/// is kept for this case.
 const LOCK_JOBS: &str = "SELECT job.id, CASE WHEN job.revision = known.revision AND job.created_at = known.created_at \
     THEN NULL ELSE job.record END, \
     job.last_event \
@@ -53,7 +61,7 @@ const LOCK_JOBS: &str = "SELECT job.id, CASE WHEN job.revision = known.revision 
 const LOCK_JOBS_AND_LEASED: &str = "SELECT job.id, job.record, job.last_event FROM (SELECT unnest($1::uuid[]) UNION \
     SELECT id FROM scheduler_jobs WHERE lease_id = ANY($2)) AS known (id) \
     JOIN scheduler_jobs AS job ON job.id = known.id ORDER BY job.id FOR UPDATE OF job";
-pub(super) const LOCK_FREE_JOBS: &str = "SELECT job.id, CASE WHEN job.revision = known.revision AND job.created_at = known.created_at \
+const LOCK_FREE_JOBS: &str = "SELECT job.id, CASE WHEN job.revision = known.revision AND job.created_at = known.created_at \
     THEN NULL ELSE job.record END, \
     job.last_event \
     FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS known (id, revision, created_at) \
@@ -136,10 +144,10 @@ impl PgTables {
                     .with(whole.clone()),
             );
         } else if !jobs.is_empty() {
-            calls.push(self.with_remembered(Call::new(LOCK_JOBS), &jobs));
+            calls.push(self.lock_jobs(&jobs));
         }
         if !free.is_empty() {
-            calls.push(self.with_remembered(Call::new(LOCK_FREE_JOBS), &free));
+            calls.push(self.lock_free_jobs(&free));
         }
         if !given.is_empty() {
             let ids = distinct(given.iter().map(|id| id.0));
@@ -174,7 +182,7 @@ impl PgTables {
             calls.push(Call::new(DRAW).with(blocks));
         }
 
-        let answers = self.connection.pipeline(Some(BEGIN), &calls, None)?;
+        let answers = self.connection.pipeline(Some(BEGIN), calls, None)?;
         let mut answers = answers.into_iter();
         (0..before_jobs).for_each(|_| drop(answers.next()));
 
@@ -266,7 +274,7 @@ impl PgTables {
             self.overlay.events.draw_anew();
             calls.push(Call::new(DRAW).with(blocks));
         }
-        let answers = self.connection.pipeline(None, &calls, None)?;
+        let answers = self.connection.pipeline(None, calls, None)?;
         let mut answers = answers.into_iter();
         (0..behind_locks).for_each(|_| drop(answers.next()));
         self.take_holders(&keys, &next(&mut answers));
@@ -285,8 +293,19 @@ impl PgTables {
         Ok(())
     }
 
-    /// Adds the ids of jobs, and which of their records are remembered; revision 0, which no job has, for the others.
-    pub(super) fn with_remembered(&mut self, call: Call, ids: &[Uuid]) -> Call {
+    /// Returns the statement that locks jobs, in the order of their ids.
+    fn lock_jobs(&mut self, ids: &[Uuid]) -> Call {
+        self.lock_by(ids, LOCK_REMEMBERED, LOCK_JOBS)
+    }
+
+    /// Returns the statement that locks those of the jobs that no other transaction has.
+    pub(super) fn lock_free_jobs(&mut self, ids: &[Uuid]) -> Call {
+        self.lock_by(ids, LOCK_FREE_REMEMBERED, LOCK_FREE_JOBS)
+    }
+
+    /// Takes the first statement if all jobs are remembered, else the second one with what is remembered of each; with
+    /// revision 0, which no job has, for the others.
+    fn lock_by(&mut self, ids: &[Uuid], remembered: &'static str, others: &'static str) -> Call {
         let known = |id: &Uuid| {
             let job = self.remembered.get_mut(JobId(*id));
             job.map_or((0, 0), |job| {
@@ -294,7 +313,12 @@ impl PgTables {
             })
         };
         let (revisions, times): (Vec<i64>, Vec<i64>) = ids.iter().map(known).unzip();
-        call.with(ids.to_vec()).with(revisions).with(times)
+        if revisions.contains(&0) {
+            let call = Call::new(others).with(ids.to_vec());
+            call.with(revisions).with(times)
+        } else {
+            Call::new(remembered).with(ids.to_vec())
+        }
     }
 
     fn take_clock(&mut self, rows: &[Row]) {
@@ -304,18 +328,33 @@ impl PgTables {
     }
 
     pub(super) fn take_jobs(&mut self, rows: &[Row], place: Place) -> Result<()> {
+        let mut stale = Vec::new();
         for row in rows {
             let id = JobId(row.get(0));
             let job = match row.get::<_, Option<&str>>(1) {
                 Some(record) => Arc::new(read::<JobRecord>(record)?),
                 None => {
                     let known = self.remembered.get_mut(id).map(|job| Arc::clone(job));
-                    known.expect("its revision was asked for, and nothing is forgotten meanwhile")
+                    let known =
+                        known.expect("a job whose record is left out is remembered until then");
+                    if row.len() > 3
+                        && (known.revision as i64 != row.get::<_, i64>(3)
+                            || to_micros(known.created_at) != row.get::<_, i64>(4))
+                    {
+                        stale.push(id.0);
+                        continue;
+                    }
+                    known
                 }
             };
             self.overlay.read_job(job, place, row.get(2));
         }
-        Ok(())
+        if stale.is_empty() {
+            return Ok(());
+        }
+        // Another scheduler changed them. They are locked now, so what is read later is what was locked.
+        let rows = self.connection.query(LOCKED_RECORDS, &[&stale])?;
+        self.take_jobs(&rows, place)
     }
 
     /// Takes leases that were locked, with the lists of their jobs.

@@ -97,7 +97,7 @@ impl TakeIn for PgTables {
             calls.push(put_jobs(PUT_ENDED, &ended));
         }
         side_tables(&mut calls, all.clone(), all);
-        self.change_all(&calls)
+        self.change_all(calls)
     }
 
     fn take_in_events(&mut self, events: &[(Recorded, Option<u64>)]) -> Result<()> {

@@ -153,7 +153,8 @@ impl PgTables {
     pub(super) fn settle(&mut self) -> Result<()> {
         if self.overlay.is_dirty() {
             let calls = flush::records(&self.overlay);
-            self.connection.pipeline(None, &calls, None)?;
+            let calls = calls.into_iter().map(|build| build());
+            self.connection.pipeline(None, calls, None)?;
             self.overlay.flushed();
         }
         Ok(())
@@ -182,7 +183,7 @@ impl PgTables {
     }
 
     /// Runs statements that write directly.
-    pub(super) fn change_all(&mut self, calls: &[Call]) -> Result<()> {
+    pub(super) fn change_all(&mut self, calls: impl IntoIterator<Item = Call>) -> Result<()> {
         self.touch()?;
         self.connection.pipeline(None, calls, None)?;
         Ok(())
@@ -224,7 +225,8 @@ impl Ledger for PgTables {
     fn commit(&mut self) -> Result<bool> {
         let calls = flush::everything(&mut self.overlay);
         let changed = self.changed || !calls.is_empty();
-        self.connection.pipeline(None, &calls, Some("COMMIT"))?;
+        let calls = calls.into_iter().map(|build| build());
+        self.connection.pipeline(None, calls, Some("COMMIT"))?;
         Ok(changed)
     }
 
