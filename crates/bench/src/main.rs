@@ -7,6 +7,7 @@
 
 mod alone;
 mod harness;
+mod postgres;
 mod servant;
 mod sides;
 mod suites;

@@ -10,6 +10,7 @@ mod queue;
 mod shared;
 mod tasks;
 
+pub use self::queue::Folder;
 pub use self::tasks::SERVICES;
 use crate::alone::Probe;
 use crate::harness::{Plan, Report};
@@ -35,7 +36,7 @@ pub struct Options {
     pub workers: Option<usize>,
     /// Only rows whose name contains this.
     pub filter: Option<String>,
-    /// Whether the durable queue is on PostgreSQL instead of SQLite.
+    /// `true` if the durable queue is on PostgreSQL instead of SQLite.
     pub on_postgres: bool,
 }
 
@@ -73,7 +74,7 @@ pub const ALL: &[Suite] = &[
     },
     Suite {
         name: "http",
-        about: "the daemon on SQLite: submit, claim and complete over HTTP, submit to start, many who wait",
+        about: "the daemon on SQLite or PostgreSQL: submit, claim and complete over HTTP, submit to start, many who wait",
         run: http::run,
     },
     Suite {

@@ -6,15 +6,15 @@ use std::thread;
 
 use jobtree_protocol::{
     AddonId, ClaimAnswer, ClaimRequest, ClaimedLeases, CompleteManyAnswer, CompleteManyRequest,
-    CompleteOne, CompleteStatus, Each, InstanceId, JobView, Json, SubmitManyAnswer,
+    CompleteOne, CompleteStatus, Each, InstanceId, JobView, Json, NodeId, SubmitManyAnswer,
     SubmitManyRequest, SubmitRequest, paths,
 };
 use jobtree_queue::policy::Policy;
-use jobtree_server::{Server, ServerOptions};
+use jobtree_server::{Server, ServerOptions, StoreChoice};
 
 use super::caller::Caller;
 use super::{BATCH, BULK};
-use crate::suites::queue::Folder;
+use crate::suites::Folder;
 
 pub const ADDON: &str = "visuals";
 
@@ -29,8 +29,17 @@ impl Daemon {
     ///
     /// If it cannot be started.
     pub fn start() -> Self {
+        Self::start_on(StoreChoice::File, "local")
+    }
+
+    /// # Panics
+    ///
+    /// If it cannot be started.
+    pub fn start_on(store: StoreChoice, node: &str) -> Self {
         let folder = Folder::new("http");
         let mut options = ServerOptions::new(folder.file("data"));
+        options.store = store;
+        options.scheduler.node = NodeId::new(node).expect("a name");
         options.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         // What is measured is the way of a job, not the wait for a quiet machine.
         options.scheduler.policy = Policy::default();

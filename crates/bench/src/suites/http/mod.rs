@@ -1,4 +1,4 @@
-//! The daemon over HTTP, on SQLite, synced before each answer: submissions by some callers and in bulk, claim and
+//! The daemon over HTTP, on SQLite or PostgreSQL, synced before each answer: submissions by some callers and in bulk, claim and
 //! completion in batches, the way from a submission to a waiting worker, and how many can be held waiting.
 //!
 //! Callers and server share the machine, and the callers' side is as small as it can be: a request that was written down
@@ -8,6 +8,8 @@
 mod caller;
 mod crowd;
 mod daemon;
+mod on_postgres;
+mod peers;
 mod start;
 
 use std::time::Instant;
@@ -70,6 +72,10 @@ pub fn run(options: &Options) -> Report {
         seed: options.plan.seed,
         ..Report::default()
     };
+    if options.on_postgres {
+        on_postgres::run(options, &mut report);
+        return report;
+    }
     for row in ROWS.iter().filter(|row| options.wants(row.name)) {
         eprintln!("  {}", row.name);
         let daemon = Daemon::start();
@@ -108,9 +114,19 @@ fn jobs(options: &Options, work: Work) -> usize {
 }
 
 fn each(daemon: &Daemon, work: Work, count: usize) -> f64 {
+    provide(daemon, work, count);
+    timed(daemon, work, count)
+}
+
+/// Submits what is to be processed, before the time is taken.
+fn provide(daemon: &Daemon, work: Work, count: usize) {
     if let Work::Process { .. } = work {
         daemon.submit_in_bulk(count);
     }
+}
+
+/// Does the work and returns the microseconds that a job took.
+fn timed(daemon: &Daemon, work: Work, count: usize) -> f64 {
     let start = Instant::now();
     match work {
         Work::Submit { callers } => daemon.submit(count, callers),
