@@ -3,6 +3,8 @@
 //! The server does not run as root, so a test that does hands it over to the user `postgres`. Where there is no server
 //! to start, the test fails and says what to install: a suite that skips itself tells nobody that it did.
 
+#![allow(dead_code, reason = "each test program uses its own part of this")]
+
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};

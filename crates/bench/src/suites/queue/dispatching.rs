@@ -8,7 +8,7 @@ use jobtree_protocol::{AddonId, JobId, JobType, LeaseId, NodeId};
 use jobtree_queue::Now;
 use jobtree_queue::candidate::Candidate;
 use jobtree_queue::ledger::Holder;
-use jobtree_queue::planner::{Effect, Event, Outcome, Planner};
+use jobtree_queue::planner::{Effect, Event, ListenScope, Outcome, Planner};
 use jobtree_queue::policy::Policy;
 use jobtree_queue::signals::Sample;
 
@@ -37,8 +37,8 @@ impl Beside {
         let node = NodeId::new("here").expect("a name");
         let mut planner = Planner::new(Arc::new(policy), node, [], now);
         planner.step(Event::Sample(Sample::idle()), now);
-        let (addon, listeners) = (None, 1);
-        planner.step(Event::Listening { addon, listeners }, now);
+        let (scope, listeners) = (ListenScope::default(), 1);
+        planner.step(Event::Listening { scope, listeners }, now);
         // Nothing starts while they come.
         planner.step(Event::Drain(true), now);
         let mut beside = Self {
