@@ -371,7 +371,7 @@ fn show_prints_everything_that_was_submitted() {
         "g, 2 at a time",
         "it runs all the same",
         "gpu",
-        "without waiting for quiet",
+        "in every state but PANIC",
         &first,
     ] {
         assert!(

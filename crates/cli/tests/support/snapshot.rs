@@ -96,6 +96,7 @@ pub fn normalized(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let mut shown = String::new();
         let mut rest = line;
+        let mut names_process = false;
         while !rest.is_empty() {
             let is_space = rest.starts_with(' ');
             let end = rest.find(|c: char| (c == ' ') != is_space);
@@ -107,10 +108,18 @@ pub fn normalized(text: &str) -> String {
                     shown.push_str("  ");
                 }
                 true => shown.push_str(word),
+                false if names_process && word.starts_with(|c: char| c.is_ascii_digit()) => {
+                    let behind = word.trim_start_matches(|c: char| c.is_ascii_digit());
+                    shown.push_str("<PID>");
+                    shown.push_str(behind);
+                }
                 false => shown.push_str(&without_times(&without_short_ids(
                     &without_ids(word, &mut ids),
                     &ids,
                 ))),
+            }
+            if !is_space {
+                names_process = word == "process";
             }
         }
         shown.replace("<TIME> <TIME>", "<TIME>")
