@@ -194,7 +194,7 @@ fn names_of_states_events_and_the_like() {
     let kinds: Vec<&str> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
     let expected = "SUBMITTED ADMITTED DENIED DISPATCHING RUNNING DONE FAILED CANCELED TIMEOUT RETRY_SCHEDULED QUARANTINED \
                     DEADLINE_AT_RISK LEASE_GRANTED LEASE_EXPIRED LEASE_RELEASED LEASE_REVOKED CANCEL_REQUESTED RETURNED \
-                    PROGRESS REDRIVEN HASTENED DEPENDENCY_ENDED PAUSED RESUMED LOG LOAD_STATE";
+                    PROGRESS REDRIVEN HASTENED DEPENDENCY_ENDED PAUSED RESUMED LOG LOAD_STATE EDITED";
     // Stores may keep a kind's place: this list only ever grows at its end.
     assert_eq!(kinds.join(" "), expected);
     let leases = [
