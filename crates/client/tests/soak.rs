@@ -31,6 +31,11 @@ const RATE: u64 = 100_000;
 const OUTSTANDING: u64 = 20_000;
 /// Jobs of one `submit_many`.
 const BULK: u64 = 500;
+/// The time between two of them: 120 000 jobs a minute. The load keeps a pace, because the heap follows it, by the jobs in
+/// flight: a load that is as fast as the machine would show how busy the machine was from minute to minute.
+const BETWEEN_BULKS: Duration = Duration::from_millis(250);
+/// The time between two single jobs of one caller.
+const BETWEEN_JOBS: Duration = Duration::from_millis(10);
 /// The share by which the live heap may grow from the end of the warm-up to the end, by a line through all minutes: the
 /// heap of one minute differs from the next by some percent, with the jobs in flight and the records that are cached.
 const HEAP_GROWTH: f64 = 0.01;
@@ -58,6 +63,24 @@ impl Load {
 
     fn count_ended(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Beats of one length. A caller that is late goes on at once, until it is on time again.
+struct Pace {
+    next: Instant,
+    every: Duration,
+}
+
+impl Pace {
+    fn new(every: Duration) -> Self {
+        let next = Instant::now();
+        Self { next, every }
+    }
+
+    fn wait(&mut self) {
+        thread::sleep(self.next.saturating_duration_since(Instant::now()));
+        self.next += self.every;
     }
 }
 
@@ -107,11 +130,13 @@ fn bulk(first: u64) -> SubmitManyRequest {
 
 fn submit_in_bulk(client: &Client, load: &Load) {
     let mut first = 0;
+    let mut pace = Pace::new(BETWEEN_BULKS);
     while load.goes_on() {
         if load.is_full() {
             thread::sleep(Duration::from_millis(5));
             continue;
         }
+        pace.wait();
         let answer = client.submit_many(bulk(first)).expect("a bulk submission");
         assert_eq!(answer.jobs.len() as u64, BULK);
         load.submitted.fetch_add(BULK, Ordering::Relaxed);
@@ -122,7 +147,9 @@ fn submit_in_bulk(client: &Client, load: &Load) {
 /// Submits single jobs, cancels some before they begin, waits for others, and asks what a user asks.
 fn submit_and_ask(client: &Client, load: &Load) {
     let mut number = 0;
+    let mut pace = Pace::new(BETWEEN_JOBS);
     while load.goes_on() {
+        pace.wait();
         number += 1;
         let answer = client.submit(job("plain", number)).expect("a submission");
         load.submitted.fetch_add(1, Ordering::Relaxed);

@@ -102,9 +102,6 @@ struct Gathered {
     snooze: Option<Duration>,
 }
 
-/// Bytes for the lines that are added to a log: how much is left out, and that another run begins. The end of the output must
-/// still fit when the log is kept up to the same limit elsewhere.
-const MARKER_ROOM: u64 = 256;
 /// The largest end of a long output that is kept beside its beginning.
 const LARGEST_TAIL: u64 = 64 << 10;
 
@@ -191,7 +188,7 @@ impl Child {
         let tail = (supervisor.log_bytes / 4).min(LARGEST_TAIL);
         let gathered = Arc::new(Mutex::new(Gathered::new(tail)));
         let listen: Arc<Listener> = Arc::new(listen);
-        let most = supervisor.log_bytes.saturating_sub(tail + MARKER_ROOM);
+        let most = supervisor.log_bytes - tail;
         let readers = [
             streams
                 .0

@@ -6,7 +6,7 @@
 //! and is added. Then each obstacle is left out in turn, the last first, and stays out if the job starts without its change. So
 //! applying exactly the named changes starts the job, and no proper part of them does.
 //!
-//! The order of the obstacles is that of [`Planner::obstacles`] alone: what lists of jobs show ([`Planner::first_obstacle`]) is the
+//! The order of the obstacles is that of `Planner::obstacles` alone: what lists of jobs show ([`Planner::first_obstacle`]) is the
 //! first of them, without the search.
 //!
 //! What is supposed of the machine is as said in [`Change`]; of time nothing is supposed but what a change names, so that

@@ -24,6 +24,10 @@ const WEIGHT: u32 = 20;
 /// Between TERM and KILL.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// Bytes of a kept log for the lines that are added to the output: how much is left out, and that another run begins. Without
+/// them the daemon, which keeps no more than its limit, would cut off the end of the output.
+const MARKER_ROOM: u64 = 256;
+
 /// Starts it.
 ///
 /// # Errors
@@ -48,7 +52,7 @@ pub fn start(
         }
     };
     let runner = Runner {
-        supervisor: supervisor.log_bytes(log_bytes as u64),
+        supervisor: supervisor.log_bytes((log_bytes as u64).saturating_sub(MARKER_ROOM)),
         client: client.clone(),
     };
     Worker::new(client)
