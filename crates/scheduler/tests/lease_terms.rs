@@ -18,29 +18,32 @@ const TERM: Duration = Duration::from_secs(2);
 /// Longer than a term.
 const STALL: Duration = Duration::from_millis(2600);
 
-/// A store in memory that stands still before its next commit, if it is told to.
+/// A store in memory that stands still for a while, if it is told to: it commits nothing then.
 #[derive(Clone, Default)]
 struct Stalling {
     memory: Arc<Memory>,
-    stall: Arc<Mutex<Duration>>,
+    until: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Stalling {
-    fn stall_once(&self) {
-        *self.stall.lock().unwrap_or_else(PoisonError::into_inner) = STALL;
+    fn stand_still(&self) {
+        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        *until = Some(Instant::now() + STALL);
     }
 }
 
 impl Backend for Stalling {
     fn transact(&self, work: Box<dyn Work>) {
-        let mut stall = self.stall.lock().unwrap_or_else(PoisonError::into_inner);
-        let stall = std::mem::take(&mut *stall);
-        if stall.is_zero() {
+        let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = until.map_or(Duration::ZERO, |until| {
+            until.saturating_duration_since(Instant::now())
+        });
+        if left.is_zero() {
             return self.memory.transact(work);
         }
         let memory = Arc::clone(&self.memory);
         thread::spawn(move || {
-            thread::sleep(stall);
+            thread::sleep(left);
             memory.transact(work);
         });
     }
@@ -82,10 +85,10 @@ fn a_grant_that_took_longer_than_the_term_holds_for_a_term() {
     });
     let submitted = scheduler.submit(SubmitRequest::new("a", "t", 1)).wait();
     let job = submitted.expect("it is taken").job_id;
-    backend.stall_once();
+    backend.stand_still();
     let begun = Instant::now();
     let granted = scheduler.claim(claim("a", 1)).wait().expect("it waits");
-    assert!(begun.elapsed() >= STALL, "the store stood still");
+    assert!(begun.elapsed() > TERM, "the store stood still");
     let lease = granted[0].lease_id;
     holds_for_a_term(&store, lease);
     let done = scheduler.complete(job, CompleteRequest::done(lease, None));
