@@ -243,7 +243,7 @@ macro_rules! job_operations {
                     path: JobId,
                     query: InputQuery,
                     answer: Answer<InputPage> = "The next bytes.",
-                    errors: [409 => WRONG_STATE],
+                    errors: [409 => WRONG_STATE, 422 => "The query names no lease."],
                     client: input,
                 }
                 /// Passes standard input on to a command, which may not run yet. Waits for room. A sender that is silent for half a
