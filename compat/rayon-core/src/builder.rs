@@ -103,7 +103,10 @@ where
 {
     /// Makes the pool.
     pub fn build(self) -> Result<ThreadPool, ThreadPoolBuildError> {
-        let started = start::start(self, |description| description.build())?;
+        let started = start::start(self, |description| match start::WAITS_ARE_NESTED {
+            true => description.nested_waits().build(),
+            false => description.build(),
+        })?;
         Ok(ThreadPool::new_from(Arc::new(started.made)))
     }
 

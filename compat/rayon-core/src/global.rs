@@ -50,7 +50,7 @@ fn make_default() -> &'static Pool {
         made => made,
     };
     match made.map_err(|error| error.kind) {
-        Ok(()) | Err(ErrorKind::GlobalPoolExists) => READY.get_or_init(Pool::global),
+        Ok(()) | Err(ErrorKind::GlobalPoolExists) => READY.get_or_init(shared_pool),
         Err(kind) => {
             let error = ThreadPoolBuildError::new(kind);
             panic!("the global thread pool cannot be made: {error}")
@@ -68,8 +68,17 @@ pub(crate) fn make<S: ThreadSpawn>(
         return Err(ThreadPoolBuildError::new(ErrorKind::GlobalPoolExists));
     }
     start::start(builder, |description| description.build_global())?.wait_until_running();
-    READY.get_or_init(Pool::global);
+    READY.get_or_init(shared_pool);
     Ok(())
+}
+
+/// jobtree's global pool, in which forks nest their waits from now on. Jobs of jobtree's go on parking there.
+fn shared_pool() -> &'static Pool {
+    let pool = Pool::global();
+    if start::WAITS_ARE_NESTED {
+        pool.nest_forks();
+    }
+    pool
 }
 
 impl ThreadPoolBuildError {

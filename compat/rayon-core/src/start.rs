@@ -19,6 +19,9 @@ use crate::thread::{ThreadBuilder, ThreadSpawn};
 /// As many as jobtree allows.
 pub(crate) const MOST_THREADS: usize = 4096;
 
+/// Whether a thread that waits runs other work on top of the waiting frame, as upstream's do.
+pub(crate) const WAITS_ARE_NESTED: bool = cfg!(not(feature = "parked_waits"));
+
 /// A thread's stack is never smaller than this in practice, whatever was asked for: the system rounds
 /// up. Here too, generously enough for a panic's message.
 const LEAST_STACK: usize = 64 << 10;

@@ -4,7 +4,7 @@
 //! the tree, which know nothing of each other, can both use it. (Under `--cfg loom` it also runs the models of the other
 //! crates, and then depends on loom.) This is no public interface; it changes with what the crates of this workspace
 //! need.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 #[cfg(loom)]

@@ -92,7 +92,7 @@ pub fn claim(holds: bool, what: &str) {
 pub struct Model<S: 'static> {
     /// The name to print.
     pub name: &'static str,
-    /// How often a running thread is preempted in a quick run; `None` is without a bound.
+    /// The number of times that a running thread is preempted in a quick run; `None` is without a bound.
     pub preemptions: Option<usize>,
     /// The steps that the model does not hold without, and how it fails then.
     pub needs: &'static [(S, Failure)],
@@ -279,7 +279,7 @@ mod tests {
     use loom::sync::atomic::AtomicBool;
     use loom::thread;
 
-    /// Nothing to leave out.
+    /// The steps of a model without any step to leave out.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Nothing {}
 

@@ -7,7 +7,7 @@ use crate::context::ContextRef;
 use crate::deque::{Deque, Entry, Steal};
 use crate::padded::Padded;
 
-/// A deque full of entries that nobody runs.
+/// A deque full of entries that no worker runs.
 pub struct BenchDeque {
     deque: Padded<Deque>,
     entry: Entry,

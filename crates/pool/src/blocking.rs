@@ -11,14 +11,14 @@
 //! queue until that is empty, then sleeps; it leaves when it has slept for `keep`, or at once if the queue is closed.
 //! Sleeping, waking, taking and leaving are decided under the lock.
 //!
-//! * Whoever pushes looks, under the same hold of the lock, whether the queue is now longer than `idle`. If not, there is
+//! * The thread that pushes looks, under the same hold of the lock, whether the queue is now longer than `idle`. If not, there is
 //!   a sleeper for each entry, and one more is woken. If it is longer, every sleeper has been woken already, and a new
 //!   carrier is started if the limit allows; else all carriers are busy, and each looks at the queue before it sleeps.
 //! * No wake-up is lost to the idle timeout: a sleeper whose time is over takes the lock and looks at the queue before it
 //!   leaves. If the push came first, it finds the entry, whether the wake-up was meant for it or not. If it
 //!   left first, the push does not count it any more.
-//! * A carrier that cannot be started is taken back out of the count. If it was the only one, nobody would ever look at
-//!   the queue; then all of it goes back to whoever has pushed, to be run elsewhere.
+//! * A carrier that cannot be started is taken back out of the count. If it was the only one, no thread would ever look at
+//!   the queue; then all of it goes back to the thread that has pushed, to be run elsewhere.
 //!
 //! So each entry is run once, or was withdrawn, or handed back. Entries are kept by number, so that withdrawing one costs
 //! little however long the queue is.
@@ -82,7 +82,7 @@ impl BlockingJob {
     }
 }
 
-/// What a queue runs on.
+/// The threads or workers that a queue runs on.
 #[derive(Clone, Debug)]
 pub enum Carriers {
     /// Threads of its own, which have this name with a number behind it.
@@ -98,11 +98,11 @@ pub struct Ticket {
     shared: Arc<Shared>,
 }
 
-/// What was in a queue that nobody can work on.
+/// The entries of a queue that no thread can work on.
 pub struct HandedBack {
     /// The entries, first come first.
     pub jobs: Vec<BlockingJob>,
-    /// Why no thread could be started.
+    /// The reason why no thread could be started.
     pub error: io::Error,
 }
 
@@ -118,7 +118,7 @@ struct Shared {
     /// A carrier has left.
     left: Condvar,
     limit: usize,
-    /// How long a carrier without work stays; `None` is for ever.
+    /// The time for which a carrier without work stays; `None` is for ever.
     keep: Option<Duration>,
     carriers: Carriers,
 }
@@ -274,12 +274,12 @@ impl BlockingThreads {
         }
     }
 
-    /// How many carriers there are: started, and not gone.
+    /// Returns the number of carriers that were started and have not left.
     pub fn carriers(&self) -> usize {
         self.shared.lock().carriers
     }
 
-    /// How many entries can run at once.
+    /// Returns the number of entries that can run at once.
     pub fn limit(&self) -> usize {
         self.shared.limit
     }
@@ -451,7 +451,7 @@ mod tests {
         ticket
     }
 
-    /// Something that says that it runs, and goes on when the sender is dropped.
+    /// Returns a body that says that it runs, and the sender on whose drop it ends.
     fn gate(began: &Sender<usize>, number: usize) -> (Sender<()>, impl FnOnce() + Send + 'static) {
         let (open, opened) = channel::<()>();
         let began = began.clone();

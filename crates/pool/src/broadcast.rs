@@ -11,7 +11,7 @@ use crate::scope::{current_pool, in_place_scope_of};
 use crate::spawn::detached;
 use crate::worker::Worker;
 
-/// Where a broadcast closure runs.
+/// The place where a broadcast closure runs.
 #[derive(Debug, Clone, Copy)]
 pub struct BroadcastContext<'a> {
     index: usize,
@@ -36,7 +36,7 @@ impl BroadcastContext<'_> {
         self.index
     }
 
-    /// How many workers it runs on.
+    /// Returns the number of workers that the closure runs on.
     pub fn workers(&self) -> usize {
         self.workers
     }

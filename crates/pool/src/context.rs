@@ -1,7 +1,7 @@
-//! What a piece of work inherits from the place that forked or spawned it.
+//! The context that a piece of work inherits from the code that forked or spawned it.
 //!
-//! A strand knows its current context, and so does a thread that is no worker; every entry in a queue
-//! carries the one it was made in, and whoever runs the entry installs it for as long as it runs. A higher
+//! A fiber knows its current context, and so does a thread that is no worker; every entry in a queue
+//! carries the one it was made in, and the thread that runs the entry installs it for as long as it runs. A higher
 //! layer hangs its own state on `user` (the job tree: the current job) and can stop what runs in the context
 //! (`stop.rs`). Which `isolate` it lies in goes with it, by value (`isolation.rs`).
 
@@ -26,7 +26,7 @@ pub(crate) struct Context {
     stop_word: *const AtomicU64,
     /// The bits that count in it.
     stop_mask: u64,
-    /// What may be burnt in it. It outlives the context.
+    /// The limit on what work in the context may burn. It outlives the context.
     meter: *const Meter,
     /// Set if the code that waits for what runs in the context does so in a destructor, while its thread unwinds: a panic
     /// that is passed on to it would end the process. [`std::thread::panicking`] says so on that thread alone.
@@ -131,13 +131,13 @@ impl ContextRef {
         unsafe { self.address().as_ref() }
     }
 
-    /// What a slot of a queue holds.
+    /// Returns the word that a slot of a queue holds.
     #[inline(always)]
     pub(crate) fn into_word(self) -> *mut Context {
         self.tagged.cast_mut()
     }
 
-    /// Of what [`ContextRef::into_word`] returned.
+    /// Returns the context of a word that [`ContextRef::into_word`] returned.
     #[inline(always)]
     pub(crate) fn from_word(word: *mut Context) -> ContextRef {
         ContextRef { tagged: word }
@@ -208,7 +208,7 @@ impl Context {
         }
     }
 
-    /// What may be burnt in it.
+    /// Returns the limit on what work in the context may burn.
     #[inline(always)]
     pub(crate) fn meter(&self) -> &Meter {
         // SAFETY: it outlives the context, by the contracts of those who make one.
@@ -226,7 +226,7 @@ impl Context {
         !self.stop_word.is_null()
     }
 
-    /// Whether it was told to stop.
+    /// Returns `true` if the context was told to stop.
     #[inline(always)]
     pub(crate) fn is_stopped(&self) -> bool {
         // SAFETY: null or alive for longer than the context.
@@ -263,13 +263,13 @@ pub fn user_context() -> *const () {
     with_current(|context| context.map_or(std::ptr::null(), |context| context.user))
 }
 
-/// What [`with_user_context`] installs.
+/// The context that [`with_user_context`] installs.
 ///
 /// It replaces what is installed around it as a whole: without a stop signal of its own, it shields what
 /// runs in it from an outer one.
 #[derive(Clone, Copy, Debug)]
 pub struct UserContext<'a> {
-    /// What [`user_context`] returns.
+    /// The pointer that [`user_context`] returns.
     pub user: *const (),
     /// Says when to stop. `None` is never.
     pub stop: Option<StopSignal<'a>>,
@@ -278,7 +278,7 @@ pub struct UserContext<'a> {
 /// Runs `body` with `context` as the context of everything it forks, installs or spawns in scopes of its own.
 ///
 /// For layers that keep per-job state. It works on every thread: what is installed or forked from a thread
-/// that is no worker inherits its context. Tasks that nobody waits for ([`spawn`](crate::spawn())) inherit
+/// that is no worker inherits its context. Tasks that no code waits for ([`spawn`](crate::spawn())) inherit
 /// none. A nested call replaces the context, a nested [`isolate`](crate::isolate()) keeps it.
 ///
 /// # Stopping
@@ -343,7 +343,7 @@ pub(crate) fn shielded_if_panicking<R>(body: impl FnOnce() -> R) -> R {
     })
 }
 
-/// A context installed on a strand, or on a thread that is no worker, for as long as this value lives.
+/// A context installed on a fiber, or on a thread that is no worker, for as long as this value lives.
 pub(crate) struct Installed<'w> {
     worker: Option<&'w Worker>,
     outer: ContextRef,
@@ -396,7 +396,7 @@ fn change(worker: Option<&Worker>, context: ContextRef) -> ContextRef {
     };
     let strand = worker.strand();
     let before = strand.context().replace(context);
-    // SAFETY: a `&Worker` is only to be had on the strand's own stack.
+    // SAFETY: a `&Worker` is only to be had on the fiber's own stack.
     unsafe { strand.stay_interrupted(Step::InterruptContextLook) };
     before
 }

@@ -15,7 +15,7 @@
 //!   no fence, no read-modify-write.
 //! * `public_end` is written by the owner only. Moving it right publishes (release store, so a thief
 //!   that reads it sees the slots and what they point to). Moving it left takes back.
-//! * `top` only grows. Whoever moves it from `i` to `i + 1` with a compare-and-swap owns entry `i`.
+//! * `top` only grows. The thread that moves it from `i` to `i + 1` with a compare-and-swap owns entry `i`.
 //! * Taking back the last public entries is the Chase-Lev dance: the owner retracts `public_end`, then
 //!   a sequentially consistent fence, then reads `top`; a thief reads `top`, then the fence, then
 //!   reads `public_end`. At least one of the two sees the other, so an entry is never taken twice. The
@@ -34,7 +34,7 @@
 //!
 //! A deque is two words that thieves look at, the ring's address and what they ask by, and apart from them what its owner
 //! writes at every fork. These must not be on one cache line, nor on two that the processor fetches as a pair. So a deque
-//! has room for a line of somebody else's between: [`Strand`](crate::strand::Strand) and
+//! has room for a line of another owner's between: [`Strand`](crate::strand::Strand) and
 //! [`Padded`](crate::padded::Padded) see to the rest.
 //!
 //! Everything marked `owner` in a method's `# Safety` must be called from one thread at a time.
@@ -53,7 +53,7 @@ mod ring;
 
 use ring::{Buffer, Ring, Slot};
 
-/// A piece of work and the context it runs in. Whoever takes it must run it exactly once.
+/// A piece of work and the context it runs in. The thread that takes it must run it exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) job: NonNull<Job>,
@@ -64,18 +64,18 @@ pub(crate) struct Entry {
 // outlive the jobs that carry them and are read-only.
 unsafe impl Send for Entry {}
 
-/// What a thief got.
+/// The result of a thief's attempt.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Steal {
     /// The oldest public entry.
     Taken(Entry),
     /// There was nothing public, or what there was did not suit.
     Empty,
-    /// Somebody else was faster; another try may succeed.
+    /// Another thread was faster; another try may succeed.
     Retry,
 }
 
-/// What only the owner touches.
+/// The part that the owner alone touches.
 #[repr(C)]
 struct OwnerSide {
     bottom: Cell<usize>,
@@ -85,12 +85,12 @@ struct OwnerSide {
     known_top: Cell<usize>,
     /// The slots of the buffer in use, which the ring owns; null without a ring.
     slots: Cell<*const Slot>,
-    /// How many slots there are.
+    /// The number of slots.
     capacity: Cell<u32>,
     private_limit: PrivateLimit,
 }
 
-/// How many entries may be private.
+/// The most entries that may be private.
 #[derive(Clone, Copy, PartialEq)]
 struct PrivateLimit(u16);
 
@@ -112,13 +112,13 @@ impl PrivateLimit {
     }
 }
 
-/// How far ahead of the oldest entry the owner prefetches: as far as memory is away.
+/// The number of entries that the owner prefetches ahead of the oldest one: as far as memory is away.
 const AHEAD: usize = 2;
 
 /// Room in a deque that was made without any.
 const FIRST_CAPACITY: usize = 16;
 
-/// A push limit that no index reaches: somebody asks for work, or interrupts the owner (`stop.rs`).
+/// A push limit that no index reaches: a thief requests work, or interrupts the owner (`stop.rs`).
 const ASKED: usize = usize::MAX;
 
 /// See the module's head.
@@ -141,7 +141,7 @@ unsafe impl Send for Deque {}
 unsafe impl Sync for Deque {}
 
 impl Deque {
-    /// [`Deque::without_room`] with nothing of anybody's between.
+    /// [`Deque::without_room`] with nothing of another owner's between.
     #[cfg(all(test, not(loom)))]
     fn empty(private_limit: usize) -> Deque {
         Deque::without_room(private_limit, Default::default())
@@ -181,7 +181,7 @@ impl<Between> Deque<Between> {
         }
     }
 
-    /// What thieves look at, if there was ever an entry.
+    /// Returns the part that thieves read, if there was ever an entry.
     #[inline(always)]
     fn ring(&self) -> Option<&Ring> {
         let ring = self.ring.load(Ordering::Acquire);
@@ -189,14 +189,14 @@ impl<Between> Deque<Between> {
         let ring = unsafe { ring.as_ref() };
         #[cfg(loom)]
         if let Some(ring) = ring {
-            // SAFETY: loom itself checks that nobody writes meanwhile.
+            // SAFETY: loom itself checks that no other thread writes meanwhile.
             ring.is_made
                 .with(|made| unsafe { assert!(*made, "a ring is made before it is seen") });
         }
         ring
     }
 
-    /// What thieves look at.
+    /// Returns the part that thieves read.
     ///
     /// # Safety
     /// Owner only, and there was an entry.
@@ -220,7 +220,7 @@ impl<Between> Deque<Between> {
         unsafe { &*self.owner.slots.get().add(position) }
     }
 
-    /// Whether as many entries are private as may be and nobody asks for one.
+    /// Returns `true` if as many entries are private as may be and no thief requests one.
     ///
     /// # Safety
     /// Owner only.
@@ -246,13 +246,13 @@ impl<Between> Deque<Between> {
         }
     }
 
-    /// Whether somebody has asked since the owner last published.
+    /// Returns `true` if a thief has made a steal request since the owner last published.
     #[inline(always)]
     pub(crate) fn is_asked(&self) -> bool {
         self.push_limit.load(Ordering::Relaxed) == ASKED
     }
 
-    /// How many entries, private or public, the owner knows not to be gone (an upper bound).
+    /// Returns the number of entries, private or public, that the owner does not know to be gone (an upper bound).
     ///
     /// # Safety
     /// Owner only.
@@ -264,7 +264,7 @@ impl<Between> Deque<Between> {
             .wrapping_sub(self.owner.known_top.get())
     }
 
-    /// How many entries are private.
+    /// Returns the number of private entries.
     ///
     /// # Safety
     /// Owner only.
@@ -279,7 +279,7 @@ impl<Between> Deque<Between> {
     /// Adds an entry to the private part.
     ///
     /// # Safety
-    /// Owner only. The entry's job must stay valid until it has been popped, or run by whoever takes
+    /// Owner only. The entry's job must stay valid until it has been popped, or run by the thread that takes
     /// it.
     #[inline(always)]
     pub(crate) unsafe fn push_private(&self, entry: Entry) {
@@ -351,7 +351,7 @@ impl<Between> Deque<Between> {
     /// follow, by which the owner can find out.
     fn limit_pushes(&self, public_end: usize) {
         let limit = self.owner.private_limit.beyond(public_end);
-        // Without a limit it stays as it is, and whoever looks at the word keeps it in its cache.
+        // Without a limit it stays as it is, and the thread that looks at the word keeps it in its cache.
         if limit != ASKED {
             self.push_limit.store(limit, Ordering::Relaxed);
         }
@@ -395,8 +395,9 @@ impl<Between> Deque<Between> {
         NonNull::new(job).map(|job| Entry { job, context })
     }
 
-    /// Who takes one has many, as a rule: the memory of one that comes soon is fetched while this one runs. It may be gone;
-    /// an address is all that is needed. What belongs to a task lies before and behind it.
+    /// Prefetches an entry: an owner that takes one has many, as a rule, and the memory of one that comes soon is fetched while
+    /// this one runs. The entry may be gone; an address is all that is needed. The memory of a task lies before and behind the
+    /// address.
     ///
     /// # Safety
     /// Owner only, and there was an entry.
@@ -428,7 +429,7 @@ impl<Between> Deque<Between> {
         }
         if top == newest {
             // The only one left: decided by the index alone, as among thieves. The ends stay where they
-            // are, since whoever wins, there is nothing between them any more.
+            // are, since the thread that wins, there is nothing between them any more.
             let won = ring.win(newest);
             self.owner.known_top.set(newest.wrapping_add(1));
             return won;
@@ -547,7 +548,7 @@ impl<Between> Deque<Between> {
         Some(top)
     }
 
-    /// How many entries a thief would see.
+    /// Returns the number of entries that a thief would see.
     pub(crate) fn public_len(&self) -> usize {
         let public = self.ring().and_then(Ring::public_ends_at);
         public.map_or(0, |(top, end)| end.wrapping_sub(top))

@@ -1,5 +1,5 @@
-//! What the deque promises its owner and its thieves, on the machine itself. The interleavings are
-//! `deque_models.rs`'s business; here are order, growth, wrap-around and the filter.
+//! The promises of the deque to its owner and its thieves, on the machine itself. Interleavings are the subject of
+//! `deque_models.rs`; here are order, growth, wrap-around and the filter.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;

@@ -56,8 +56,8 @@ const FEW_OPS: u32 = 64;
 /// A burst that takes longer is not empty.
 const SHORT: u64 = 5 * MICROSECOND;
 
-/// What a dispatch costs the others besides the time that is measured, in ticks: finding the work, switching to it and back, and
-/// the shorter ways that a worker with several things to do cannot take. Measured; unoptimized code is ten times slower.
+/// The cost of a dispatch to the others besides the time that is measured, in ticks: finding the work, switching to it and back,
+/// and the shorter ways that a worker with several things to do cannot take. Measured; unoptimized code is ten times slower.
 const DISPATCH: i64 = if cfg!(debug_assertions) {
     18_000
 } else {
@@ -67,13 +67,13 @@ const DISPATCH: i64 = if cfg!(debug_assertions) {
 /// A job may spend one part in so many of the time in bursts that are excessive or empty.
 const REFILL: u64 = 20;
 
-/// How much longer the others have the worker than the preempted fibers of jobs with a share.
+/// The factor by which the others have the worker for longer than the preempted fibers of jobs with a share.
 pub(crate) const OTHERS: u64 = REFILL - 1;
 
-/// What a job gets in advance when it pays its debt, so that it does not have to wait after each burst again.
+/// The advance that a job gets when it pays its debt, so that it does not have to wait after each burst again.
 const ADVANCE: i64 = 20 * MICROSECOND as i64;
 
-/// As [`OTHERS`], of jobs without a share: nothing limits them, so nobody is protected from them.
+/// The same factor as [`OTHERS`], of jobs without a share: nothing limits them, so no job is protected from them.
 pub(crate) const OTHERS_IF_UNLIMITED: u64 = 2;
 
 /// The most a job can save up.
@@ -85,9 +85,9 @@ const LEAST_ALLOWANCE: i64 = -5_000 * MICROSECOND as i64;
 /// An amount of time that may be spent, and grows by one part in [`REFILL`] of the time that passes, up to a limit.
 #[derive(Debug)]
 struct Allowance {
-    /// In ticks. Negative: used up.
+    /// The amount in ticks. Negative: used up.
     ticks: AtomicI64,
-    /// When it was last brought up to date.
+    /// The time of the last update.
     updated: AtomicU64,
 }
 
@@ -99,7 +99,7 @@ impl Allowance {
         }
     }
 
-    /// How much is left at `now`, if it has been growing by the part of one in `divisor` that is its own.
+    /// Returns the amount that is left at `now`, if it has been growing by the part of one in `divisor` that is its own.
     fn at(&self, now: u64, divisor: u64) -> i64 {
         let passed = now.saturating_sub(self.updated.load(Ordering::Relaxed));
         let refill = i64::try_from(passed / REFILL / divisor).unwrap_or(i64::MAX);
@@ -121,15 +121,15 @@ pub struct Share {
     parent: Option<Arc<Share>>,
     depth: u32,
     children: AtomicU64,
-    /// What the job may spend.
+    /// The amount that the job may spend.
     own: Allowance,
-    /// What all jobs below it may spend together.
+    /// The amount that all jobs below it may spend together.
     below: Allowance,
-    /// When a preempted fiber of the job, or of one below, last had a worker.
+    /// The time at which a preempted fiber of the job, or of one below, last had a worker.
     served: AtomicU64,
-    /// How many fibers of the job are preempted now.
+    /// The number of fibers of the job that are preempted now.
     preempted: AtomicU32,
-    /// Whether the job has given way before, of its own accord or not.
+    /// `true` if the job has given way before, of its own accord or not.
     gave_way: AtomicBool,
 }
 
@@ -356,7 +356,7 @@ impl WorkerThread {
     /// Begins a new time slice of `strand`, the running one, if its meter refills by itself.
     #[inline(always)]
     pub(crate) fn begin_slice(&self, strand: &Strand) {
-        // SAFETY: a strand's context is alive as long as it is the strand's.
+        // SAFETY: a fiber's context is alive as long as it is the fiber's.
         let meter = unsafe { Meter::of(strand.context().get()) };
         if !meter.refills {
             return;
@@ -372,10 +372,10 @@ impl WorkerThread {
     /// share loses the operations of the slice, so it gives way when it next burns one.
     #[inline(never)]
     pub(crate) fn begin_burst(&self, strand: &Strand, meter: &Meter) {
-        // Before the fuel changes, since it may have been this strand that ran last.
+        // Before the fuel changes, since it may have been this fiber that ran last.
         self.end_burst();
         strand.fuel.set(meter.turn);
-        // SAFETY: the meter is that of the strand's context, which is alive, and its share with it.
+        // SAFETY: the meter is that of the fiber's context, which is alive, and its share with it.
         let share = unsafe { meter.share.as_ref() };
         let Some(share) = share.filter(|_| meter.refills && !self.is_simulated) else {
             return;
@@ -417,11 +417,11 @@ impl WorkerThread {
     }
 
     fn end_burst_at(&self, now: u64) {
-        // SAFETY: strands live as long as their pool.
+        // SAFETY: fibers live as long as their pool.
         let Some(strand) = (unsafe { self.burst.strand.replace(ptr::null()).as_ref() }) else {
             return;
         };
-        // SAFETY: a strand's context is alive as long as it is the strand's.
+        // SAFETY: a fiber's context is alive as long as it is the fiber's.
         let share = unsafe { Meter::of(strand.context().get()) }.share;
         if !ptr::eq(share, self.burst.share.get()) {
             // What ran has ended, and its share may be gone with it.

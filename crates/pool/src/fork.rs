@@ -3,19 +3,20 @@
 //! # What a fork costs
 //!
 //! The second closure lies in a record in the frame of `join`. If enough forks are already private and
-//! nobody asks for work, there is no record at all: both closures are called one after the other. If
+//! no thief requests work, there is no record at all: both closures are called one after the other. If
 //! there is a record, pushing and popping it is plain memory access as long as it is private. Latch
 //! and thief's name are written only when it is published, the result only when it was stolen.
 //!
 //! # Protocol
 //!
-//! A published record belongs to whoever wins its deque index. If the owner wins it back, it calls the
+//! A published record belongs to the thread that wins its deque index. If the owner wins it back, it calls the
 //! closure itself. If a thief wins, it runs the closure, writes the result, sets the latch; after that
 //! it does not touch the record. The owner does not leave the frame before the latch is set, on any
 //! way out: a panic of the first closure is caught, the record settled, and the panic resumed.
 //!
 //! A fork that makes a record looks first whether its context was told to stop, and again when it has taken
-//! its record back or has been waiting for it; then it unwinds (`stop.rs`).
+//! its record back or has been waiting for it; then it unwinds (`stop.rs`). Before that it lets fibers of its worker run whose
+//! wait is over, if it was interrupted for them (`woken.rs`).
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -41,13 +42,13 @@ use crate::worker::Worker;
 /// No thief has given its name yet.
 const NOBODY: u32 = u32::MAX;
 
-/// What a thief and the owner tell each other; written when a fork is published.
+/// The message between a thief and the owner; written when a fork is published.
 pub(crate) struct TheftNote {
     thief: AtomicU32,
     latch: Latch,
 }
 
-/// What every fork begins with.
+/// The beginning of every fork.
 #[repr(C)]
 pub(crate) struct ForkHeader {
     job: Job,
@@ -60,7 +61,7 @@ impl ForkHeader {
     /// # Safety
     /// `job` is a live, private fork.
     pub(crate) unsafe fn prepare_for_theft(job: NonNull<Job>) {
-        // SAFETY: forks begin with a `ForkHeader`; it is private, so nobody else looks at the note.
+        // SAFETY: forks begin with a `ForkHeader`; it is private, so no other thread looks at the note.
         unsafe {
             let header = job.cast::<ForkHeader>().as_ref();
             (*header.note.get()).write(TheftNote {
@@ -89,7 +90,7 @@ impl ForkHeader {
 }
 
 impl TheftNote {
-    /// Who is running the fork, if it has said so already.
+    /// Returns the worker that runs the fork, if it has left its number already.
     pub(crate) fn thief(&self) -> Option<usize> {
         let thief = self.thief.load(Ordering::Relaxed);
         (thief != NOBODY).then_some(thief as usize)
@@ -136,7 +137,7 @@ where
     /// The caller owns the fork.
     #[inline(always)]
     unsafe fn take_body(&self) -> B {
-        // SAFETY: owning the fork means that nobody else reads or takes the body.
+        // SAFETY: owning the fork means that no other thread reads or takes the body.
         unsafe { ManuallyDrop::take(&mut *self.body.get()) }
     }
 
@@ -206,7 +207,7 @@ impl Worker {
         RA: Send,
         RB: Send,
     {
-        // SAFETY: a `&Worker` is only to be had on the strand's own stack.
+        // SAFETY: a `&Worker` is only to be had on the fiber's own stack.
         if unsafe { self.strand().forks.private_is_full() } {
             let b = UserOwned::captured(b);
             let a = UserOwned::value(a(self, false));
@@ -228,7 +229,11 @@ impl Worker {
         RB: Send,
     {
         let strand = self.strand();
-        // SAFETY: we are on the strand's stack, so the owner.
+        // Before the look at the signal, which may be set meanwhile. It does not unwind.
+        if strand.forks.is_asked() {
+            self.give_way_if_woken();
+        }
+        // SAFETY: we are on the fiber's stack, so the owner.
         if let Some(context) = unsafe { strand.watched_context() } {
             if std::thread::panicking() {
                 return self.fork_shielded(context, a, b);
@@ -241,7 +246,7 @@ impl Worker {
             }
         }
         let record = ForkRecord::<B, RB>::new(b);
-        // SAFETY: we are on the strand's stack, so the owner; the record stays in this frame until
+        // SAFETY: we are on the fiber's stack, so the owner; the record stays in this frame until
         // it was popped below or its latch is set.
         unsafe {
             let share = strand.forks.is_asked() || strand.offers_too_little();
@@ -261,6 +266,7 @@ impl Worker {
         strand.sim_point();
         // SAFETY: owner; every fork made since has been settled, and so is this one's turn.
         if unsafe { strand.forks.pop_own() } {
+            strand.stay_woken(Step::WokenTakenBackLook);
             // SAFETY: popped, so ours.
             let body = unsafe { record.take_body() };
             // SAFETY: owner.
@@ -330,6 +336,7 @@ impl Worker {
         if unsafe { self.strand().forks.pop_own() } {
             // SAFETY: owner.
             unsafe { self.strand().stay_interrupted(Step::InterruptTakenBackLook) };
+            self.strand().stay_woken(Step::WokenTakenBackLook);
             // SAFETY: popped, so ours.
             drop_user(Place::Captured, unsafe { record.take_body() });
         } else {
@@ -350,7 +357,7 @@ impl Worker {
     }
 }
 
-/// Whether the second panic is to be passed on instead of the first.
+/// Returns `true` if the second panic is to be passed on instead of the first.
 fn is_worse(second: &(dyn Any + Send), first: &(dyn Any + Send)) -> bool {
     Stopped::is_payload(first) && !Stopped::is_payload(second)
 }

@@ -1,6 +1,6 @@
-//! What a search for work brings home, in two words.
+//! The work item that a search returns, in two words.
 //!
-//! It is handed from function to function, and through memory to another strand, several times for each task. Two words
+//! It is handed from function to function, and through memory to another fiber, several times for each task. Two words
 //! travel in registers. As an enum of three it would be written word by word and read back as a whole, for which the
 //! processor has to wait: some 5 ns each time, a twentieth of a small task.
 
@@ -15,26 +15,28 @@ use crate::strand::Strand;
 /// Work that a search has found; [`Found::work`] says which.
 #[derive(Clone, Copy)]
 pub(crate) struct Found {
-    /// The job or the strand, and in the bits that alignment leaves free what it is.
+    /// The job or the fiber, and in the bits that alignment leaves free what it is.
     tagged: NonNull<u8>,
-    /// Of a job.
+    /// The context of a job.
     context: ContextRef,
 }
 
-/// What was found.
+/// The kinds of work items.
 #[derive(Clone, Copy)]
 pub(crate) enum Work {
     /// A fork, stolen.
     Fork(Entry),
     /// A task.
     Task(Entry),
-    /// One of this worker's strands whose wait is over.
+    /// One of this worker's fibers whose wait is over.
     Ready(*const Strand),
 }
 
 const FORK: usize = 0;
 const TASK: usize = 1;
 const READY: usize = 2;
+/// A task that was sent to this very worker.
+const BOUND_TASK: usize = 3;
 const TAGS: usize = 3;
 
 const _: () = assert!(align_of::<Job>() > TAGS && align_of::<Strand>() > TAGS);
@@ -51,9 +53,27 @@ impl Found {
         Found::tag(entry.job.cast(), TASK, entry.context)
     }
 
+    /// A task that must run on this very worker.
+    #[inline(always)]
+    pub(crate) fn bound_task(entry: Entry) -> Found {
+        Found::tag(entry.job.cast(), BOUND_TASK, entry.context)
+    }
+
+    /// Returns `true` if it is a task.
+    #[inline(always)]
+    pub(crate) fn is_task(self) -> bool {
+        matches!(self.tagged.addr().get() & TAGS, TASK | BOUND_TASK)
+    }
+
+    /// Returns `true` if it must run on this very worker.
+    #[inline(always)]
+    pub(crate) fn is_bound(self) -> bool {
+        self.tagged.addr().get() & TAGS == BOUND_TASK
+    }
+
     #[inline(always)]
     pub(crate) fn ready(strand: *const Strand) -> Found {
-        // SAFETY: the address of a strand, which is never null.
+        // SAFETY: the address of a fiber, which is never null.
         let strand = unsafe { NonNull::new_unchecked(strand.cast_mut()) };
         Found::tag(strand.cast(), READY, ContextRef::OUTERMOST)
     }
@@ -64,7 +84,7 @@ impl Found {
         Found { tagged, context }
     }
 
-    /// What it is.
+    /// Returns the work itself.
     #[inline(always)]
     pub(crate) fn work(self) -> Work {
         let address = self.tagged.as_ptr().map_addr(|address| address & !TAGS);
@@ -75,12 +95,12 @@ impl Found {
         };
         match self.tagged.addr().get() & TAGS {
             FORK => Work::Fork(entry()),
-            TASK => Work::Task(entry()),
+            TASK | BOUND_TASK => Work::Task(entry()),
             _ => Work::Ready(address.cast_const().cast()),
         }
     }
 
-    /// The stack that it needs at least; a strand that is ready has its own.
+    /// The stack that it needs at least; a fiber that is ready has its own.
     ///
     /// # Safety
     /// It was found by the caller and has not run.
@@ -108,6 +128,9 @@ mod tests {
         };
         assert!(matches!(Found::fork(entry).work(), Work::Fork(same) if same == entry));
         assert!(matches!(Found::task(entry).work(), Work::Task(same) if same == entry));
+        let bound = Found::bound_task(entry);
+        assert!(matches!(bound.work(), Work::Task(same) if same == entry));
+        assert!(bound.is_bound() && !Found::task(entry).is_bound());
         assert!(matches!(Found::ready(strand).work(), Work::Ready(same) if same == strand));
     }
 }

@@ -77,7 +77,7 @@ impl Scene {
         self.run(entry)
     }
 
-    /// Worker 0 takes its mail, sleeping until there is some; a strand to resume counts as `None`.
+    /// Worker 0 takes its mail, sleeping until there is some; a fiber to resume counts as `None`.
     fn take_mail(&self) -> Vec<Option<usize>> {
         let inbox = &self.pool.workers[0].inbox;
         let look = || {
@@ -182,7 +182,7 @@ const INBOX: Model = Model {
     },
 };
 
-/// A task and a strand's own letter, from two senders.
+/// A task and a fiber's own letter, from two senders.
 const INBOX_TWO_SENDERS: Model = Model {
     name: "hand-off: inbox, two senders",
     preemptions: Some(2),
@@ -201,12 +201,12 @@ const INBOX_TWO_SENDERS: Model = Model {
             }
             claim(read.contains(&Some(0)), "the task has come");
             claim(read.contains(&None), "the strand may go on");
-            // What the strand waits for has happened before it was woken.
+            // What the fiber waits for has happened before it was woken.
             scene.jobs[1].open();
         });
         scene.spawn(&crew, |scene| {
             scene.jobs[1].fill();
-            // SAFETY: the strand waits by mail, and this is the only wake.
+            // SAFETY: the fiber waits by mail, and this is the only wake.
             unsafe { scene.strand.wake(Wake::ByMail) };
         });
         scene.pool.send(0, scene.entry(0));
@@ -266,7 +266,7 @@ const DEQUE: Model = Model {
 };
 
 /// Two tasks that end only when both have begun. A thief takes the first and the other along, and for a
-/// moment nobody else can see that one: who falls asleep then must hear of it.
+/// moment no other thread can see that one: who falls asleep then must hear of it.
 const TAKEN_ALONG: Model = Model {
     name: "hand-off: tasks taken along",
     preemptions: Some(2),

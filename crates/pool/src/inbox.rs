@@ -1,16 +1,16 @@
-//! A worker's own mail: strands of its that may go on, and tasks that must run on this very worker.
+//! A worker's own mail: fibers of its that may go on, and tasks that must run on this very worker.
 //!
 //! # Protocol
 //!
 //! Senders push onto a linked stack with a compare-and-swap; the owner takes the whole stack with one
-//! swap and reverses it. Nobody pops single nodes, so there is no ABA and nothing depends on a node that
+//! swap and reverses it. No thread pops single nodes, so there is no ABA and nothing depends on a node that
 //! has been taken. A sender then notifies the owner (`Sleep::notify`); the owner looks into its inbox
 //! after it has marked itself sleepy, so mail is either seen then or the notice is (see
 //! `sleep/README.md`).
 //!
 //! Each letter lies on a line that its sender wrote last, and says where the next one is: to read a pile of them is one
 //! cache miss after another. So a letter also says where one further down lies ([`Trail`]), for the processor alone. To
-//! find that out its sender looks at letters that may have been taken meanwhile: at strands, which are there as long as the
+//! find that out its sender looks at letters that may have been taken meanwhile: at fibers, which are there as long as the
 //! pool, and never at a task's.
 
 use std::ptr;
@@ -22,7 +22,7 @@ use crate::strand::Strand;
 use crate::sync::step::{Step, order_at};
 use crate::sync::{AtomicPtr, Ordering};
 
-/// A letter, as far as an inbox is concerned: the link to the next one. It comes first in what it stands for, a strand or
+/// A letter, as far as an inbox is concerned: the link to the next one. It comes first in what it stands for, a fiber or
 /// a [`TaskLetter`], and the lowest bit of its address says which.
 pub(crate) struct Mail {
     next: AtomicPtr<Mail>,
@@ -38,11 +38,11 @@ struct TaskLetter {
 /// Letters are aligned to far more than two bytes, so the lowest bit of their address is free.
 const TASK_BIT: usize = 1;
 
-/// How many letters a trail is followed before it is noted where it leads: as many misses are under way at once, and one
-/// more. Measured; with more steps sending costs what reading gains.
+/// The number of messages that are walked before a prefetch hint is recorded: as many misses are under way at once, and one more.
+/// Measured; with more steps sending costs what reading gains.
 const STEPS_OF_TRAIL: u32 = 2;
 
-/// Where a letter some steps further down in the inbox lies, from here on, in cache lines. A hint: it may lead anywhere.
+/// A prefetch hint: the distance to a message some steps further down in the inbox, in cache lines. It may lead anywhere.
 ///
 /// The atomic is not the model's: no step of the protocol looks at it.
 pub(crate) struct Trail(AtomicI32);
@@ -55,7 +55,7 @@ impl Trail {
     /// To be called for the letter of `strand` when it is about to lie on top of `newest`.
     ///
     /// # Safety
-    /// Strands whose letters were in the inbox since `newest` was read from it are alive.
+    /// Fibers whose letters were in the inbox since `newest` was read from it are alive.
     #[inline]
     unsafe fn note(strand: &Strand, newest: *const Mail) {
         let mut further = newest;
@@ -64,8 +64,8 @@ impl Trail {
             if further.is_null() || further.addr() & TASK_BIT != 0 {
                 break;
             }
-            // SAFETY: not a task's, so a strand's, and alive by contract. Its owner may have taken it meanwhile: then the link
-            // is another one, but one of a strand or a task again.
+            // SAFETY: not a task's, so a fiber's, and alive by contract. Its owner may have taken it meanwhile: then the link
+            // is another one, but one of a fiber or a task again.
             further = unsafe { Mail::link(further) }.load(Ordering::Relaxed);
         }
         let distance = further.addr().wrapping_sub(ptr::from_ref(strand).addr()) as isize;
@@ -83,13 +83,13 @@ impl Trail {
     }
 }
 
-/// Strands begin at multiples of this.
+/// Fibers begin at multiples of this.
 const LINE: isize = 64;
 
-/// What a letter says.
+/// The content of a message.
 #[derive(Clone, Copy)]
 pub(crate) enum MailContent {
-    /// What this parked strand waited for has happened. The letter lies in the strand itself.
+    /// The event that this parked fiber waited for has happened. The message lies in the fiber itself.
     Resume(*const Strand),
     /// Run this on this worker.
     Run(Entry),
@@ -108,7 +108,7 @@ impl Mail {
         ptr::from_ref(strand).cast()
     }
 
-    /// A new letter that says that `entry` is to be run. It is freed by whoever takes it out of an inbox.
+    /// A new letter that says that `entry` is to be run. It is freed by the thread that takes it out of an inbox.
     pub(crate) fn with_task(entry: Entry) -> *const Mail {
         let letter = Box::new(TaskLetter {
             mail: Mail::new(),
@@ -118,13 +118,13 @@ impl Mail {
         letter.map_addr(|address| address | TASK_BIT)
     }
 
-    /// The strand whose letter it is, if it is a strand's.
+    /// The fiber whose letter it is, if it is a fiber's.
     ///
     /// # Safety
-    /// If so, the strand is alive, and stays so as long as the reference is used.
+    /// If so, the fiber is alive, and stays so as long as the reference is used.
     #[inline]
     unsafe fn strand<'a>(this: *const Mail) -> Option<&'a Strand> {
-        // SAFETY: an unmarked letter is the beginning of a strand; alive by contract.
+        // SAFETY: an unmarked letter is the beginning of a fiber; alive by contract.
         (this.addr() & TASK_BIT == 0).then(|| unsafe { &*this.cast() })
     }
 
@@ -182,7 +182,7 @@ impl Inbox {
             // SAFETY: alive by contract, and ours alone until the exchange succeeds.
             unsafe { Mail::link(mail) }.store(newest, Ordering::Relaxed);
             if PREFETCHES {
-                // SAFETY: alive by contract; and so are other strands, as long as their pool, which has this inbox.
+                // SAFETY: alive by contract; and so are other fibers, as long as their pool, which has this inbox.
                 unsafe { Mail::strand(mail).inspect(|strand| Trail::note(strand, newest)) };
             }
             match self.newest.compare_exchange_weak(

@@ -1,7 +1,7 @@
-//! The queue through which work enters a pool from outside: first in, first out, so that nobody's
+//! The queue through which work enters a pool from outside: first in, first out, so that no caller's
 //! work starves behind later arrivals.
 //!
-//! Beside it there is a second queue, for tasks that were made inside an isolation (`isolation.rs`), whoever makes them.
+//! Beside it there is a second queue, for tasks that were made inside an isolation (`isolation.rs`), the thread that makes them.
 //! A worker that waits inside has to find them wherever they are, and so must not have to search among others.
 //!
 //! # Protocol
@@ -22,9 +22,9 @@ use crate::sync::{AtomicUsize, Mutex, Ordering, lock};
 /// See the module's head.
 pub(crate) struct Injector {
     queues: Mutex<Queues>,
-    /// Of both queues.
+    /// The length of both queues.
     length: AtomicUsize,
-    /// Of the second one.
+    /// The length of the second one.
     isolated_length: AtomicUsize,
 }
 

@@ -35,8 +35,8 @@ use crate::context::Installed;
 use crate::isolation::Isolation;
 use crate::worker::{Worker, WorkerThread};
 
-/// How long a wait inside `isolate` may sleep before a debug build reports it. Picked by feel: longer
-/// than any fork in a test, shorter than a developer's patience.
+/// The time that a wait inside `isolate` may sleep before a debug build reports it. Picked by feel: longer than any fork in a
+/// test, shorter than a developer's patience.
 const WATCHDOG_PATIENCE: Duration = Duration::from_secs(10);
 
 static STUCK_WAITS: AtomicU64 = AtomicU64::new(0);
@@ -91,7 +91,7 @@ where
             let _open = Open::enter(worker);
             body()
         }
-        // A thread that is no worker runs nobody's work while it waits.
+        // A thread that is no worker runs no other work while it waits.
         None => body(),
     })
 }
@@ -100,7 +100,7 @@ where
 struct Open<'w> {
     isolation: Isolation,
     worker: &'w Worker,
-    /// Before the isolation is closed, neither the thread nor the strand is inside any more.
+    /// Before the isolation is closed, neither the thread nor the fiber is inside any more.
     inside: Option<(BelowFrames<'w>, Installed<'w>)>,
 }
 
@@ -122,11 +122,13 @@ impl Open<'_> {
 impl Drop for Open<'_> {
     fn drop(&mut self) {
         self.inside = None;
+        // Fibers may have been woken meanwhile: see `woken.rs`.
+        self.worker.strand().forks.ask();
         self.worker.thread().numbers.close(self.isolation);
     }
 }
 
-/// Notes which isolation the frames on a thread's running strand are inside of, until this value is dropped. Such a strand is
+/// Notes which isolation the frames on a thread's running fiber are inside of, until this value is dropped. Such a fiber is
 /// never parked, so the note is good for whatever runs on the thread meanwhile.
 pub(crate) struct BelowFrames<'t> {
     thread: &'t WorkerThread,
@@ -153,9 +155,9 @@ impl Drop for BelowFrames<'_> {
 /// very worker and were not made inside. Another worker's report names it.
 pub(crate) struct Watchdog<'t> {
     thread: &'t WorkerThread,
-    /// When the worker last had something to run; `None` if there is nothing to report, or no more.
+    /// The time at which the worker last had something to run; `None` if there is nothing to report, or no more.
     idle_since: Option<Instant>,
-    /// Whether the wait runs nothing on top of its stack.
+    /// `true` if the wait runs nothing on top of its stack.
     is_out_of_room: bool,
 }
 
@@ -257,7 +259,8 @@ fn patience() -> Duration {
     }
 }
 
-/// How many waits inside [`isolate`] were reported as stuck, in this process: in debug builds, and if they were out of room.
+/// Returns the number of waits inside [`isolate`] that were reported as stuck in this process: in debug builds, and if they were
+/// out of room.
 pub fn stuck_isolated_waits() -> u64 {
     STUCK_WAITS.load(Ordering::Acquire)
 }

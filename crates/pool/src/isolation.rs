@@ -1,15 +1,15 @@
-//! Which `isolate` a piece of work was made in, as a small number that travels with every queue entry.
+//! The isolation in which a piece of work was made, as a small number that travels with every queue entry.
 //!
 //! A worker that waits inside `isolate` may run only what was made inside, and has to know that of entries in other
 //! workers' queues. Their contexts lie in frames that may be gone while it looks: the entry may have been taken and run by
-//! somebody else. So an entry says by itself which isolation it belongs to: its number stands in the bits of the context's
+//! another thread. So an entry says by itself which isolation it belongs to: its number stands in the bits of the context's
 //! address that no address uses ([`ContextRef`](crate::context::ContextRef)). And which isolation is nested in which, a
 //! table says, whose memory is never freed.
 //!
 //! # Protocol
 //!
-//! `isolate` takes a number that nobody uses, writes into the table which isolation it is nested in, and only then lets
-//! anybody see the number. It gives the number back when its body has ended, and with it everything that was made inside. So as
+//! `isolate` takes a number that is not in use, writes into the table which isolation it is nested in, and only then lets
+//! any thread see the number. It gives the number back when its body has ended, and with it everything that was made inside. So as
 //! long as an entry with the number is in a queue, neither the number's line in the table changes nor that of an isolation
 //! around it. Who reads an entry that it then does not get may have read lines that others wrote meanwhile: then what it
 //! concludes is worth nothing, and is not used.
@@ -34,7 +34,7 @@ const MOST_KEPT: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Isolation(u16);
 
-/// By number: the isolation around it.
+/// The isolation around each, by number.
 static AROUND: [AtomicU16; NUMBERS] = [const { AtomicU16::new(0) }; NUMBERS];
 
 static UNUSED: Mutex<Unused> = Mutex::new(Unused {
@@ -107,7 +107,7 @@ impl KeptNumbers {
                 NUMBERS - 1
             );
         };
-        // Relaxed: whoever gets an entry with the number got it through a queue, and so sees this.
+        // Relaxed: the thread that gets an entry with the number got it through a queue, and so sees this.
         AROUND[usize::from(number)].store(around.0, Ordering::Relaxed);
         Isolation(number)
     }

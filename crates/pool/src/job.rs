@@ -12,19 +12,19 @@ use crate::deque::Entry;
 use crate::stack::StackClass;
 use crate::worker::Worker;
 
-/// What every piece of work begins with.
+/// The beginning of every piece of work.
 #[repr(C)]
 pub(crate) struct Job {
     pub(crate) kind: &'static JobKind,
 }
 
-/// What all jobs of one type have in common.
+/// The properties that all jobs of one type have in common.
 pub(crate) struct JobKind {
     /// Runs the job and ends it: afterwards the pointer must not be used. Never unwinds.
     pub(crate) execute: unsafe fn(NonNull<Job>, &Worker),
     /// The stack that it needs at least. Forks need the default one, whatever they say.
     pub(crate) stack: StackClass,
-    /// What to call it in a report: the type of the closure that the user gave.
+    /// The name for reports: the type of the closure that the user gave.
     pub(crate) name: JobName,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct JobKind {
 pub(crate) type JobName = fn() -> &'static str;
 
 impl Job {
-    /// What to call it in a report.
+    /// Returns the name for reports.
     ///
     /// # Safety
     /// `job` is alive.
@@ -52,7 +52,7 @@ impl Job {
     }
 }
 
-/// What every task begins with.
+/// The beginning of every task.
 #[repr(C)]
 pub(crate) struct TaskHeader {
     pub(crate) job: Job,
@@ -61,7 +61,7 @@ pub(crate) struct TaskHeader {
 }
 
 impl TaskHeader {
-    /// Whose task this is.
+    /// Returns the owner of the task.
     ///
     /// # Safety
     /// `entry` must have come out of a task queue and not have been run.
@@ -71,7 +71,7 @@ impl TaskHeader {
     }
 }
 
-/// What follows a task's body: gets the task's owner and what came of the body.
+/// The function that follows a task's body: it gets the task's owner and the result of the body.
 ///
 /// Not part of the body's closure on purpose: what the closure borrows may be gone as soon as the owner
 /// is told, and that must not happen while a function is running that has the closure as its argument.

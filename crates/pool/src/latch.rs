@@ -1,18 +1,18 @@
-//! What a strand waits for: a word that is set once and wakes the one who waits.
+//! The latch that a fiber waits for: a word that is set once and wakes its waiter.
 //!
 //! # Protocol
 //!
 //! ```text
 //!   UNSET --register--> waiter --set--> SET       (the setter wakes the waiter)
-//!     \-----------------set-----------> SET       (nobody waits; register then says so)
+//!     \-----------------set-----------> SET       (no waiter; register then says so)
 //! ```
 //!
 //! The setter's swap is its last access to the latch: the waiter may see SET and free it at once. The
-//! waiter's name is therefore read out of the word by that very swap, and points to a strand, which
+//! waiter's name is therefore read out of the word by that very swap, and points to a fiber, which
 //! lives as long as its pool. A setter from another pool must keep the waiter's pool alive itself.
 //!
-//! A waiter registers in one of two ways: by mail (the strand can be parked; it learns that the latch
-//! is set from its worker's inbox and never looks at the latch again), or by notice (the strand stays
+//! A waiter registers in one of two ways: by mail (the fiber can be parked; it learns that the latch
+//! is set from its worker's inbox and never looks at the latch again), or by notice (the fiber stays
 //! on its thread, is only kept from sleeping, and looks at the latch itself).
 
 use std::ptr;
@@ -22,12 +22,12 @@ use crate::strand::Strand;
 use crate::sync::step::{Step, left_out, order_at};
 use crate::sync::{AtomicPtr, Futex, Ordering};
 
-/// How a waiter wants to be told.
+/// The way in which a waiter is notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
-    /// Through its worker's inbox.
+    /// Sends a message to its worker's inbox.
     ByMail,
-    /// By waking its worker, which then looks at the latch.
+    /// Wakes the waiter's worker, which then looks at the latch.
     ByNotice,
 }
 
@@ -36,11 +36,11 @@ pub(crate) struct Latch {
     state: AtomicPtr<Strand>,
 }
 
-/// Strands are aligned to far more than two bytes, so the lowest bit of their address is free.
+/// Fibers are aligned to far more than two bytes, so the lowest bit of their address is free.
 const NOTICE_BIT: usize = 1;
 
 fn set_mark() -> *mut Strand {
-    // Not null, not a strand: strands are aligned to cache lines.
+    // Not null, not a fiber: fibers are aligned to cache lines.
     ptr::without_provenance_mut(2)
 }
 
@@ -51,7 +51,7 @@ impl Latch {
         }
     }
 
-    /// Whether it is set; then everything written before `set` is visible.
+    /// Returns `true` if the latch is set; then everything written before `set` is visible.
     #[inline]
     pub(crate) fn is_set(&self) -> bool {
         self.state.load(Ordering::Acquire) == set_mark()
@@ -60,7 +60,7 @@ impl Latch {
     /// Makes it as new, and shows everything written before it was set, if it was. Only for the one who waits
     /// for it, and not while that waits by mail.
     ///
-    /// A swap, not a store: the setter first changes something, then sets the latch; whoever resets it and then
+    /// A swap, not a store: the setter first changes something, then sets the latch; the thread that resets it and then
     /// finds nothing changed must not have wiped out that very `set`. One that was not set yet need not be: whatever is
     /// set later stays so.
     #[inline]
@@ -74,7 +74,7 @@ impl Latch {
         );
     }
 
-    /// Sets it, in place of its one waiter; nobody is woken. A swap for the same reason.
+    /// Sets it, in place of its one waiter; no thread is woken. A swap for the same reason.
     pub(crate) fn leave_set(&self) {
         self.state.swap(set_mark(), Ordering::AcqRel);
     }
@@ -121,13 +121,13 @@ impl Latch {
             Wake::ByMail
         };
         let strand = before.map_addr(|address| address & !NOTICE_BIT);
-        // SAFETY: strands live as long as their pool, which is alive by contract; the waiter is woken
+        // SAFETY: fibers live as long as their pool, which is alive by contract; the waiter is woken
         // once, since only one swap sees its name.
         unsafe { (*strand).wake(wake) };
     }
 }
 
-/// What a thread that is no worker waits for.
+/// The latch that a thread waits for that is no worker.
 pub(crate) struct ThreadLatch {
     state: Futex,
 }
@@ -148,7 +148,7 @@ impl ThreadLatch {
         self.state.word().swap(UNSET, Ordering::AcqRel);
     }
 
-    /// Sets it, in place of its one waiter; nobody is woken.
+    /// Sets it, in place of its one waiter; no thread is woken.
     pub(crate) fn leave_set(&self) {
         self.state.word().swap(SET, Ordering::AcqRel);
     }

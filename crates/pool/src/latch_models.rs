@@ -13,7 +13,7 @@ use crate::sync::{AtomicU32, Ordering};
 
 pub(crate) const MODELS: &[&Model] = &[&BY_MAIL, &BY_NOTICE, &BY_THREAD, &AGAIN];
 
-/// A strand of a pool's only worker, and what it waits for.
+/// A fiber of a pool's only worker, and what it waits for.
 struct Scene {
     latch: std::cell::UnsafeCell<Latch>,
     result: Parcel,
@@ -56,7 +56,7 @@ impl Scene {
         crew.wait();
     }
 
-    /// Whether the worker's inbox says that the strand may go on.
+    /// Returns `true` if the worker's inbox says that the fiber may continue.
     fn has_mail(&self) -> bool {
         let mut is_ready = false;
         // SAFETY: called by the worker; there are no boxed letters.
@@ -135,7 +135,7 @@ const BY_THREAD: Model = Model {
     },
 };
 
-/// The latch is used again and again: whoever resets it and then finds nothing changed will be told.
+/// The latch is used again and again: the thread that resets it and then finds nothing changed is notified.
 const AGAIN: Model = Model {
     name: "latch: reset",
     preemptions: None,
@@ -149,7 +149,7 @@ const AGAIN: Model = Model {
         let crew = Crew::new();
         let (worker, seen) = (scene.clone(), change.clone());
         crew.spawn(move || {
-            // SAFETY: the scene keeps the latch alive, and nobody frees it in this model.
+            // SAFETY: the scene keeps the latch alive, and no thread frees it in this model.
             let latch = unsafe { &*worker.latch.get() };
             loop {
                 latch.reset();

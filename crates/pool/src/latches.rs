@@ -1,4 +1,4 @@
-//! Latches for everybody: set or counted down by any thread, waited for by any number of threads.
+//! Latches for all threads: set or counted down by any thread, waited for by any number of threads.
 //!
 //! A worker that waits parks its stack and does other work; any other thread sleeps.
 //!
@@ -83,7 +83,7 @@ impl OnceLatch {
         OnceLatch::default()
     }
 
-    /// Opens it, and lets everybody who waits go on. Setting it again does nothing.
+    /// Opens it, and lets every waiter continue. Setting it again does nothing.
     pub fn set(&self) {
         let waiters = {
             let mut waiters = self.lock();
@@ -95,7 +95,7 @@ impl OnceLatch {
         }
     }
 
-    /// Whether it is open.
+    /// Returns `true` if the latch is open.
     #[inline]
     pub fn is_set(&self) -> bool {
         self.is_set.load(Ordering::Acquire)
@@ -251,7 +251,7 @@ impl CountLatch {
         }
     }
 
-    /// Whether it is open.
+    /// Returns `true` if the latch is open.
     pub fn is_set(&self) -> bool {
         self.zero.is_set()
     }

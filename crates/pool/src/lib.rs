@@ -1,11 +1,11 @@
 //! A work-stealing thread pool whose stacks park.
 //!
-//! [`join`](join()) forks for about the price of a call. [`scope`](scope()) and [`spawn`](spawn()) start tasks. Whoever
-//! waits on a worker, for a stolen fork, a scope's end or a latch, has its stack parked while the
-//! worker does something else. [`isolate`](isolate()) is for code that must not be interrupted so.
+//! [`join`](join()) forks for about the price of a call. [`scope`](scope()) and [`spawn`](spawn()) start tasks. Code that
+//! waits on a worker, for a stolen fork, a scope's end or a latch, has its stack parked while the worker runs other work.
+//! [`isolate`](isolate()) is for code that must not be interrupted in this way.
 //!
 //! Start with [`join`](join()), which needs no set-up, or with [`Pool::builder`] for a pool of your own.
-//! `ARCHITECTURE.md` tells how it works.
+#![doc = include_str!("../README.md")]
 
 #[cfg(feature = "bench-support")]
 #[doc(hidden)]
@@ -16,6 +16,7 @@ mod context;
 mod deque;
 mod fair_share;
 mod fork;
+mod forked;
 mod found;
 #[cfg(all(test, loom))]
 mod handoff_models;
@@ -29,6 +30,7 @@ mod latch;
 mod latches;
 #[cfg(all(test, loom))]
 mod modelling;
+mod offer;
 mod out_of_stacks;
 mod padded;
 #[cfg(jobtree_stacks)]
@@ -58,8 +60,10 @@ mod strand;
 #[cfg(all(test, loom))]
 mod strand_models;
 mod sync;
+mod task_lengths;
 mod theft;
 mod wait;
+mod woken;
 mod worker;
 
 pub use broadcast::{BroadcastContext, broadcast, spawn_broadcast};
@@ -86,7 +90,7 @@ pub fn current_worker_index() -> Option<usize> {
     Worker::with_current(|worker| worker.map(Worker::index))
 }
 
-/// How many workers the current pool has; outside of a pool, the global one.
+/// Returns the number of workers of the current pool; outside of a pool, of the global one.
 ///
 /// # Panics
 /// If the global pool is needed and cannot be made (see [`Pool::try_global`]).

@@ -1,5 +1,5 @@
-//! What the loom models of this crate are made of. How a model is run, and how its failures are told apart:
-//! `jobtree_base::modelling`. A test below checks that every step has a model.
+//! The parts that the loom models of this crate are made of. `jobtree_base::modelling` tells how a model is run, and how its
+//! failures are told apart. A test below checks that every step has a model.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,15 +15,15 @@ use crate::sync::step::Step;
 /// A model of this crate.
 pub(crate) type Model = jobtree_base::modelling::Model<Step>;
 
-/// What the threads of a pool with this many workers share, when it has been at work: the event counter
-/// says that nobody is sleepy. (In the state it is made in, a post changes the counter anyway.)
+/// Makes the shared state of a pool with this many workers that has been at work: the event counter says that no worker is
+/// sleepy. (In the state it is made in, a post changes the counter anyway.)
 pub(crate) fn pool(workers: usize) -> Arc<Shared> {
     let shared = Shared::new(workers, 1, 0, Handlers::default());
     shared.sleep.new_work();
     Arc::new(shared)
 }
 
-/// A strand of a worker of `pool`, to be dropped before it.
+/// A fiber of a worker of `pool`, to be dropped before it.
 pub(crate) fn strand(pool: &Arc<Shared>, worker: usize) -> Box<Strand> {
     // SAFETY: freshly made by `Box::into_raw`, and not given to the pool to keep.
     unsafe { Box::from_raw(Strand::allocate(pool, worker, 1).cast::<Strand>()) }
@@ -90,20 +90,20 @@ impl Parcel {
         self.replace(EMPTY, FILLED, "a parcel is sent once");
     }
 
-    /// Done by whoever gets it.
+    /// Done by the thread that gets it.
     pub(crate) fn open(&self) {
         self.replace(FILLED, OPENED, "a parcel comes filled, and is opened once");
     }
 
-    /// Whether it has been opened, by somebody who is done with it.
+    /// Returns `true` if it has been opened, by a thread that is done with it.
     pub(crate) fn is_opened(&self) -> bool {
-        // SAFETY: loom checks that nobody writes meanwhile.
+        // SAFETY: loom checks that no other thread writes meanwhile.
         self.0.with(|state| unsafe { *state == OPENED })
     }
 
     #[track_caller]
     fn replace(&self, expected: u32, state: u32, why: &str) {
-        // SAFETY: loom checks that nobody else is there.
+        // SAFETY: loom checks that no other thread is there.
         let before = self
             .0
             .with_mut(|cell| unsafe { std::mem::replace(&mut *cell, state) });
@@ -121,6 +121,8 @@ fn loom_every_step_has_a_model() {
         crate::stop::models::MODELS,
         crate::requeued::models::MODELS,
         crate::strand_models::MODELS,
+        crate::woken::models::MODELS,
+        crate::offer::models::MODELS,
     ];
     for step in Step::ALL {
         let mut needs = models

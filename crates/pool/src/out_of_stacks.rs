@@ -22,7 +22,7 @@ pub trait OutOfStacks: Send + Sync {
 #[derive(Default)]
 pub(crate) struct Listeners {
     is_reported: AtomicBool,
-    /// Those that are still there are called.
+    /// The listeners; those that are still there are called.
     all: Mutex<Vec<Weak<dyn OutOfStacks>>>,
 }
 

@@ -1,46 +1,46 @@
-//! Parking: how one OS thread runs many strands in turn.
+//! Parking: how one OS thread runs many fibers in turn.
 //!
 //! ```text
 //!   hub (the thread's own stack)
 //!    |  resume
-//!    +----> strand A            A waits, work was found: A passes the thread to a spare
+//!    +----> fiber A             A waits, work was found: A passes the thread to a spare
 //!               |
-//!               +----> strand B            the spare's loop takes the work that A handed over
+//!               +----> fiber B             the spare's loop takes the work that A handed over
 //!                          |
 //!    +<--------------------+    the loop of B ends: the hub takes its stack, and resumes who is next
 //! ```
 //!
-//! Every strand with a stack runs the worker's loop at its bottom. A strand that parks hands what it
-//! found to a spare one; a loop that finds a strand whose wait is over gives the thread to it and
-//! becomes a spare itself. A parked strand is fully suspended before anybody can resume it: only strands of its own worker do,
+//! Every fiber with a stack runs the worker's loop at its bottom. A fiber that parks hands what it
+//! found to a spare one; a loop that finds a fiber whose wait is over gives the thread to it and
+//! becomes a spare itself. A parked fiber is fully suspended before any thread can resume it: only fibers of its own worker do,
 //! and while one of them runs, it does not.
 //!
-//! The hub is there for the first strand, for the stacks of loops that have ended, and for simulations, in which several
+//! The hub is there for the first fiber, for the stacks of loops that have ended, and for simulations, in which several
 //! workers take turns. Where a stack cannot pass the thread on by itself (`stack/switch`), the hub does that, too.
 //!
-//! Strands come in two classes, by the size of their stack. A task says which it needs; before the loop
-//! starts one, it moves to a strand of that class, and becomes a spare itself. What a waiting strand does
+//! Fibers come in two classes, by the size of their stack. A task says which it needs; before the loop
+//! starts one, it moves to a fiber of that class, and becomes a spare itself. What a waiting fiber does
 //! on top of its frame must fit its stack, too: a small one does not help.
 //!
 //! A started stack is never dropped: it is resumed until its loop ends.
 //!
 //! # Panics
 //!
-//! The standard library counts the panics that are under way by thread, not by strand. While a strand is suspended that
+//! The standard library counts the panics that are under way by thread, not by fiber. While a fiber is suspended that
 //! unwinds, because one of its destructors waits, `std::thread::panicking()` says yes to the others, too, until its panic
-//! is over. So such a strand first waits for a moment without doing anything (`wait.rs`). Then it is parked all the same: what
-//! it waits for may need another strand of this worker, or a task that itself waits for this one. This is sound:
+//! is over. So such a fiber first waits for a moment without doing anything (`wait.rs`). Then it is parked all the same: what
+//! it waits for may need another fiber of this worker, or a task that itself waits for this one. This is sound:
 //!
 //! * An unwinding has all its state on its stack and in its payload. The thread has a count, raised by each panic and lowered by
 //!   each that is caught. A sum does not depend on the order of its parts, so it is right when all panics that began
 //!   have ended, in whatever order, and no panic ends the process or is lost.
-//! * What is wrong meanwhile is `panicking()` alone: a lock of the standard library that a strand has held since before, and
+//! * What is wrong meanwhile is `panicking()` alone: a lock of the standard library that a fiber has held since before, and
 //!   releases now, is poisoned; one that it takes now and loses by a panic of its own is not. Forks in a context that was
 //!   stopped go on until the other panic is over.
 //! * The one thing that may not happen is a panic while a panic *hook* runs: the standard library then aborts. So a hook
 //!   that waits must not count on what runs on its worker meanwhile not to panic.
 //!
-//! Tried before: running other work on top of the waiting frame, and others' strands never. Then what ran on top could wait
+//! Tried before: running other work on top of the waiting frame, and others' fibers never. Then what ran on top could wait
 //! for the frame below it, and what was parked never went on: both hung for ever.
 
 use std::cell::{Cell, RefCell};
@@ -56,7 +56,7 @@ use crate::stack::{StackCache, StackClass, StackError};
 use crate::strand::Strand;
 use crate::worker::{Settled, TaskName, Worker, WorkerThread, no_strand_is_current};
 
-/// Loops kept ready for the next strand that parks, of each class, however long nothing happens.
+/// Loops kept ready for the next fiber that parks, of each class, however long nothing happens.
 const FEW_SPARES: usize = 16;
 
 /// Loops kept as long as the worker is busy. Programs park in waves: to end a loop and to give its stack's pages back
@@ -69,22 +69,22 @@ const PATIENCE_WITH_SPARES: Duration = Duration::from_millis(if cfg!(test) { 20 
 const SPARES_ENDED_AT_ONCE: usize = 512;
 const PAUSE_BETWEEN_ENDINGS: Duration = Duration::from_millis(2);
 
-/// What a strand touches first when it goes on, in lines from where it was suspended: the frames between its switch and
-/// the code that waited. No more: among many stacks, lines that are not needed drive out those that are.
+/// The lines that a fiber touches first when it continues, from where it was suspended: the frames between its switch and the
+/// code that waited. No more: among many stacks, lines that are not needed drive out those that are.
 const LINES_OF_READY: Range<isize> = 0..8;
 
 /// The same for a spare: its loop is close, and what it will run begins below. As many as a processor fetches at once, some
 /// 16; with more it waits for them.
 const LINES_OF_SPARE: Range<isize> = -12..2;
 
-/// Strands made at once, each of three cache lines.
+/// Fibers made at once, each of three cache lines.
 const STRANDS_AT_A_TIME: usize = 16;
 
 /// Quick yields between two with care. Not a power of two less one, so that it keeps step with no loop of the program.
 const MOST_QUICK_YIELDS: u32 = 12;
 
 impl Strand {
-    /// Has the processor fetch what the strand, which is suspended, needs first of its stack when it goes on.
+    /// Has the processor fetch what the fiber, which is suspended, needs first of its stack when it goes on.
     #[inline(always)]
     fn prefetch_stack(&self, lines: Range<isize>) {
         let suspended_at = self.suspended_at.get();
@@ -94,7 +94,7 @@ impl Strand {
     }
 }
 
-/// Has the processor fetch a strand, of which only the address is known.
+/// Has the processor fetch a fiber, of which only the address is known.
 #[inline(always)]
 fn prefetch_strand(strand: *const Strand) {
     for line in 0..size_of::<Strand>() / 64 {
@@ -102,25 +102,25 @@ fn prefetch_strand(strand: *const Strand) {
     }
 }
 
-/// A worker thread's strands that are not running, as far as they are not waiting.
+/// A worker thread's fibers that are not running, as far as they are not waiting.
 pub(crate) struct ParkingLot {
     stacks: StackCache,
     /// Loops that may be given work, by class.
     spares: RefCell<[Vec<*const Strand>; StackClass::ALL.len()]>,
-    /// Strands without a stack, to be used again.
+    /// Fibers without a stack, to be used again.
     bare: RefCell<Vec<*const Strand>>,
     hub: Hub,
-    /// Who the hub resumes next.
+    /// The fiber that the hub resumes next.
     next: Cell<*const Strand>,
-    /// Whose loop has ended, until the hub has taken its stack.
+    /// The fiber whose loop has ended, until the hub has taken its stack.
     ended: Cell<*const Strand>,
-    /// The strand that resumes a spare only to have it end, or null: it gets the thread back.
+    /// The fiber that resumes a spare only to have it end, or null: it gets the thread back.
     ends_spares: Cell<*const Strand>,
-    /// Whether the worker has begun to end spares, and none was needed since.
+    /// `true` if the worker has begun to end spares, and none was needed since.
     is_ending_spares: Cell<bool>,
-    /// What the next strand's loop shall run first.
+    /// The work that the next fiber's loop runs first.
     handoff: Cell<Option<Found>>,
-    /// Whether this thread has a hub: not so if it is the user's own.
+    /// `true` if this thread has a hub: not so if it is the user's own.
     has_hub: Cell<bool>,
 }
 
@@ -146,12 +146,17 @@ impl ParkingLot {
 }
 
 impl WorkerThread {
-    /// Whether the current strand may be parked now: there is a hub, and a strand to go on with.
+    /// Returns `true` if the current fiber may be parked now: there is a hub, and a fiber to continue on.
     pub(crate) fn can_park(&self) -> bool {
         self.parking.has_hub.get() && self.has_spare_or_counts(StackClass::Default)
     }
 
-    /// Whether there is a spare of the class; if not, counts that somebody has to do without.
+    /// Returns `true` if the current fiber may be suspended in favour of one that is ready.
+    pub(crate) fn can_give_way(&self) -> bool {
+        self.parking.has_hub.get()
+    }
+
+    /// Returns `true` if there is a spare of the class; if not, counts that a task has to do without.
     fn has_spare_or_counts(&self, class: StackClass) -> bool {
         let has_spare = self.ensure_spare(class).is_ok();
         if !has_spare {
@@ -161,8 +166,8 @@ impl WorkerThread {
         has_spare
     }
 
-    /// Whether so little of the current strand's stack is in use that a task which has a right to one of its own may run
-    /// on top: at most a quarter, however deep tasks ask for each other.
+    /// Returns `true` if so little of the current fiber's stack is in use that a task which has a right to a stack of its own may
+    /// run on top: at most a quarter, however deep tasks join each other.
     pub(crate) fn has_room_for_another(&self, strand: &Strand) -> bool {
         let in_use = strand.stack().base().wrapping_sub(stack_pointer());
         in_use < self.pool.stacks.stack_size(StackClass::Default) / 4
@@ -181,14 +186,14 @@ impl WorkerThread {
             return Ok(());
         }
         let stack = self.parking.stacks.take(class)?;
-        // SAFETY: strands live as long as their pool, which this thread keeps alive.
+        // SAFETY: fibers live as long as their pool, which this thread keeps alive.
         let strand = unsafe { &*self.bare_strand() };
         let arguments = [
             std::ptr::from_ref(self).cast(),
             std::ptr::from_ref(strand).cast(),
         ];
-        // SAFETY: a bare or new strand has no stack in use. The hub, without which nothing runs on a stack, borrows the
-        // thread's state for as long, and strands live as long as their pool.
+        // SAFETY: a bare or new fiber has no stack in use. The hub, without which nothing runs on a stack, borrows the
+        // thread's state for as long, and fibers live as long as their pool.
         unsafe {
             let in_use = strand.stack();
             in_use.prepare(stack, run_loop, arguments, &self.parking.hub);
@@ -198,7 +203,7 @@ impl WorkerThread {
         Ok(())
     }
 
-    /// A strand without a stack. They are made some at a time, since there may be very many.
+    /// A fiber without a stack. They are made some at a time, since there may be very many.
     fn bare_strand(&self) -> *const Strand {
         let mut bare = self.parking.bare.borrow_mut();
         bare.pop().unwrap_or_else(|| {
@@ -225,19 +230,19 @@ impl WorkerThread {
         let spares = &mut self.parking.spares.borrow_mut()[class.index()];
         let spare = spares.pop();
         if let Some(next) = spares.last() {
-            // SAFETY: strands live as long as their pool.
+            // SAFETY: fibers live as long as their pool.
             unsafe { &**next }.prefetch_stack(LINES_OF_SPARE);
         }
         spare
     }
 
-    /// The strand whose wait was over first. A parked stack is cold, so the processor gets to know of the next ones early.
+    /// The fiber whose wait was over first. A parked stack is cold, so the processor gets to know of the next ones early.
     #[inline(always)]
     pub(crate) fn next_ready(&self) -> Option<*const Strand> {
         let mut ready = self.ready.borrow_mut();
         let first = ready.pop_front()?;
         if let Some(second) = ready.front() {
-            // SAFETY: strands live as long as their pool.
+            // SAFETY: fibers live as long as their pool.
             unsafe { &**second }.prefetch_stack(LINES_OF_READY);
             if let Some(third) = ready.get(1) {
                 prefetch_strand(*third);
@@ -246,14 +251,14 @@ impl WorkerThread {
         Some(first)
     }
 
-    /// From now on there is somebody who passes the thread on.
+    /// Says that from now on there is a hub that passes the thread on.
     pub(crate) fn prepare_hub(&self) -> Result<(), StackError> {
         self.ensure_spare(StackClass::Default)?;
         self.parking.has_hub.set(true);
         Ok(())
     }
 
-    /// Runs the strand whose turn it is, and those to which it passes the thread, until one comes back to the hub; `false` if
+    /// Runs the fiber whose turn it is, and those to which it passes the thread, until one comes back to the hub; `false` if
     /// the worker has none left.
     // Part of the hub's loop: where the hub passes the thread on, a return after its switch would be mispredicted.
     #[inline(always)]
@@ -265,7 +270,7 @@ impl WorkerThread {
         true
     }
 
-    /// Runs the worker's loop on strands until the pool ends.
+    /// Runs the worker's loop on fibers until the pool ends.
     pub(crate) fn run_hub(&self) -> Result<(), StackError> {
         self.prepare_hub()?;
         // Spares are woken at the end, so that their loops see that the pool has ended.
@@ -285,13 +290,13 @@ impl WorkerThread {
         }
     }
 
-    /// From the hub to `strand`, and back when some strand leaves or ends: the last one that had the thread.
+    /// Goes from the hub to `strand`, and back when some fiber leaves or ends: the last one that had the thread.
     #[inline(always)]
     fn resume(&self, strand: *const Strand) {
-        // SAFETY: strands live as long as their pool.
+        // SAFETY: fibers live as long as their pool.
         let strand = unsafe { &*strand };
         self.set_current(strand);
-        // SAFETY: this is the hub, so all strands are suspended; only those with a stack are resumed.
+        // SAFETY: this is the hub, so all fibers are suspended; only those with a stack are resumed.
         unsafe { strand.stack().resume(&self.parking.hub) };
         no_strand_is_current();
         let ended = self.parking.ended.replace(std::ptr::null());
@@ -301,7 +306,7 @@ impl WorkerThread {
     }
 
     fn take_stack_of(&self, ended: *const Strand) {
-        // SAFETY: strands live as long as their pool; its loop was at its end when it went to the hub.
+        // SAFETY: fibers live as long as their pool; its loop was at its end when it went to the hub.
         let stack = unsafe { (*ended).stack().take_stack() };
         self.parking
             .stacks
@@ -309,12 +314,12 @@ impl WorkerThread {
         self.parking.bare.borrow_mut().push(ended);
     }
 
-    /// Suspends the running strand in favour of `next`. Returns when it is resumed.
+    /// Suspends the running fiber in favour of `next`. Returns when it is resumed.
     ///
-    /// While it is suspended, others can take its public forks from the list of parked strands.
+    /// While it is suspended, others can take its public forks from the list of parked fibers.
     #[inline(always)]
     fn switch(&self, from: &Strand, next: *const Strand) {
-        // SAFETY: we are on the strand.
+        // SAFETY: we are on the fiber.
         if unsafe { from.forks.outstanding() > 0 } {
             self.switch_with_forks(from, next);
         } else {
@@ -329,7 +334,7 @@ impl WorkerThread {
         self.suspend(from, next);
         self.shared().parked.unlist(from);
         if !from.forks.looks_empty_to_thief() {
-            // Who looked at the running strand before the switch and at the list after it has seen
+            // Who looked at the running fiber before the switch and at the list after it has seen
             // the forks in neither place.
             self.pool.sleep.new_work();
         }
@@ -338,15 +343,16 @@ impl WorkerThread {
     /// Gives the thread to `next`, until it comes back.
     #[inline(always)]
     fn suspend(&self, from: &Strand, next: *const Strand) {
+        self.end_measurement();
         from.suspended_at
             .set(std::ptr::without_provenance(stack_pointer()));
         let named = TaskName::put_aside();
         if PASSES_DIRECTLY && !self.is_simulated {
             assert!(!std::ptr::eq(from, next), "a strand gives way to another");
-            // SAFETY: strands live as long as their pool.
+            // SAFETY: fibers live as long as their pool.
             let next = unsafe { &*next };
             self.set_current(next);
-            // SAFETY: we are running on `from`; `next` is another strand of this worker, and so suspended.
+            // SAFETY: we are running on `from`; `next` is another fiber of this worker, and so suspended.
             unsafe { from.stack().pass(next.stack()) };
         } else {
             self.parking.next.set(next);
@@ -357,7 +363,7 @@ impl WorkerThread {
         self.begin_slice(from);
     }
 
-    /// In a simulation: suspends the running strand, which stays the one that this worker runs.
+    /// Suspends the running fiber in a simulation; it stays the one that this worker runs.
     pub(crate) fn suspend_to_hub(&self, strand: &Strand) {
         self.suspend(strand, strand);
     }
@@ -377,7 +383,7 @@ impl WorkerThread {
         stats.waiting.subtract(1);
     }
 
-    /// The strand whose loop runs `found` when it gets the thread.
+    /// The fiber whose loop runs `found` when it gets the thread.
     #[inline(never)]
     fn hand_to_spare(&self, found: Found) -> *const Strand {
         // SAFETY: found, so ours, and not yet run.
@@ -390,7 +396,7 @@ impl WorkerThread {
     /// Lets `ready` have the thread; `strand` goes on after what is ready now.
     pub(crate) fn let_run(&self, strand: &Strand, ready: *const Strand) {
         if !self.parking.has_hub.get() {
-            // Nobody passes this thread on.
+            // No hub passes this thread on.
             self.ready.borrow_mut().push_back(ready);
             return crate::sync::spin_pause();
         }
@@ -398,7 +404,7 @@ impl WorkerThread {
         self.switch(strand, ready);
     }
 
-    /// The usual yield: the strand that is next gets the thread, and nobody else is looked for. `false` if that is
+    /// The usual yield: the fiber that is next gets the thread, and no search follows. `false` if that is
     /// not enough: now and then others must have a chance, too.
     #[inline(always)]
     pub(crate) fn yield_to_next_ready(&self, strand: &Strand) -> bool {
@@ -407,7 +413,7 @@ impl WorkerThread {
             self.quick_yields.set(MOST_QUICK_YIELDS);
             return false;
         }
-        // SAFETY: we are on the strand, so its owner.
+        // SAFETY: we are on the fiber, so its owner.
         let has_forks = unsafe { strand.forks.outstanding() > 0 };
         let is_plain = strand.context().get().isolation().is_none() && !has_forks;
         let may_suspend = self.parking.has_hub.get() && !std::thread::panicking();
@@ -423,7 +429,7 @@ impl WorkerThread {
         true
     }
 
-    /// Runs `found` on another strand, and this one again after what is ready now.
+    /// Runs `found` on another fiber, and this one again after what is ready now.
     pub(crate) fn yield_to(&self, strand: &Strand, found: Found) {
         match found.work() {
             Work::Ready(ready) => self.let_run(strand, ready),
@@ -460,7 +466,7 @@ impl WorkerThread {
         true
     }
 
-    /// How long the worker may sleep before it looks after its spares.
+    /// Returns the time that the worker may sleep before it checks its spares.
     pub(crate) fn patience_with_spares(&self) -> Option<Duration> {
         let spares = self.parking.spares.borrow();
         let is_surplus = spares.iter().any(|spares| spares.len() > FEW_SPARES);
@@ -471,7 +477,7 @@ impl WorkerThread {
         }
     }
 
-    /// Ends loops that have not been needed for long, on the stack of an idle strand.
+    /// Ends loops that have not been needed for long, on the stack of an idle fiber.
     #[cold]
     pub(crate) fn end_surplus_spares(&self) {
         if !self.parking.has_hub.get() || std::thread::panicking() {
@@ -496,7 +502,7 @@ impl WorkerThread {
         }
     }
 
-    /// Moves the loop to a strand of the class that `found` needs, if it is on another: that one runs it.
+    /// Moves the loop to a fiber of the class that `found` needs, if it is on another: that one runs it.
     #[inline]
     pub(crate) fn settle(&self, strand: &Strand, found: Found) -> Settled {
         // SAFETY: found, so ours, and not yet run.
@@ -523,10 +529,10 @@ impl WorkerThread {
     }
 }
 
-/// What runs on a strand's stack.
+/// Runs on a fiber's stack, at its bottom.
 ///
 /// # Safety
-/// The worker thread and the strand, which is one of its own, are there as long as this runs.
+/// The worker thread and the fiber, which is one of its own, are there as long as this runs.
 unsafe extern "C" fn run_loop(thread: *const (), strand: *const ()) {
     // SAFETY: by contract.
     let (thread, strand) = unsafe { (&*thread.cast::<WorkerThread>(), &*strand.cast::<Strand>()) };

@@ -1,5 +1,5 @@
-//! What `parking` offers where stacks cannot be switched: nothing can be parked, so whoever waits
-//! helps in place, and no strand is ever ready.
+//! The replacement of `parking` where stacks cannot be switched: nothing can be parked, so a worker that waits helps in place,
+//! and no fiber is ever ready.
 
 use crate::found::Found;
 use crate::strand::Strand;
@@ -10,7 +10,11 @@ impl WorkerThread {
         false
     }
 
-    /// Whoever waits runs others on top anyway.
+    pub(crate) fn can_give_way(&self) -> bool {
+        false
+    }
+
+    /// Returns `true`: a worker that waits runs other work on top anyway.
     pub(crate) fn has_room_for_another(&self, _strand: &Strand) -> bool {
         true
     }

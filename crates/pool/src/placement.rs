@@ -14,7 +14,7 @@ use crate::sync::{AtomicU32, Ordering};
 /// The worker is not working.
 const NOWHERE: u32 = u32::MAX;
 
-/// Where a worker works, as far as others need to know.
+/// The processor that a worker works on, as far as other workers need to know.
 pub(crate) struct Workplace(AtomicU32);
 
 impl Workplace {
@@ -115,7 +115,7 @@ mod tests {
                 assert_eq!(std::thread::available_parallelism().unwrap(), processors);
             }
             working.leave();
-            // Nobody works anywhere: stays where it is, which cannot be seen, but must not fail.
+            // No worker works anywhere: stays where it is, which cannot be seen, but must not fail.
             make_way([&working].into_iter());
         })
         .join()

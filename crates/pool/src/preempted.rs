@@ -30,26 +30,26 @@ use crate::raw::ticks;
 use crate::strand::Strand;
 use crate::theft::TINY;
 
-/// How often the worker looks for work, with no fiber waiting here, before it stops the clock.
+/// The number of searches for work, with no fiber waiting here, after which the worker stops the clock.
 const LOOKS_UNTIL_FORGOTTEN: u32 = 1024;
 
 /// While the others run tiny tasks, the worker reads the clock, which costs as much as a tenth of such a task, only once in
 /// so many looks and one. Should the tasks become long just then, it is noticed as many tasks late.
 const MOST_LOOKS_WITHOUT_CLOCK: u32 = 7;
 
-/// How much of a slice counts, at most: about 20 milliseconds, in [`ticks`]. Longer ones were interrupted by the operating
-/// system, or burn their operations so slowly that the preempted would wait all too long for the next one.
+/// The most of a slice that counts: about 20 milliseconds, in [`ticks`]. Longer slices were interrupted by the operating system,
+/// or burn their operations so slowly that the preempted fibers would wait far too long for the next one.
 const LONGEST_SLICE: u64 = 60_000_000;
 
-/// How much a slice of a job with a share counts, at least: about 5 microseconds, in [`ticks`]. Letting a preempted fiber run costs the others
-/// some time, however short its slice is; more in unoptimized code.
+/// The least that a slice of a job with a share counts: about 5 microseconds, in [`ticks`]. Letting a preempted fiber run costs
+/// the others some time, however short its slice is; more in unoptimized code.
 const SHORTEST_SLICE: u64 = if cfg!(debug_assertions) {
     60_000
 } else {
     15_000
 };
 
-/// How many of the oldest fibers are compared by their families.
+/// The number of the oldest fibers that are compared by their families.
 const COMPARED: usize = 16;
 
 /// A fiber whose time slice is used up.
@@ -62,24 +62,25 @@ struct Preempted {
 /// The preempted fibers of one worker.
 pub(crate) struct PreemptedQueue {
     waiting: RefCell<VecDeque<Preempted>>,
-    /// Whether the clock runs.
+    /// `true` if the clock runs.
     is_used: Cell<bool>,
-    /// After how many looks the clock stops, unless a fiber comes.
+    /// The number of searches after which the clock stops, unless a fiber comes.
     looks_left: Cell<u32>,
-    /// When the worker last looked for work and at the clock: what runs now began then, or a few tiny tasks later.
+    /// The time at which the worker last searched for work and read the clock: the current work began then, or a few tiny tasks
+    /// later.
     looked: Cell<u64>,
-    /// How often it may look for work before it looks at the clock again.
+    /// The number of searches before it reads the clock again.
     looks_without_clock: Cell<u32>,
-    /// Whether what runs now was let run as one of those that wait here, and then for how much longer the others come
-    /// first.
+    /// Set if the current work was let run as one of those that wait here; then it is the time by which the others come first for
+    /// longer.
     running: Cell<Option<u64>>,
-    /// Up to then the others come first.
+    /// The time up to which the others come first.
     not_before: Cell<u64>,
-    /// Whether it is a new task's turn next.
+    /// `true` if a new task has the next turn.
     task_is_next: Cell<bool>,
 }
 
-/// What runs next.
+/// The kind of work that runs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
     /// Any work: no fiber waits here.
@@ -92,7 +93,7 @@ pub(crate) enum Moment {
     TimeForStrand,
 }
 
-/// How much longer the others have the worker than a job with this share.
+/// Returns the factor by which the others have the worker for longer than a job with this share.
 fn others_of(share: *const Share) -> u64 {
     if share.is_null() {
         OTHERS_IF_UNLIMITED
@@ -150,7 +151,7 @@ impl PreemptedQueue {
     /// Has `strand`, which has used up its slice and whose job has `share`, wait here.
     ///
     /// # Safety
-    /// The share is null, or alive as long as the strand waits here.
+    /// The share is null, or alive as long as the fiber waits here.
     pub(crate) unsafe fn push(&self, strand: *const Strand, share: *const Share) {
         // SAFETY: by contract.
         if let Some(share) = unsafe { share.as_ref() } {

@@ -2,7 +2,7 @@
 //! whose owner's end is last in, first out.
 //!
 //! The owner puts one in between two others, so a lock that is free nearly always costs it one locked
-//! instruction, half as much as the deque's dance. A push wakes nobody: its worker is about
+//! instruction, half as much as the deque's dance. A push wakes no worker: its worker is about
 //! to look for work itself. If more is left then, it wakes another (`search.rs`).
 
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ pub(crate) mod models;
 pub(crate) struct Requeued {
     is_locked: AtomicBool,
     spinners: Spinners,
-    /// Written under the lock; a hint to everybody else.
+    /// Written under the lock; a hint to all other threads.
     len: AtomicUsize,
     entries: UnsafeCell<VecDeque<Entry>>,
 }

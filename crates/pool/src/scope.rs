@@ -38,7 +38,7 @@ pub struct ScopeFifo<'scope> {
 
 type FifoLane = Mutex<VecDeque<Entry>>;
 
-/// What both kinds have in common. Lives in the frame that waits for the scope.
+/// The part that both kinds have in common. Lives in the frame that waits for the scope.
 struct ScopeBase<'scope> {
     /// Runs the tasks.
     pool: Arc<Shared>,
@@ -47,7 +47,7 @@ struct ScopeBase<'scope> {
     waiter: Waiter,
     /// The first panic; if some task was stopped, the first other one.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
-    /// Tasks run in the context of the scope, which outlives them; not in that of whoever spawns.
+    /// Tasks run in the context of the scope, which outlives them; not in that of the code that spawns.
     context: ContextRef,
     // Invariant in 'scope: a task may neither lengthen nor shorten what others may borrow.
     scope: PhantomData<fn(&'scope ()) -> &'scope ()>,
@@ -56,7 +56,7 @@ struct ScopeBase<'scope> {
 // SAFETY: everything inside synchronises itself; the context is read-only and outlives the scope.
 unsafe impl Sync for ScopeBase<'_> {}
 
-/// Who waits for a scope.
+/// The waiter of a scope.
 enum Waiter {
     Worker(Latch, Arc<Shared>),
     Thread(ThreadLatch),
@@ -98,7 +98,7 @@ impl<'scope> ScopeBase<'scope> {
         unsafe { ScopeBase::one_ended(self) };
         match (&self.waiter, worker) {
             (Waiter::Worker(latch, _), Some(worker)) => {
-                worker.wait_until(latch, WaitFor::TasksOf(self.name()));
+                worker.wait_until(latch, WaitFor::Scope(self.name()));
             }
             (Waiter::Thread(latch), _) => latch.wait(),
             (Waiter::Worker(..), None) => unreachable!("a worker made this scope"),
@@ -374,7 +374,7 @@ pub(crate) unsafe fn submit_through_lane(
             unsafe { Job::execute(entry.job, worker) };
         }
     };
-    // SAFETY: run once, by whoever takes it, before the lane ends.
+    // SAFETY: run once, by the thread that takes it, before the lane ends.
     let job = unsafe { boxed_task::<FifoLane, _>(owner, after_ticket, ticket) };
     let context = entry.context;
     pool.submit_from(worker, Entry { job, context });

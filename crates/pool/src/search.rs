@@ -1,14 +1,16 @@
-//! Where a worker looks for work, and in which order.
+//! The places where a worker searches for work, and their order.
 //!
-//! 1. Strands of its own that may go on: somebody waits for them.
+//! 1. Fibers of its own that may go on: other code waits for them.
 //! 2. Its own newest task: warm. Then tasks that were sent to it alone, then those that gave way. (Now and then
 //!    before 1.)
 //! 3. Other workers, from a random one on: their oldest public fork, their oldest task, the forks of
-//!    their parked strands.
+//!    their parked fibers.
 //! 4. The injector.
 //!
 //! 5. Fibers of its own that have used up a time slice; before all others when they have waited long enough
 //!    (`preempted.rs`).
+//!
+//! A task that was found is not always run: if fibers are parked here, it may go to an idle worker (`offer.rs`).
 //!
 //! Every 61st time the injector and the inbox come first, so that work from outside does not starve
 //! behind a worker's own. (61: a prime, so that it keeps step with no loop of the program.)
@@ -32,26 +34,26 @@ use crate::strand::Strand;
 use crate::theft::Appetite;
 use crate::worker::WorkerThread;
 
-/// How long a fork must have been public before a thief takes it. A fork that its owner takes back
-/// sooner was not worth the way: the line transfers of a theft cost some hundreds of nanoseconds on
-/// both sides. Measured, see ARCHITECTURE.md.
+/// The steal delay: the time that a fork must have been public before a thief takes it. A fork that its owner takes back sooner
+/// was not worth the transfer: the cache lines of a theft cost some hundreds of nanoseconds on both sides. Measured, see
+/// `docs/lab-notebook.md`.
 const SEASONING: Duration = Duration::from_nanos(2000);
 
-/// Which forks a thief takes.
+/// The ages of forks that a thief takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Age {
-    /// Those that have been public for [`SEASONING`].
+    /// Forks that have been public for [`SEASONING`].
     Seasoned,
     /// All.
     Any,
 }
 
-/// Who wants work.
+/// The reason of a search.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
-    /// Somebody who cannot go on, or has used up a turn.
+    /// The fiber cannot continue, or has used up its time slice.
     ByWaiter,
-    /// Somebody who can, and gives way of its own accord.
+    /// The fiber could continue, and yields of its own accord.
     ByYield,
 }
 
@@ -92,13 +94,13 @@ impl WorkerThread {
             .or_else(|| self.preempted.next().map(Found::ready))
     }
 
-    /// One look everywhere, for a strand that gives way of its own accord: it comes before those that have used up their
+    /// One look everywhere, for a fiber that gives way of its own accord: it comes before those that have used up their
     /// turn, until it is time for one of them.
     pub(crate) fn find_work_for_yield(&self) -> Option<Found> {
         self.look(Age::Seasoned, Wanted::ByYield)
     }
 
-    /// What runs before everything else, if it is time for the preempted fibers.
+    /// Returns the work that runs before everything else, if it is time for the preempted fibers.
     fn take_turn_of_preempted(&self, moment: Moment) -> Option<Found> {
         match moment {
             Moment::Unused | Moment::TooEarly => None,
@@ -128,7 +130,7 @@ impl WorkerThread {
         }
         if dispatches.is_multiple_of(DISPATCHES_BETWEEN_FAIR_LOOKS) {
             let sent = self.own_mail.borrow_mut().pop_front();
-            if let Some(found) = sent.map(Found::task).or_else(|| self.take_injected()) {
+            if let Some(found) = sent.map(Found::bound_task).or_else(|| self.take_injected()) {
                 return Some(found);
             }
         }
@@ -296,8 +298,10 @@ impl WorkerThread {
     pub(crate) fn own_task(&self) -> Option<Found> {
         // SAFETY: this thread owns its task deque.
         let newest = unsafe { self.shared().tasks.pop_newest() };
-        let entry = newest.or_else(|| self.own_mail.borrow_mut().pop_front());
-        entry.map(Found::task)
+        newest.map(Found::task).or_else(|| {
+            let sent = self.own_mail.borrow_mut().pop_front();
+            sent.map(Found::bound_task)
+        })
     }
 
     /// Moves the inbox's letters to where the search looks.
@@ -358,7 +362,7 @@ impl WorkerThread {
         victim.parked.steal(self.index, |_| true).map(Found::fork)
     }
 
-    /// Steals the oldest public fork of the strand that `victim` runs now, if it has been there for
+    /// Steals the oldest public fork of the fiber that `victim` runs now, if it has been there for
     /// [`SEASONING`]; of any age if this worker would sleep otherwise, since the one who posted it may
     /// count on us.
     pub(crate) fn steal_fork_of(&self, victim: usize, age: Age) -> Option<Entry> {
@@ -411,20 +415,24 @@ impl WorkerThread {
         // Flat spawns: take up to half of the rest along, and save the way back. Only of the same context: the first one may
         // wait for a lock whose holder, inside `isolate`, waits for the others, and looks for them at the ends of queues.
         let along = (victim.tasks.public_len() / 2).min(MOST_TASKS_TAKEN_ALONG);
+        let mut taken = 0;
         for _ in 0..along {
             match victim.tasks.steal(|context| context == first.context) {
                 // SAFETY: this thread owns its task deque, and the entry is ours to pass on.
                 Steal::Taken(entry) => unsafe { self.shared().tasks.push_private(entry) },
                 Steal::Empty | Steal::Retry => break,
             }
+            taken += 1;
         }
-        if along > 0 {
+        if taken > 0 {
             // SAFETY: this thread owns its task deque.
             unsafe { self.shared().tasks.publish_all() };
             // On the way they were in no queue: who looked meanwhile must be told.
             self.pool.sleep.new_work();
         }
-        self.stolen.begin(1 + along);
+        self.stolen.begin(1 + taken);
+        // The caller counts the first one.
+        self.shared().stats.stolen.add(taken as u64);
         Some(first)
     }
 
@@ -452,6 +460,7 @@ impl WorkerThread {
             self.ask_everybody();
             return Searching::pause_for_long();
         }
+        self.pool.process.must_be_current();
         let limit = self.patience_with_spares();
         if self.pool.sleep.no_work_found(searching, limit) == Slept::TooLong {
             self.end_surplus_spares();
@@ -462,8 +471,8 @@ impl WorkerThread {
         }
     }
 
-    /// Whether this worker goes on looking instead of announcing itself sleepy, after which it would take tasks of any
-    /// size: it has learnt that those of others are tiny, and they get on with them.
+    /// Returns `true` if this worker continues to scan instead of announcing itself sleepy, after which it would take tasks of
+    /// any size: it has learnt that the tasks of others are tiny, and their owners make progress.
     fn leaves_tiny_tasks_alone(&self, searching: &Searching) -> bool {
         if !self.stolen.were_tiny() || !searching.is_about_to_announce() {
             return false;
@@ -478,7 +487,7 @@ impl WorkerThread {
 
     fn ask_around(&self, searching: &Searching) {
         /// Looks in vain before asking: short forks are then left alone. Measured, see
-        /// ARCHITECTURE.md.
+        /// `docs/lab-notebook.md`.
         const PATIENCE: u32 = 4;
         if searching.rounds() >= PATIENCE {
             self.ask_everybody();
@@ -495,7 +504,7 @@ impl WorkerThread {
         }
     }
 
-    /// Ends a search. If nobody else searches while others sleep and there is more to do, wakes one.
+    /// Ends a search. If no other thread searches while others sleep and there is more to do, wakes one.
     pub(crate) fn stop_searching(&self, searching: Searching) {
         if self.is_simulated {
             return;
@@ -556,7 +565,7 @@ impl WorkerThread {
         None
     }
 
-    fn put_back(&self, entry: Entry) {
+    pub(crate) fn put_back(&self, entry: Entry) {
         // SAFETY: this thread owns its task deque, and the entry is ours to give back.
         unsafe {
             self.shared().tasks.push_private(entry);

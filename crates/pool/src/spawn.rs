@@ -1,4 +1,4 @@
-//! Tasks that nobody waits for, and giving way to others.
+//! Tasks that no code waits for, and giving way to others.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::deque::Entry;
 use crate::found::{Found, Work};
 use crate::isolation::Isolation;
 use crate::job::boxed_task;
-use crate::pool::shared::Shared;
+use crate::pool::shared::{Shared, Waits};
 use crate::raw::fuel::Meter;
 use crate::raw::gate;
 use crate::scope::{current_pool, submit_through_lane};
 use crate::sim;
-use crate::worker::Worker;
+use crate::worker::{Worker, WorkerThread};
 
-/// Runs `body` some time on the current pool, or the global one; nobody waits for it.
+/// Runs `body` some time on the current pool, or the global one; no code waits for it.
 ///
 /// A panic goes to the pool's panic handler; without one it is recorded
 /// (`jobtree::user_code`), and the pool goes on.
@@ -106,7 +106,7 @@ pub(crate) fn spawn_fifo_on<F: FnOnce() + Send + 'static>(pool: &Arc<Shared>, bo
     sim::point();
 }
 
-/// A task that nobody waits for, called after the type `Named`: its panics go to the pool's handler.
+/// A task that no code waits for, called after the type `Named`: its panics go to the pool's handler.
 ///
 /// It runs in the outermost context: the frames that contexts lie in may be gone by then.
 pub(crate) fn detached<Named>(body: impl FnOnce(&Worker) + Send + 'static) -> Entry {
@@ -122,10 +122,10 @@ pub(crate) fn detached<Named>(body: impl FnOnce(&Worker) + Send + 'static) -> En
     }
 }
 
-/// What came of giving way.
+/// The result of a yield.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Yield {
-    /// Something else has run.
+    /// Other work has run.
     Executed,
     /// There was nothing to run.
     Idle,
@@ -164,7 +164,8 @@ pub fn yield_local() -> Option<Yield> {
     Worker::with_current(|worker| worker.map(yield_worker_locally))
 }
 
-/// Who offers the thread to others begins a new turn, whether or not somebody wanted it.
+/// Begins a new time slice: a fiber that offers its thread to others has a full slice again, whether or not another wanted the
+/// thread.
 // Inlined up to the switch itself: a switch that returns through frames costs a mispredicted return for each, some 8 ns.
 #[inline(always)]
 pub(crate) fn yield_worker(worker: &Worker) -> Yield {
@@ -191,7 +192,7 @@ fn yield_to_anybody(worker: &Worker) -> Yield {
     let thread = worker.thread();
     if isolation.is_none() {
         // Looked at before the search: what is found must be run.
-        let can_park = thread.can_park();
+        let can_park = parks_when_yielding(thread);
         thread
             .find_work_for_yield()
             .map_or(Yield::Idle, |found| give_way(worker, found, can_park))
@@ -209,13 +210,18 @@ pub(crate) fn yield_worker_locally(worker: &Worker) -> Yield {
         let found = find_work_on_top(worker, isolation);
         return found.map_or(Yield::Idle, |found| give_way(worker, found, false));
     }
-    let can_park = thread.can_park();
+    let can_park = parks_when_yielding(thread);
     thread
         .own_task()
         .map_or(Yield::Idle, |found| give_way(worker, found, can_park))
 }
 
-/// What a worker that yields inside an isolation may run on top of the calling frame, if there is room.
+/// Returns `true` if a fiber that yields is suspended, instead of running other work on top.
+fn parks_when_yielding(thread: &WorkerThread) -> bool {
+    thread.pool.waits() == Waits::Park && thread.can_park()
+}
+
+/// Returns work that a worker which yields inside an isolation may run on top of the calling frame, if there is room.
 fn find_work_on_top(worker: &Worker, isolation: Isolation) -> Option<Found> {
     let (thread, strand) = (worker.thread(), worker.strand());
     match thread.has_room_on_top(strand) {
@@ -259,7 +265,7 @@ pub(crate) fn yield_preempted(worker: &Worker) -> Yield {
         return Yield::Idle;
     };
     let strand = worker.strand();
-    // SAFETY: a `&Worker` is only to be had on the strand's own stack. Its context stays alive while it is parked, and so does
+    // SAFETY: a `&Worker` is only to be had on the fiber's own stack. Its context stays alive while it is parked, and so does
     // the share.
     unsafe {
         strand.share_all();
@@ -271,7 +277,7 @@ pub(crate) fn yield_preempted(worker: &Worker) -> Yield {
 
 fn give_way(worker: &Worker, found: Found, can_park: bool) -> Yield {
     let (thread, strand) = (worker.thread(), worker.strand());
-    // SAFETY: a `&Worker` is only to be had on the strand's own stack.
+    // SAFETY: a `&Worker` is only to be had on the fiber's own stack.
     unsafe { strand.share_all() };
     match found.work() {
         Work::Ready(ready) => thread.let_run(strand, ready),

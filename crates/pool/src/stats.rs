@@ -1,5 +1,5 @@
 //! Counters cheap enough to stay on: each is written by one worker only, so an increment is a load and
-//! a store on a line that nobody else writes.
+//! a store on a line that no other thread writes.
 
 use crate::stack::StackError;
 use crate::sync::{AtomicU64, Ordering};
@@ -16,7 +16,7 @@ impl OwnCounter {
             .store(self.0.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
     }
 
-    /// Counts, and whoever reads the new value sees what was done before.
+    /// Counts, and the thread that reads the new value sees what was done before.
     #[inline]
     pub(crate) fn add_release(&self, amount: u64) {
         self.0
@@ -36,7 +36,7 @@ impl OwnCounter {
     }
 }
 
-/// What a worker counts.
+/// The counters of a worker.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct WorkerCounters {
@@ -44,13 +44,15 @@ pub(crate) struct WorkerCounters {
     pub(crate) stolen: OwnCounter,
     pub(crate) failed_steals: OwnCounter,
     pub(crate) parks: OwnCounter,
-    /// Strands that are parked now.
+    /// Fibers that are parked now.
     pub(crate) waiting: OwnCounter,
     pub(crate) injected: OwnCounter,
     pub(crate) made_tasks: OwnCounter,
     pub(crate) finished_tasks: OwnCounter,
     /// Waits and tasks for which there was no stack.
     pub(crate) without_stack: OwnCounter,
+    pub(crate) passed_on: OwnCounter,
+    pub(crate) gave_way: OwnCounter,
 }
 
 impl WorkerCounters {
@@ -65,11 +67,13 @@ impl WorkerCounters {
             wakes,
             injected: self.injected.read(),
             without_stack: self.without_stack.read(),
+            passed_on: self.passed_on.read(),
+            gave_way: self.gave_way.read(),
         }
     }
 }
 
-/// What a worker has done since its pool was made.
+/// The counts of a worker since its pool was made.
 ///
 /// Forks that their own worker takes back are not counted: that would cost as much as the fork.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,9 +96,13 @@ pub struct WorkerStats {
     /// Times the system had no stack for it: it then ran other work on top of a stack that waits, or a task on a stack of
     /// another size. [`PoolStats::stacks`] says why.
     pub without_stack: u64,
+    /// Tasks that it passed to an idle worker because stacks that wait here would have had to wait for their end.
+    pub passed_on: u64,
+    /// Times a computation gave way, at a fork or between two blocks of a loop, to stacks whose wait was over.
+    pub gave_way: u64,
 }
 
-/// How a pool is off for stacks.
+/// The supply of stacks of a pool.
 ///
 /// A stack that waits is parked, and its worker goes on on another. If the system has no memory, no address space or no
 /// mappings for another, the worker runs other work on top of the waiting stack, as other pools always do. That is
@@ -103,18 +111,18 @@ pub struct WorkerStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StackStats {
-    /// Whether waiting stacks can be parked on this platform at all.
+    /// `true` if waiting stacks can be parked on this platform at all.
     pub can_park: bool,
-    /// How many stacks the process may have, if their guards cost mappings: on Linux before 6.13, a quarter of
+    /// The most stacks that the process may have, if their guards cost mappings: on Linux before 6.13, a quarter of
     /// `vm.max_map_count`, 16 382 by default. Otherwise `None`, and memory is the bound.
     pub most: Option<usize>,
-    /// How often the system refused a stack.
+    /// The number of stacks that the system refused.
     pub refused: u64,
-    /// Why it did so the last time.
+    /// The reason of the last refusal.
     pub last_refusal: Option<StackError>,
 }
 
-/// What a pool has done: a reading of its workers' counters, each exact, not all at one moment.
+/// The counts of a pool: a reading of its workers' counters, each exact, not all at one instant.
 ///
 /// ```
 /// let pool = jobtree_pool::Pool::builder().workers(2).build()?;
@@ -127,12 +135,12 @@ pub struct StackStats {
 pub struct PoolStats {
     /// One a worker, by its number.
     pub workers: Vec<WorkerStats>,
-    /// Its stacks.
+    /// The pool's stacks.
     pub stacks: StackStats,
 }
 
 impl PoolStats {
-    /// What the pool had to do without so far, as a line for reports; `None` if nothing.
+    /// Returns what the pool had to do without so far, as a line for reports; `None` if nothing.
     ///
     /// ```
     /// let pool = jobtree_pool::Pool::builder().workers(1).build()?;
@@ -161,6 +169,8 @@ impl PoolStats {
                 wakes: sum.wakes + one.wakes,
                 injected: sum.injected + one.injected,
                 without_stack: sum.without_stack + one.without_stack,
+                passed_on: sum.passed_on + one.passed_on,
+                gave_way: sum.gave_way + one.gave_way,
             })
     }
 }

@@ -3,37 +3,37 @@
 //! A context can have a [`StopSignal`]. Where a fork makes a record ([`Worker::fork`](crate::worker::Worker)),
 //! it looks at the signal of the context it runs in, and if that is set, it unwinds with [`Stopped`]. Nearly
 //! all forks make no record, though: they are plain calls, and look at nothing but the push limit of their
-//! strand's deque. So whoever sets a signal then calls `interrupt_forks`, which makes every worker of the
+//! fiber's deque. So the thread that sets a signal then calls `interrupt_forks`, which makes every worker of the
 //! pool look at its next fork, in the way in which a thief asks for one: it writes `ASKED` into the limit.
 //!
 //! # Protocol
 //!
 //! ```text
-//!   who stops                            the owner of the strand
+//!   who stops                            the owner of the fiber
 //!     set the signal                       write the limit
 //!     full fence                           full fence
-//!     read the worker's current strand     look at the signal of the context; if it is set, ask
+//!     read the worker's current fiber      look at the signal of the context; if it is set, ask
 //!     write ASKED into its limit
 //! ```
 //!
-//! The owner may write its limit at the very moment when it is interrupted, or switch to a strand that the
+//! The owner may write its limit at the very moment when it is interrupted, or switch to a fiber that the
 //! interrupter does not see. Then the interrupt would be lost, and a stopped job would go on for as long as
 //! its forks are plain calls. Therefore:
 //!
 //! * After each write of a lower limit than `ASKED` the owner executes a full fence. It stands in
 //!   `Sleep::new_work` after publishing, and in `Deque::pop_public` after taking back.
-//! * A strand that becomes the current one asks itself (`WorkerShared::show_current`). So its next fork is
+//! * A fiber that becomes the current one asks itself (`WorkerShared::show_current`). So its next fork is
 //!   published, and there is the fence.
-//! * After each such fence, and after each change of the strand's context, the owner looks at the signal of
+//! * After each such fence, and after each change of the fiber's context, the owner looks at the signal of
 //!   the context that it is in. If it is set, it asks itself ([`Strand::stay_interrupted`]), so that the next
 //!   fork looks again.
 //!
-//! Suppose a strand's last look found its signal unset, and the signal was set all the same. Then the owner's
+//! Suppose a fiber's last look found its signal unset, and the signal was set all the same. Then the owner's
 //! last fence came before the interrupter's: in the other order the look would have seen the signal. So the
-//! interrupter sees the owner's last change of strand, writes `ASKED` into the right limit, and after the
-//! owner's last write to it. Nobody takes it away again without another look.
+//! interrupter sees the owner's last change of fiber, writes `ASKED` into the right limit, and after the
+//! owner's last write to it. No thread takes it away again without another look.
 //!
-//! A strand that is parked cannot be interrupted: it is not the current one. It asks itself when it becomes
+//! A fiber that is parked cannot be interrupted: it is not the current one. It asks itself when it becomes
 //! so. (In a pool of several workers its next fork makes a record anyway, because it published all its forks
 //! when it parked, so that none is private.)
 //!
@@ -82,7 +82,7 @@ impl<'a> StopSignal<'a> {
         StopSignal { word, mask }
     }
 
-    /// Whether it is set. A relaxed look: it says nothing about what was written before.
+    /// Returns `true` if the signal is set. A relaxed read: it says nothing about what was written before.
     #[inline]
     pub fn is_set(&self) -> bool {
         self.word.load(Ordering::Relaxed) & self.mask != 0
@@ -102,9 +102,9 @@ impl fmt::Debug for StopSignal<'_> {
     }
 }
 
-/// What a fork unwinds with when its context was stopped; see [`with_user_context`](crate::with_user_context).
+/// The payload that a fork unwinds with when its context was stopped; see [`with_user_context`](crate::with_user_context).
 ///
-/// It is the payload of a panic that is no failure: no panic hook has been called. Whoever set the
+/// It is the payload of a panic that is no failure: no panic hook has been called. The thread that set the
 /// [`StopSignal`] catches it with [`catch_unwind`](std::panic::catch_unwind) and knows it by its type. Others
 /// that catch panics should pass it on with [`resume_unwind`](std::panic::resume_unwind); if they go on
 /// instead, the next fork unwinds again.
@@ -128,13 +128,13 @@ impl fmt::Debug for Stopped {
 }
 
 impl Stopped {
-    /// Whether a panic with this payload is no failure.
+    /// Returns `true` if a panic with this payload is no failure.
     pub(crate) fn is_payload(payload: &(dyn Any + Send)) -> bool {
         payload.is::<Stopped>()
     }
 }
 
-/// Whether the context that the calling code runs in was told to stop: the innermost
+/// Returns `true` if the context that the calling code runs in was told to stop: the innermost
 /// [`with_user_context`](crate::with_user_context) around it has a [`StopSignal`], and that is set.
 ///
 /// Long stretches of code without a fork can ask now and then, and end early.
@@ -148,7 +148,7 @@ impl Stopped {
 ///     user: std::ptr::null(),
 ///     stop: Some(StopSignal::new(&word, 1)),
 /// };
-/// // SAFETY: nobody follows the pointer.
+/// // SAFETY: no code follows the pointer.
 /// assert!(unsafe { with_user_context(context, stop_requested) });
 /// assert!(!stop_requested());
 /// ```
@@ -156,7 +156,7 @@ pub fn stop_requested() -> bool {
     context::with_current(|context| context.is_some_and(Context::is_stopped))
 }
 
-/// Whether the current context can ever be told to stop.
+/// Returns `true` if the current context can ever be told to stop.
 pub fn can_be_stopped() -> bool {
     context::with_current(|context| context.is_some_and(Context::has_stop))
 }
@@ -169,13 +169,13 @@ pub fn unwind_if_stopped() {
     }
 }
 
-/// Whether the calling code is to unwind because its context was told to stop. It then drops what it holds of other
-/// people's values by `drop_user`, and calls [`unwind`].
+/// Returns `true` if the calling code has to unwind because its context was told to stop. It then drops the values of other
+/// owners that it holds by `drop_user`, and calls [`unwind`].
 pub(crate) fn must_unwind() -> bool {
     stop_requested() && can_unwind()
 }
 
-/// Whether unwinding would not end the process.
+/// Returns `true` if unwinding would not end the process.
 fn can_unwind() -> bool {
     cfg!(panic = "unwind") && !std::thread::panicking()
 }
@@ -197,13 +197,13 @@ impl Strand {
     /// Owner only.
     #[inline(always)]
     pub(crate) unsafe fn watched_context(&self) -> Option<&Context> {
-        // SAFETY: a strand's current context is alive while code runs in it.
+        // SAFETY: a fiber's current context is alive while code runs in it.
         let context = unsafe { self.context().get().get() };
         context.filter(|context| context.is_watched())
     }
 
-    /// Whether the running code is to unwind because its context was told to stop. The next fork is made to look
-    /// too: the code may catch the panic and go on.
+    /// Returns `true` if the running code has to unwind because its context was told to stop. The next fork is made to check,
+    /// too: the code may catch the panic and continue.
     ///
     /// # Safety
     /// Owner only.
@@ -254,7 +254,7 @@ impl Shared {
 
 impl Pool {
     /// Makes every worker of this pool look at the [`StopSignal`] of its context when it next forks, or between
-    /// two blocks of a parallel loop. To be called by whoever has set one, after that.
+    /// two blocks of a parallel loop. To be called by the thread that has set one, after that.
     ///
     /// Work of a context that went to another pool, by `install`, is interrupted by that pool.
     #[doc(hidden)]

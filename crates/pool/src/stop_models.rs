@@ -1,4 +1,4 @@
-//! loom models of the interrupt: whatever the owner of a strand does while it is interrupted, its next fork
+//! loom models of the interrupt: whatever the owner of a fiber does while it is interrupted, its next fork
 //! in the stopped context is no plain call.
 //!
 //! The owner makes real forks. The pool has one worker, which keeps no fork private: there every fork is a
@@ -24,14 +24,14 @@ pub(crate) const MODELS: &[&Model] = &[
     &SWITCHING_STRANDS,
 ];
 
-/// A pool of one, two strands of its worker, and a word that says when to stop.
+/// A pool of one, two fibers of its worker, and a word that says when to stop.
 struct Scene {
     strands: [Box<Strand>; 2],
     word: AtomicU64,
     pool: Arc<Shared>,
 }
 
-// SAFETY: strands are made for sharing, and the rest looks after itself; what only the owner may do is done on
+// SAFETY: fibers are made for sharing, and the rest looks after itself; what only the owner may do is done on
 // one thread.
 unsafe impl Sync for Scene {}
 // SAFETY: as above.
@@ -56,7 +56,7 @@ impl Scene {
         (scene, crew)
     }
 
-    /// The owner goes on with this strand.
+    /// The owner goes on with this fiber.
     fn show(&self, number: usize) {
         // SAFETY: on the owner's thread.
         unsafe { self.pool.workers[0].show_current(&self.strands[number]) };
@@ -73,7 +73,7 @@ impl Scene {
         unsafe { Context::inside(ContextRef::OUTERMOST, std::ptr::null(), Some(stop)) }
     }
 
-    /// When the one who stops has done so: the next fork on the strand looks, and finds that it shall stop.
+    /// Claims, when the thread that stops has done so, that the next fork on the fiber checks, and finds that it must stop.
     fn claim_interrupted(&self, number: usize, crew: Crew) {
         crew.wait();
         // SAFETY: on the owner's thread.
@@ -84,7 +84,7 @@ impl Scene {
     }
 }
 
-/// Whether `body` is stopped; other panics go on.
+/// Returns `true` if `body` is stopped; other panics continue.
 fn stopped<R>(body: impl FnOnce() -> R) -> bool {
     match panic::catch_unwind(AssertUnwindSafe(body)) {
         Ok(_) => false,
@@ -185,7 +185,7 @@ const LEAVING_A_SHIELD: Model = Model {
     },
 };
 
-/// The worker goes on with a strand that was parked in the stopped context.
+/// The worker goes on with a fiber that was parked in the stopped context.
 const SWITCHING_STRANDS: Model = Model {
     name: "stop: while switching strands",
     preemptions: None,

@@ -1,12 +1,12 @@
-//! A strand: a stack that can be parked, and the forks that were made on it.
+//! A fiber (type `Strand`): a stack that can be parked, and the forks that were made on it.
 //!
-//! A worker's loop runs on a strand. Tasks run right on top of it. When one of them has to wait, the
-//! whole strand is parked and the worker goes on, on another. So a worker has one current strand and
-//! any number of parked ones; forks belong to the strand they were made on, because they are taken
+//! A worker's loop runs on a fiber. Tasks run right on top of it. When one of them has to wait, the
+//! whole fiber is parked and the worker goes on, on another. So a worker has one current fiber and
+//! any number of parked ones; forks belong to the fiber they were made on, because they are taken
 //! back in the order of its frames.
 //!
-//! A strand belongs to one worker for ever (its frames may hold addresses of that thread's locals).
-//! Strands are never freed before their pool: thieves and setters of latches may look at one at any
+//! A fiber belongs to one worker for ever (its frames may hold addresses of that thread's locals).
+//! Fibers are never freed before their pool: thieves and setters of latches may look at one at any
 //! time.
 
 use std::cell::Cell;
@@ -29,42 +29,42 @@ use crate::worker::Worker;
 
 /// See the module's head.
 ///
-/// Three cache lines, since there may be a million that are parked: what others look at while the strand runs or waits,
+/// Three cache lines, since there may be a million that are parked: what others look at while the fiber runs or waits,
 /// what a switch needs, and what its owner writes all the time. The first and the last are never fetched as a pair.
 #[repr(C, align(64))]
 pub(crate) struct Strand {
     /// First: see [`Mail::of_strand`].
     pub(crate) mail: Mail,
     pool: *const Shared,
-    /// Rings when what the strand waits for may have happened.
+    /// Rings when what the fiber waits for may have happened.
     pub(crate) bell: StrandBell,
     worker: u32,
     /// Beside the mail: see [`Trail`].
     pub(crate) mail_trail: Trail,
-    /// Is told when the strand begins to wait, and when it goes on; see `raw::with_park_hook`. Owner only.
+    /// Is told when the fiber begins to wait, and when it goes on; see `raw::with_park_hook`. Owner only.
     pub(crate) park_hook: Cell<*const Hooked>,
     /// The end of the first line, all of the second, and the beginning of the third.
     pub(crate) forks: Deque<OfSwitch>,
-    /// What runs on the strand may burn as much. Owner only.
+    /// The amount that work on the fiber may still burn. Owner only.
     pub(crate) fuel: Fuel,
-    /// How many forks are public without anybody asking.
+    /// The number of forks that are public without a steal request.
     eager_public: u16,
     /// See `sim/mod.rs`.
     is_simulated: bool,
-    /// How large its stack is. Owner only.
+    /// The size of the fiber's stack. Owner only.
     #[cfg(jobtree_stacks)]
     pub(crate) stack_class: Cell<StackClass>,
-    /// Where on its stack it was suspended, about. Owner only.
+    /// The place on its stack where the fiber was suspended, about. Owner only.
     #[cfg(jobtree_stacks)]
     pub(crate) suspended_at: Cell<*const u8>,
 }
 
-/// What a strand needs when it is switched to, or when something begins or ends on it. Owner only.
+/// The data that a fiber needs when it is switched to, or when work begins or ends on it. Owner only.
 #[repr(C)]
 pub(crate) struct OfSwitch {
-    /// What runs on the strand runs in this context.
+    /// The context of the work on the fiber.
     context: Cell<ContextRef>,
-    /// What the waker of the future points to that is polled on the strand; see `raw::polled_waker`.
+    /// The target of the waker of the future that is polled on the fiber; see `raw::polled_waker`.
     polled_waker: Cell<*const ()>,
     #[cfg(jobtree_stacks)]
     stack: StackInUse,
@@ -81,16 +81,16 @@ const _: () = {
     assert!(std::mem::offset_of!(Strand, forks) == 48 && size_of::<OfSwitch>() == 64);
 };
 
-// SAFETY: `forks`, `mail`, `mail_trail` and `bell` are made for sharing: the mail is touched by whoever wakes the strand,
+// SAFETY: `forks`, `mail`, `mail_trail` and `bell` are made for sharing: the mail is touched by the thread that wakes the fiber,
 // once per wait, and by the worker after taking it out of its inbox; the link and the trail, which are atomic, may be looked
 // at by others who send letters to the same worker. `park_hook`, `suspended_at`, `fuel`, `stack_class` and all of `OfSwitch`
-// are touched only by the worker the strand belongs to. The others are never written.
+// are touched only by the worker the fiber belongs to. The others are never written.
 unsafe impl Sync for Strand {}
-// SAFETY: a strand is made by its worker and freed with the pool after that worker's end.
+// SAFETY: a fiber is made by its worker and freed with the pool after that worker's end.
 unsafe impl Send for Strand {}
 
 impl Strand {
-    /// Strands of worker number `worker` of `pool`, which keeps and frees them. A raw pointer, since they are
+    /// Fibers of worker number `worker` of `pool`, which keeps and frees them. A raw pointer, since they are
     /// handed around by address from the first moment on.
     pub(crate) fn allocate(pool: &Arc<Shared>, worker: usize, count: usize) -> *mut [Strand] {
         let strands: Box<[Strand]> = (0..count).map(|_| Strand::new(pool, worker)).collect();
@@ -124,7 +124,7 @@ impl Strand {
         }
     }
 
-    /// What runs on the strand runs in this context. Owner only.
+    /// Returns the context of the work on the fiber. Owner only.
     #[inline(always)]
     pub(crate) fn context(&self) -> &Cell<ContextRef> {
         &self.forks.between.context
@@ -136,20 +136,20 @@ impl Strand {
         &self.forks.between.polled_waker
     }
 
-    /// Its stack. Owner only.
+    /// Returns the fiber's stack. Owner only.
     #[cfg(jobtree_stacks)]
     #[inline(always)]
     pub(crate) fn stack(&self) -> &StackInUse {
         &self.forks.between.stack
     }
 
-    /// Which worker it belongs to.
+    /// Returns the number of the worker that the fiber belongs to.
     #[inline]
     pub(crate) fn worker_index(&self) -> usize {
         self.worker as usize
     }
 
-    /// Whether other work may run on top of a frame that waits: not on a small stack.
+    /// Returns `true` if other work may run on top of a frame that waits: not on a small stack.
     pub(crate) fn has_room_to_help(&self) -> bool {
         #[cfg(jobtree_stacks)]
         return self.stack_class.get() == StackClass::Default;
@@ -165,7 +165,7 @@ impl Strand {
         }
     }
 
-    /// The pool it belongs to, as whoever counts references to it wants to know it.
+    /// The pool it belongs to, as code that counts references to it wants to know it.
     pub(crate) fn pool_address(&self) -> *const Shared {
         self.pool
     }
@@ -173,11 +173,11 @@ impl Strand {
     /// The pool it belongs to.
     #[inline]
     pub(crate) fn pool(&self) -> &Shared {
-        // SAFETY: the pool owns its strands.
+        // SAFETY: the pool owns its fibers.
         unsafe { &*self.pool }
     }
 
-    /// Whether the next fork should be offered at once because hardly anything is.
+    /// Returns `true` if the next fork should be offered at once because too little is on offer.
     ///
     /// # Safety
     /// Owner only.
@@ -205,7 +205,7 @@ impl Strand {
         self.tell_of_forks();
     }
 
-    /// Lets others take all forks: the strand is about to wait, so nobody else will run them.
+    /// Lets others take all forks: the fiber is about to wait, so no other thread will run them.
     ///
     /// # Safety
     /// Owner only.
@@ -228,6 +228,7 @@ impl Strand {
         self.pool().sleep.new_work();
         // SAFETY: only the owner publishes.
         unsafe { self.stay_interrupted(Step::InterruptPublishLook) };
+        self.stay_woken(Step::WokenPublishLook);
     }
 
     /// Takes the oldest public fork whose context `suits`, in the name of worker `thief`.
@@ -246,7 +247,8 @@ impl Strand {
         }
     }
 
-    /// If its own worker is the one who wakes the strand, which is then awake: no letter and no notice.
+    /// Wakes the fiber if the calling thread is its own worker, which is then awake: no message and no notice. Returns `true` if
+    /// so.
     #[inline]
     fn wake_on_own_thread(&self) -> bool {
         Worker::with_running(|worker| {
@@ -254,27 +256,30 @@ impl Strand {
             let is_own = worker.index() == self.worker_index() && ptr::eq(worker.pool(), self.pool);
             if is_own {
                 worker.thread().ready.borrow_mut().push_back(self);
+                // What runs here gives way at its next fork: see `woken.rs`.
+                worker.strand().forks.ask();
             }
             is_own
         })
     }
 
-    /// Tells the strand's worker that what it waits for has happened.
+    /// Tells the fiber's worker that what it waits for has happened.
     ///
     /// # Safety
-    /// The strand is registered as a waiter with `wake`, and this is the only call for that wait.
+    /// The fiber is registered as a waiter with `wake`, and this is the only call for that wait.
     pub(crate) unsafe fn wake(&self, wake: Wake) {
         let pool = self.pool();
         if wake == Wake::ByMail {
             if self.wake_on_own_thread() {
                 return;
             }
-            // SAFETY: one wake per wait, so the letter is in no inbox; strands outlive their use.
+            // SAFETY: one wake per wait, so the letter is in no inbox; fibers outlive their use.
             unsafe {
                 pool.workers[self.worker_index()]
                     .inbox
                     .push(Mail::of_strand(self))
             };
+            self.interrupt_worker();
         }
         pool.sleep.notify(self.worker_index());
     }

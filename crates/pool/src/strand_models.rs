@@ -1,6 +1,6 @@
-//! loom models of strands that take turns on one worker while a thief is after their forks.
+//! loom models of fibers that take turns on one worker while a thief is after their forks.
 //!
-//! loom cannot switch stacks, and need not: what the strands of a worker do, they do one after the other
+//! loom cannot switch stacks, and need not: what the fibers of a worker do, they do one after the other
 //! on one thread. The models make the calls of `fork.rs`, `wait.rs` and `parking.rs` in the order in which
 //! that thread makes them.
 
@@ -47,7 +47,7 @@ impl Fork {
     }
 }
 
-/// Two strands of one worker, a fork for each, and a pool with a second worker.
+/// Two fibers of one worker, a fork for each, and a pool with a second worker.
 struct Scene {
     forks: [Fork; 2],
     both_have_begun: Meeting,
@@ -55,7 +55,7 @@ struct Scene {
     pool: Arc<Shared>,
 }
 
-// SAFETY: strands and latches are made for sharing, a fork's header is written before it is published,
+// SAFETY: fibers and latches are made for sharing, a fork's header is written before it is published,
 // and loom watches the rest.
 unsafe impl Sync for Scene {}
 // SAFETY: as above.
@@ -72,7 +72,7 @@ impl Scene {
         })
     }
 
-    /// The strand whose deque holds what is forked on strand `number`.
+    /// The fiber whose deque holds what is forked on fiber `number`.
     fn forks_on(&self, number: usize) -> &Strand {
         if left_out(Step::StrandOwnDeque) {
             &self.strands[0]
@@ -81,13 +81,13 @@ impl Scene {
         }
     }
 
-    /// The owner begins with a strand.
+    /// The owner begins with a fiber.
     fn begin(&self, number: usize) {
         // SAFETY: on the owner's thread.
         unsafe { self.pool.workers[OWNER].show_current(&self.strands[number]) };
     }
 
-    /// The running strand gives way to one that has not been parked.
+    /// The running fiber gives way to one that has not been parked.
     fn park(&self, from: usize, to: usize) {
         if !left_out(Step::StrandListed) {
             self.pool.workers[OWNER].parked.list(&self.strands[from]);
@@ -95,19 +95,19 @@ impl Scene {
         self.begin(to);
     }
 
-    /// A parked strand gets the thread back.
+    /// A parked fiber gets the thread back.
     fn resume(&self, number: usize) {
         self.begin(number);
         self.pool.workers[OWNER]
             .parked
             .unlist(&self.strands[number]);
-        // A thief may have looked at the running strand before and at the parked ones after.
+        // A thief may have looked at the running fiber before and at the parked ones after.
         if self.strands[number].forks.public_len() > 0 && !left_out(Step::StrandResumedPost) {
             self.pool.sleep.new_work();
         }
     }
 
-    /// The running strand `number` forks, and lets others have it.
+    /// The running fiber `number` forks, and lets others have it.
     fn fork(&self, number: usize) {
         let fork = &self.forks[number];
         fork.body.fill();
@@ -122,7 +122,7 @@ impl Scene {
         }
     }
 
-    /// The running strand `number` takes its fork back, or waits for the thief.
+    /// The running fiber `number` takes its fork back, or waits for the thief.
     fn settle(&self, number: usize) {
         let fork = &self.forks[number];
         // SAFETY: on the owner's thread; it is this fork's turn.
@@ -138,7 +138,7 @@ impl Scene {
         );
     }
 
-    /// One look of the thief: at the running strand, then at the parked ones.
+    /// One look of the thief: at the running fiber, then at the parked ones.
     fn look(&self) -> Option<Entry> {
         let victim = &self.pool.workers[OWNER];
         let current = victim
@@ -156,7 +156,7 @@ impl Scene {
     }
 }
 
-/// Two strands fork and settle in turns; the thief looks twice.
+/// Two fibers fork and settle in turns; the thief looks twice.
 const TAKING_TURNS: Model = Model {
     name: "strands: taking turns",
     preemptions: Some(2),
@@ -187,7 +187,7 @@ const TAKING_TURNS: Model = Model {
     },
 };
 
-/// A strand forks and waits for what only its fork brings about; its worker goes on with another strand
+/// A fiber forks and waits for what only its fork brings about; its worker goes on with another fiber
 /// that has nothing to give away. A thief that falls asleep meanwhile must get the fork.
 const FORK_OF_A_PARKED_STRAND: Model = Model {
     name: "strands: fork of a parked one",
@@ -237,8 +237,8 @@ const FORK_OF_A_PARKED_STRAND: Model = Model {
     },
 };
 
-/// A strand forks, is parked, and is resumed before anybody has taken the fork; then it does not end
-/// before somebody has. A thief that looks for it all the while must get it.
+/// A fiber forks, is parked, and is resumed before any thief has taken the fork; then it does not end
+/// before a thief has. A thief that looks for it all the while must get it.
 const FORK_OF_A_RESUMED_STRAND: Model = Model {
     name: "strands: fork of a resumed one",
     preemptions: Some(3),

@@ -29,7 +29,7 @@ mod real {
     use std::sync::LockResult;
 
     /// loom's own mutex, 0.7.2, prints a line whenever it is locked, millions in a model. Its lock for
-    /// writers does not, and is a mutex if nobody reads.
+    /// writers does not, and is a mutex if no thread reads.
     pub(crate) struct Mutex<T>(loom::sync::RwLock<T>);
 
     impl<T> Mutex<T> {
@@ -97,7 +97,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     }
 }
 
-/// What `mutex` guards, when nobody else has it any more.
+/// Returns the value that `mutex` guards, when no other thread has it any more.
 pub(crate) fn get_mut<T>(mutex: &mut Mutex<T>) -> &mut T {
     match mutex.get_mut() {
         Ok(value) => value,
@@ -370,7 +370,7 @@ pub(crate) mod step {
         SleepCascade,
         /// `Sleep::work_found`: the fence between leaving the searchers and looking for more work.
         SleepCascadeFence,
-        /// `steal_task`: telling of tasks that were taken along, which nobody could see for a moment.
+        /// `steal_task`: telling of tasks that were taken along, which no thread could see for a moment.
         TakenAlongPost,
         /// `Requeued`: taking the lock before touching the entries.
         YieldQueueLock,
@@ -378,7 +378,7 @@ pub(crate) mod step {
         YieldQueueAcquire,
         /// `Requeued::locked`: the release order of giving the lock back.
         YieldQueueRelease,
-        /// `Requeued::locked`: writing the new length, which decides whether anybody looks inside.
+        /// `Requeued::locked`: writing the new length, which decides whether any thread looks inside.
         YieldQueueLength,
         /// `Requeued::exchange`: keeping the new entry when the old one is taken out.
         YieldQueueKeeps,
@@ -392,9 +392,9 @@ pub(crate) mod step {
         InboxNotify,
         /// `Strand`: a stack's records stay in its own deque when another stack runs.
         StrandOwnDeque,
-        /// `park_in_favour_of`: the forks of a parked strand stay within reach of thieves.
+        /// `park_in_favour_of`: the forks of a parked fiber stay within reach of thieves.
         StrandListed,
-        /// `park_in_favour_of`: telling of the forks of a resumed strand, which are in another place now.
+        /// `park_in_favour_of`: telling of the forks of a resumed fiber, which are in another place now.
         StrandResumedPost,
         /// `Shared::interrupt_forks`: the fence between setting the stop signal, by the caller, and asking.
         InterruptFence,
@@ -404,8 +404,18 @@ pub(crate) mod step {
         InterruptTakenBackLook,
         /// `context::change`: the look at the stop signal of another context.
         InterruptContextLook,
-        /// `WorkerShared::show_current`: making the next fork of another strand look at its stop signal.
+        /// `WorkerShared::show_current`: making the next fork of another fiber look at its stop signal.
         InterruptSwitchAsk,
+        /// `Strand::interrupt_worker`: the fence between putting a message into the inbox, by the caller, and asking.
+        WokenFence,
+        /// `Strand::tell_of_forks`: the look into the inbox after publishing.
+        WokenPublishLook,
+        /// `Worker::fork`: the look into the inbox after taking a fork back.
+        WokenTakenBackLook,
+        /// `Shared::offer`: notifying the worker that stands by.
+        OfferNotify,
+        /// `OfferSlot::leave`: noticing a task that was offered meanwhile.
+        OfferLeaveSwap,
     }
 
     #[cfg(not(loom))]
@@ -420,6 +430,19 @@ pub(crate) mod step {
         if !left_out(step) {
             super::full_fence();
         }
+    }
+
+    /// [`fence_at`] right after a read-modify-write by the same thread. On x86-64 that is a full barrier by itself, and only the
+    /// compiler has to be told.
+    #[inline(always)]
+    pub(crate) fn fence_after_update_at(step: Step) {
+        #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+        {
+            let _ = step;
+            std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
+        fence_at(step);
     }
 
     /// `order`, which is a `step`.

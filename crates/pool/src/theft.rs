@@ -1,9 +1,9 @@
-//! Whether it is worth while to steal tasks: a thief learns it from those that it stole last.
+//! The steal policy: a thief learns from the tasks that it stole last whether it is worth while to steal more.
 //!
 //! A task that was stolen costs both sides some hundreds of nanoseconds more: its memory, the queue and whatever
 //! counts its end are in the other one's cache. If it runs for less than that, the thief only keeps its victim from
 //! getting on. So a thief whose last tasks were tiny leaves others' tasks alone, until it would have to sleep: then it
-//! takes some all the same, because whoever posted them may count on it, and learns anew.
+//! takes some all the same, because the worker that posted them may count on it, and learns anew.
 //!
 //! A task that waits stays with its thief, since stacks do not move, and what it does afterwards may be long. So of those
 //! that are tiny until they wait, a thief takes as many as make it even with its victim: both then have the same number
@@ -16,23 +16,23 @@ use std::cell::Cell;
 
 use crate::raw::ticks;
 
-/// Below this a task is tiny: some 0.7 µs, in [`ticks`].
+/// The time below which a task is tiny: some 0.7 µs, in [`ticks`].
 pub(crate) const TINY: u64 = 1_600;
 
-/// How long tiny tasks are left to their owner before some of them are tried again: some 0.25 ms, in [`ticks`].
+/// The time that tiny tasks are left to their owner before some of them are tried again: some 0.25 ms, in [`ticks`].
 const LEFT_ALONE: u64 = 600_000;
 
-/// Which tasks of others a thief takes.
+/// The tasks of other workers that a thief takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Appetite {
     All,
-    /// Those of a worker that has more before it than the thief: strands that wait, and tasks.
+    /// Tasks of a worker that has more before it than the thief: fibers that wait, and tasks.
     ToBeEven,
     Nothing,
 }
 
 impl Appetite {
-    /// Whether a thief takes tasks of a victim with `theirs` before it, strands that wait and tasks, when it has `own`.
+    /// Returns `true` if a thief takes tasks of a victim with `theirs` before it, fibers that wait and tasks, when it has `own`.
     #[inline]
     pub(crate) fn is_for_tasks_of(self, theirs: impl FnOnce() -> u64, own: u64) -> bool {
         match self {
@@ -43,15 +43,15 @@ impl Appetite {
     }
 }
 
-/// What a worker knows of the tasks that it stole last.
+/// The knowledge of a worker about the tasks that it stole last.
 pub(crate) struct StolenTasks {
-    /// How many have been stolen since the time below; 0 when it has been learnt from them.
+    /// The number of tasks stolen since the time below; 0 when the worker has learnt from them.
     count: Cell<u32>,
     since: Cell<u64>,
     were_tiny: Cell<bool>,
-    /// Whether one of them has waited, or still does.
+    /// `true` if one of them has waited, or still does.
     some_waited: Cell<bool>,
-    /// How many tasks others had to give when this worker last looked, to see whether they get on.
+    /// The number of tasks that others had to give at this worker's last scan, to see whether their owners make progress.
     seen: Cell<usize>,
 }
 
@@ -66,7 +66,7 @@ impl StolenTasks {
         }
     }
 
-    /// As many have been stolen, and run from now on.
+    /// Notes that `count` tasks have been stolen, and run from now on.
     pub(crate) fn begin(&self, count: usize) {
         self.count.set(count as u32);
         self.some_waited.set(false);
@@ -81,14 +81,14 @@ impl StolenTasks {
         }
     }
 
-    /// A strand of this worker waits, perhaps one of those that were stolen: the rest of it will run here, too.
+    /// A fiber of this worker waits, perhaps one of those that were stolen: the rest of it will run here, too.
     #[cfg_attr(not(jobtree_stacks), allow(dead_code))]
     #[inline]
     pub(crate) fn one_waits(&self) {
         self.some_waited.set(true);
     }
 
-    /// To be asked when the worker has nothing left to do: which others it may as well steal.
+    /// Returns the tasks that the worker may as well steal; to be called when it has nothing left to do.
     #[inline]
     pub(crate) fn appetite(&self) -> Appetite {
         let count = self.count.take();
@@ -103,13 +103,13 @@ impl StolenTasks {
         }
     }
 
-    /// Whether those stolen last were tiny, as far as that has been learnt.
+    /// Returns `true` if the tasks stolen last were tiny, as far as that has been learnt.
     #[inline]
     pub(crate) fn were_tiny(&self) -> bool {
         self.were_tiny.get()
     }
 
-    /// Whether others get on with the tasks that they have, so many of them now, and it is not time to try some again.
+    /// Returns `true` if the owners of tasks, so many of them now, make progress, and it is not time to try some again.
     pub(crate) fn are_left_alone(&self, there: usize) -> bool {
         let before = self.seen.replace(there);
         there > 0 && there != before && ticks().saturating_sub(self.since.get()) < LEFT_ALONE

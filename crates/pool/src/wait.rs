@@ -3,13 +3,13 @@
 //! 1. First help the one we wait for: take forks of the thief that runs ours, or the tasks of the
 //!    scope that we end. This work runs right on top of the waiting frame: it is part of what the
 //!    frame waits for, so it can neither outlast it nor nest deeper than the program itself would.
-//! 2. Then look around. If there is other work, the strand is parked and the work runs on another
-//!    strand. If there is none, the worker sleeps where it is.
+//! 2. Then look around. If there is other work, the fiber is parked and the work runs on another
+//!    fiber. If there is none, the worker sleeps where it is.
 //!
-//! A thread that panics waits for a moment first, since the strands that run instead would see its panic (`parking.rs`).
+//! A thread that panics waits for a moment first, since the fibers that run instead would see its panic (`parking.rs`).
 //!
-//! Where strands cannot be parked (no stack switching on this platform, a worker that is the user's
-//! own thread, no memory for another stack), other work runs on top of the waiting frame, as in other
+//! Where fibers cannot be parked (no stack switching on this platform, a worker that is the user's
+//! own thread, no memory for another stack), or shall not be (`Builder::nested_waits`), other work runs on top of the waiting frame, as in other
 //! pools. Inside `isolate` only work made inside runs, on top, as long as half of the stack is free.
 
 use std::ptr::NonNull;
@@ -20,6 +20,7 @@ use crate::isolate::{self, BelowFrames};
 use crate::isolation::Isolation;
 use crate::job::Job;
 use crate::latch::{Latch, Wake};
+use crate::pool::shared::Waits;
 use crate::raw::park_hook::Away;
 use crate::search::Age;
 use crate::sim;
@@ -27,18 +28,32 @@ use crate::sleep::Searching;
 use crate::sync::spin_pause;
 use crate::worker::{Worker, WorkerThread};
 
-/// What a strand waits for, as far as it can help it along.
+/// The thing that a fiber waits for, as far as it can help.
 #[derive(Clone, Copy)]
 pub(crate) enum WaitFor<'a> {
-    /// Nothing it knows anything about.
+    /// A latch of which nothing more is known.
     Latch,
     /// A fork of its own that was stolen.
     Fork(&'a TheftNote),
-    /// The tasks of a scope with this name.
+    /// The tasks of an owner with this name, of a layer above.
     TasksOf(*const ()),
+    /// The tasks of a scope of the pool's with this name.
+    Scope(*const ()),
+    /// A task of another pool.
+    Installed,
 }
 
-/// Looks at the thief before the waiting strand looks elsewhere. A look and a pause take some 50–100
+impl WaitFor<'_> {
+    /// Returns `true` for waits of the pool's own operations.
+    fn is_of_pool(self) -> bool {
+        matches!(
+            self,
+            WaitFor::Fork(_) | WaitFor::Scope(_) | WaitFor::Installed
+        )
+    }
+}
+
+/// Looks at the thief before the waiting fiber looks elsewhere. A look and a pause take some 50–100
 /// ns; most stolen forks of a balanced program end within a few µs of their sibling.
 const LOOKS_AT_THIEF: u32 = 16;
 
@@ -48,8 +63,8 @@ const PAUSES_BETWEEN_LOOKS: u32 = 8;
 /// Looks at the thief before it is asked for work.
 const PATIENCE_WITH_THIEF: u32 = 3;
 
-/// Looks, some 1–2 µs apart, that a strand which waits because of a panic gives to others before it is parked. Picked by
-/// feel: longer than most of what a destructor waits for takes, and too short for anybody to notice.
+/// Looks, some 1–2 µs apart, that a fiber which waits because of a panic gives to others before it is parked. Picked by
+/// feel: longer than most of what a destructor waits for takes, and too short to be noticed.
 const LOOKS_WHILE_PANICKING: u32 = 128;
 
 impl Worker {
@@ -62,7 +77,7 @@ impl Worker {
         }
         let strand = self.strand();
         strand.sim_point();
-        // SAFETY: a `&Worker` is only to be had on the strand's own stack.
+        // SAFETY: a `&Worker` is only to be had on the fiber's own stack.
         unsafe { strand.share_all() };
         let isolation = strand.context().get().isolation();
         let thread = self.thread();
@@ -74,25 +89,28 @@ impl Worker {
         }
         let done = match what {
             _ if !strand.has_room_to_help() => latch.is_set(),
-            WaitFor::Latch => latch.is_set(),
+            WaitFor::Latch | WaitFor::Installed => latch.is_set(),
             WaitFor::Fork(note) => self.help_thief(thread, note),
-            WaitFor::TasksOf(owner) => self.run_own_tasks(thread, latch, owner),
+            WaitFor::TasksOf(owner) | WaitFor::Scope(owner) => {
+                self.run_own_tasks(thread, latch, owner)
+            }
         };
         if done {
             return;
         }
         let away = Away::leave(strand);
-        self.park_until(thread, latch);
+        self.park_until(thread, latch, what);
         away.come_back(strand);
     }
 
-    /// Nobody can be helped any more: parks the strand until `latch` is set, or does other work on top of it.
+    /// Parks the fiber until `latch` is set, or runs other work on top of it, when there is no work left by which it could help.
     #[inline(always)]
-    fn park_until(&self, thread: &WorkerThread, latch: &Latch) {
+    fn park_until(&self, thread: &WorkerThread, latch: &Latch, what: WaitFor<'_>) {
         if std::thread::panicking() && self.is_set_in_a_moment(thread, latch) {
             return;
         }
-        if !thread.can_park() {
+        let nests = thread.pool.waits() == Waits::NestForks && what.is_of_pool();
+        if nests || !thread.can_park() {
             return self.wait_in_place(thread, latch);
         }
         let strand = self.strand();
@@ -102,7 +120,7 @@ impl Worker {
         }
     }
 
-    /// For a thread that panics: whether others bring it about in a moment. Then no other strand sees the panic
+    /// Returns `true` if others set the latch of a thread that panics in a moment. Then no other fiber sees the panic
     /// (`parking.rs`).
     #[cold]
     #[inline(never)]
@@ -174,8 +192,9 @@ impl Worker {
             if !thread.has_room_for_another(self.strand()) {
                 return false;
             }
-            match thread.pop_task_of(owner) {
-                Some(entry) => thread.execute(self, Found::task(entry)),
+            match thread.pop_task_of(owner).map(Found::task) {
+                Some(found) if thread.passes_on(found, 0) => {}
+                Some(found) => thread.execute(self, found),
                 None => return false,
             }
         }
@@ -183,7 +202,7 @@ impl Worker {
     }
 
     /// Runs `task`, which the caller waits for, on top of its frame, if it is the oldest of this worker's own tasks, there
-    /// is room, and nobody else is to come first; `false` if not.
+    /// is room, and no other fiber is to come first; `false` if not.
     ///
     /// A program that spawns many and asks for them in the same order finds each here when it is next: its memory is
     /// touched once more instead of twice, and no stack is switched.
@@ -203,6 +222,9 @@ impl Worker {
         let Some(entry) = (unsafe { thread.shared().tasks.take_oldest_if(task) }) else {
             return false;
         };
+        if thread.passes_on(Found::task(entry), 0) {
+            return false;
+        }
         // SAFETY: as above. The task may run for long, and must not keep the forks below it from others.
         unsafe { strand.share_all() };
         thread.execute(self, Found::task(entry));
@@ -213,10 +235,15 @@ impl Worker {
     #[inline(always)]
     fn idle_until_ready(&self, thread: &WorkerThread) {
         let own = self.strand();
-        // Usually there is something, and nobody needs to know that this worker looked for it.
-        let found = match thread.find_work() {
-            Some(found) => found,
-            None => thread.search_for_work(),
+        let found = loop {
+            // Usually there is something, and no other worker needs to know that this one looked for it.
+            let found = match thread.find_work() {
+                Some(found) => found,
+                None => thread.search_for_work(),
+            };
+            if !thread.passes_on(found, 1) {
+                break found;
+            }
         };
         match found.work() {
             Work::Ready(strand) if std::ptr::eq(strand, own) => {}
@@ -246,7 +273,7 @@ impl Worker {
             thread.stop_searching(searching);
             let Some(found) = found else { continue };
             match found.work() {
-                // Another strand of this worker may go on: it gets the thread, and this one is next.
+                // Another fiber of this worker may go on: it gets the thread, and this one is next.
                 Work::Ready(strand) => thread.let_run(self.strand(), strand),
                 Work::Fork(_) | Work::Task(_) => thread.execute(self, found),
             }

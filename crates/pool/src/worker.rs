@@ -1,7 +1,7 @@
 //! A worker: an OS thread, what it keeps to itself, and its loop.
 //!
-//! [`Worker`] is the face that user code gets: the strand it runs on. [`WorkerThread`] is what the
-//! thread keeps for all its strands. What other threads may touch is in `pool::shared::WorkerShared`.
+//! [`Worker`] is the face that user code gets: the fiber it runs on. [`WorkerThread`] is what the
+//! thread keeps for all its fibers. What other threads may touch is in `pool::shared::WorkerShared`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,6 +17,7 @@ use crate::fair_share::RunningBurst;
 use crate::found::{Found, Work};
 use crate::isolation::{Isolation, KeptNumbers};
 use crate::job::{AbortOnUnwind, Job, JobName};
+use crate::offer::Measured;
 use crate::pool::Pool;
 use crate::pool::adopted::{self, OutermostCall};
 use crate::pool::shared::{Shared, WorkerShared};
@@ -52,7 +53,7 @@ pub struct Worker {
 }
 
 thread_local! {
-    /// The strand that runs on this thread, or null.
+    /// The fiber that runs on this thread, or null.
     static CURRENT: Cell<*const Strand> = const { Cell::new(std::ptr::null()) };
     /// This worker thread's own state, or null.
     static THREAD: Cell<*const WorkerThread> = const { Cell::new(std::ptr::null()) };
@@ -68,8 +69,8 @@ impl Worker {
     /// is a worker (`pool/adopted.rs`) is none outside of such calls: for that, there is [`Worker::with_current`].
     #[inline(always)]
     pub(crate) fn with_running<R>(body: impl FnOnce(Option<&Worker>) -> R) -> R {
-        // SAFETY: set only while that strand runs on this thread, and strands outlive the frames on
-        // them; the reference does not leave `body`, whose frame lies on the strand.
+        // SAFETY: set only while that fiber runs on this thread, and fibers outlive the frames on
+        // them; the reference does not leave `body`, whose frame lies on the fiber.
         body(unsafe { CURRENT.get().cast::<Worker>().as_ref() })
     }
 
@@ -106,23 +107,23 @@ impl Worker {
         self.strand.pool()
     }
 
-    /// Its number in the pool, from 0.
+    /// Returns the worker's number in the pool, from 0.
     #[inline]
     pub fn index(&self) -> usize {
         self.strand.worker_index()
     }
 
-    /// How many workers the pool has.
+    /// Returns the number of workers of the pool.
     #[inline]
     pub fn workers(&self) -> usize {
         self.pool().workers.len()
     }
 
-    /// Whether somebody has looked for work here in vain since this worker last forked.
+    /// Returns `true` if a thief has searched here in vain since this worker last forked.
     ///
     /// A loop that could be split should be split now. Costs one load. Who stops what runs in a context asks too
     /// ([`with_user_context`](crate::with_user_context)): splitting by [`Worker::join`] then ends the loop. And a
-    /// stack that has waited is asked once, whether or not anybody wants work.
+    /// stack that has waited is asked once, whether or not a thief wants work.
     ///
     /// ```
     /// use jobtree_pool::Worker;
@@ -173,38 +174,42 @@ where
     })
 }
 
-/// What a worker thread keeps to itself.
+/// The data that a worker thread keeps to itself.
 pub(crate) struct WorkerThread {
     pub(crate) pool: Arc<Shared>,
     /// `pool.workers[index]`, which every search for work looks at several times.
     own: NonNull<WorkerShared>,
     pub(crate) index: usize,
-    /// Whether it is one of several workers that take turns on one thread (`sim/mod.rs`).
+    /// `true` if the worker is one of several that take turns on one thread (`sim/mod.rs`).
     pub(crate) is_simulated: bool,
     pub(crate) random: Random,
     pub(crate) dispatches: Cell<u32>,
-    /// How often this worker's strands may still give way to each other without a look around.
+    /// The number of times that this worker's fibers may still yield to each other without a scan.
     #[cfg(jobtree_stacks)]
     pub(crate) quick_yields: Cell<u32>,
     pub(crate) spin_memory: SpinMemory,
-    /// By worker: its oldest fork as the last look saw it.
+    /// The oldest fork of each worker, by its number, as the last scan saw it.
     pub(crate) watches: Box<[Cell<Option<Watched>>]>,
     pub(crate) stolen: StolenTasks,
-    /// The innermost isolation that some frame on this thread's running strand waits or runs inside of. Not that of a task
-    /// which runs at the bottom of a strand and has not waited yet.
+    /// The innermost isolation that some frame on this thread's running fiber waits or runs inside of. Not that of a task
+    /// which runs at the bottom of a fiber and has not waited yet.
     pub(crate) isolation: Cell<Isolation>,
-    /// For its next calls of `isolate`.
+    /// The numbers for its next calls of `isolate`.
     pub(crate) numbers: KeptNumbers,
-    /// Strands whose wait is over, oldest first.
+    /// Fibers whose wait is over, oldest first.
     pub(crate) ready: RefCell<VecDeque<*const Strand>>,
     /// The task that has just run and gave way, between its end and its place in a queue.
     pub(crate) gave_way: Cell<Option<Entry>>,
-    /// All strands that were ever made for this worker.
+    /// All fibers that were ever made for this worker.
     strands: RefCell<Vec<*const [Strand]>>,
     /// Fibers that have used up a time slice.
     pub(crate) preempted: PreemptedQueue,
-    /// What runs now, if its job has a share.
+    /// The current work, if its job has a share.
     pub(crate) burst: RunningBurst,
+    /// The task that runs now, if it is measured.
+    pub(crate) measured: Cell<Option<Measured>>,
+    /// The time at which a computation last gave way to woken fibers and got the thread again.
+    pub(crate) gave_way_at: Cell<u64>,
     /// Tasks out of the inbox, oldest first.
     pub(crate) own_mail: RefCell<VecDeque<Entry>>,
     #[cfg(jobtree_stacks)]
@@ -214,22 +219,22 @@ pub(crate) struct WorkerThread {
 impl Drop for WorkerThread {
     fn drop(&mut self) {
         for strands in self.strands.get_mut() {
-            // SAFETY: strands live as long as their pool, which this thread still keeps.
+            // SAFETY: fibers live as long as their pool, which this thread still keeps.
             let strands = unsafe { &**strands };
             strands.iter().for_each(Strand::take_bell_down);
         }
     }
 }
 
-/// What became of work that a loop has found.
+/// The result of giving away the work that a loop has found.
 #[cfg_attr(not(jobtree_stacks), allow(dead_code))]
 #[derive(Clone, Copy)]
 pub(crate) enum Settled {
-    /// It is to be run on this strand.
+    /// The work is to be run on this fiber.
     Here,
-    /// Another strand ran it, and this one goes on.
+    /// Another fiber ran it, and this one goes on.
     Elsewhere,
-    /// Another strand runs it, and this one is not needed any more.
+    /// Another fiber runs it, and this one is not needed any more.
     LoopIsOver,
 }
 
@@ -253,6 +258,8 @@ impl WorkerThread {
             strands: RefCell::new(Vec::new()),
             preempted: PreemptedQueue::new(),
             burst: RunningBurst::none(),
+            measured: Cell::new(None),
+            gave_way_at: Cell::new(0),
             own_mail: RefCell::new(VecDeque::new()),
             #[cfg(jobtree_stacks)]
             parking: crate::parking::ParkingLot::new(&pool),
@@ -260,20 +267,20 @@ impl WorkerThread {
         }
     }
 
-    /// What others may touch of this worker.
+    /// Returns the part of this worker that other threads may touch.
     #[inline]
     pub(crate) fn shared(&self) -> &WorkerShared {
         // SAFETY: `own` points into the boxed slice of the pool, which never changes and which `self.pool` keeps.
         unsafe { self.own.as_ref() }
     }
 
-    /// Makes a strand for this worker, which the pool keeps until its end.
+    /// Makes a fiber for this worker, which the pool keeps until its end.
     pub(crate) fn new_strand(&self) -> &Strand {
         // SAFETY: made for this, with one element.
         unsafe { &*self.new_strands(1).cast::<Strand>() }
     }
 
-    /// Makes strands for this worker, which the pool keeps until its end.
+    /// Makes fibers for this worker, which the pool keeps until its end.
     pub(crate) fn new_strands(&self, count: usize) -> *mut [Strand] {
         let strands = Strand::allocate(&self.pool, self.index, count);
         self.pool.keep_strands(strands);
@@ -284,11 +291,11 @@ impl WorkerThread {
     /// Makes `strand` the one that runs on this thread.
     pub(crate) fn set_current(&self, strand: &Strand) {
         CURRENT.set(strand);
-        // SAFETY: this is the worker's own thread, and only its strands come here.
+        // SAFETY: this is the worker's own thread, and only its fibers come here.
         unsafe { self.shared().show_current(strand) };
     }
 
-    /// Runs the calling thread's life as a worker: `body` gets its first strand.
+    /// Runs the calling thread's life as a worker: `body` gets its first fiber.
     pub(crate) fn enter<R>(&self, body: impl FnOnce(&Strand) -> R) -> R {
         let _entered = self.attach();
         let strand = self.new_strand();
@@ -303,13 +310,13 @@ impl WorkerThread {
         Attached { outer, adopted }
     }
 
-    /// In a simulation: makes this the worker whose strands run on the calling thread.
+    /// Makes this the worker whose fibers run on the calling thread, in a simulation.
     #[cfg(jobtree_stacks)]
     pub(crate) fn take_over_thread(&self) {
         THREAD.set(self);
     }
 
-    /// The main loop of a strand: runs what is found until the pool ends or this strand is no longer needed.
+    /// The main loop of a fiber: runs what is found until the pool ends or this fiber is no longer needed.
     pub(crate) fn work_loop(&self, worker: &Worker, first: Option<Found>) {
         let mut next = first;
         loop {
@@ -321,6 +328,9 @@ impl WorkerThread {
                 },
             };
             let Some(found) = found else { return };
+            if self.passes_on(found, 0) {
+                continue;
+            }
             match found.work() {
                 Work::Ready(strand) => {
                     if !self.give_way(worker.strand(), strand) {
@@ -330,7 +340,9 @@ impl WorkerThread {
                 }
                 Work::Fork(_) | Work::Task(_) => match self.settle(worker.strand(), found) {
                     Settled::Here => {
+                        self.begin_measurement();
                         self.run(worker, found);
+                        self.end_measurement();
                         if let Some(entry) = self.gave_way.take() {
                             next = self.exchange_requeued(entry);
                         }
@@ -342,7 +354,7 @@ impl WorkerThread {
         }
     }
 
-    /// Work that was given to this strand when the thread was handed over to it.
+    /// Work that was given to this fiber when the thread was handed over to it.
     fn take_handoff(&self) -> Option<Found> {
         #[cfg(jobtree_stacks)]
         return self.parking.take_handoff();
@@ -356,8 +368,9 @@ impl WorkerThread {
             return Some(found);
         }
         let mut searching = self.start_searching();
+        self.stand_by();
         let found = loop {
-            if self.pool.has_ended() {
+            if self.pool.has_ended() || self.shared().offers.has_task() {
                 break None;
             }
             if let Some(found) = self.look_again(&searching) {
@@ -368,19 +381,22 @@ impl WorkerThread {
             }
             self.nothing_found(&mut searching);
         };
+        let found = self.stop_standing_by(found);
         self.stop_searching(searching);
         found
     }
 
-    /// Runs a fork or a task on the current strand, on top of a frame that waits.
+    /// Runs a fork or a task on the current fiber, on top of a frame that waits.
     pub(crate) fn execute(&self, worker: &Worker, found: Found) {
+        self.begin_measurement();
         self.run(worker, found);
+        self.end_measurement();
         if let Some(entry) = self.gave_way.take() {
             self.put_behind(entry);
         }
     }
 
-    /// Runs a fork or a task on the current strand, in its own context.
+    /// Runs a fork or a task on the current fiber, in its own context.
     // Part of the loop: a task that waited returns here after a switch, and would be mispredicted once more.
     #[inline(always)]
     fn run(&self, worker: &Worker, found: Found) {
@@ -391,7 +407,7 @@ impl WorkerThread {
         };
         worker.strand().sim_point();
         let stats = &self.shared().stats;
-        // Before it runs: whoever waits for it may read the count as soon as it has.
+        // Before it runs: the thread that waits for it may read the count as soon as it has.
         stats.executed.add(1);
         let installed = Installed::new(Some(worker), entry.context);
         let fuel = &worker.strand().fuel;
@@ -425,7 +441,7 @@ impl TaskName {
         TaskName { outer }
     }
 
-    /// No name while another strand runs; the old one again when the value is dropped.
+    /// No name while another fiber runs; the old one again when the value is dropped.
     #[inline(always)]
     pub(crate) fn put_aside() -> TaskName {
         let outer = crate::stack::overflow::set_task_name(None);
@@ -462,7 +478,7 @@ impl Drop for Attached {
     }
 }
 
-/// Sets the thread's current strand; for the hub, between two strands.
+/// Sets the thread's current fiber; for the hub, between two fibers.
 #[cfg(jobtree_stacks)]
 pub(crate) fn no_strand_is_current() {
     CURRENT.set(std::ptr::null());

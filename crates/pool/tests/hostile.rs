@@ -16,7 +16,7 @@ use jobtree_pool::{
     with_user_context,
 };
 
-use support::ends_well;
+use support::{ends_well, in_child};
 
 /// Panics when it is dropped, with another such payload.
 struct PanicsInDrop(usize);
@@ -314,4 +314,71 @@ fn a_spawned_task_that_panics_without_a_handler_is_recorded() {
             assert_eq!(pool.install(|| 1), 1);
         },
     );
+}
+
+/// Forks the process, and returns how the new one ended after `body`: its exit status or, negative, its signal.
+#[cfg(target_os = "linux")]
+fn forked(body: impl FnOnce()) -> i32 {
+    // SAFETY: what the new process does here is what the library is asked to make sense of; it ends without returning.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        body();
+        // SAFETY: ends the process at once.
+        unsafe { libc::_exit(7) };
+    }
+    let mut status = 0;
+    // SAFETY: writes the status to a place of ours.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    match libc::WIFSIGNALED(status) {
+        true => -libc::WTERMSIG(status),
+        false => libc::WEXITSTATUS(status),
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_forked_process_ends_when_it_needs_threads_that_it_does_not_have() {
+    let test = "a_forked_process_ends_when_it_needs_threads_that_it_does_not_have";
+    let ended = in_child(test, || {
+        let pool = pool(2);
+        pool.install(|| ());
+        let uses: [fn(&Pool); 5] = [
+            |pool| pool.install(|| ()),
+            |pool| pool.spawn(|| ()),
+            |pool| pool.scope(|s| s.spawn(|_| ())),
+            |pool| pool.in_place_scope(|s| s.spawn(|_| ())),
+            |pool| drop(pool.broadcast(|_| ())),
+        ];
+        for pool_is_used in uses {
+            assert_eq!(forked(|| pool_is_used(&pool)), -libc::SIGABRT);
+        }
+        // On a worker: it waits for one that is not there.
+        let gate = jobtree_pool::OnceLatch::new();
+        assert_eq!(pool.install(|| forked(|| gate.wait())), -libc::SIGABRT);
+        // Here it goes on as ever.
+        assert_eq!(pool.join(|| 1, || 2), (1, 2));
+    });
+    assert!(
+        ended.status.is_some_and(|status| status.success()),
+        "{ended:?}"
+    );
+    let message = "was forked after its pool was made";
+    assert_eq!(ended.stderr.matches(message).count(), 6, "{ended:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_forked_process_may_make_a_pool_of_its_own() {
+    ends_well("a_forked_process_may_make_a_pool_of_its_own", || {
+        let before = pool(2);
+        before.install(|| ());
+        let status = forked(|| {
+            let own = pool(2);
+            let sum = own.install(|| join(|| 40, || 2));
+            // SAFETY: ends the process at once.
+            unsafe { libc::_exit(sum.0 + sum.1) };
+        });
+        assert_eq!(status, 42);
+    });
 }

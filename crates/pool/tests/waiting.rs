@@ -1,7 +1,8 @@
 //! Waiting parks stacks, not threads.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use jobtree_pool::{CountLatch, OnceLatch, Pool, Yield, join, scope, spawn, yield_now};
 
@@ -221,4 +222,131 @@ fn a_count_latch_that_cannot_count_further_refuses_and_stays_as_it_was() {
     latch.count_down();
     latch.increment();
     assert!(!latch.is_set());
+}
+
+/// Far more than anything here takes: what should have happened by then never will.
+const FAR: Duration = Duration::from_secs(20);
+
+/// Returns `true` when `is_over` says so, and `false` if that never happens.
+fn soon(is_over: impl Fn() -> bool, mut meanwhile: impl FnMut()) -> bool {
+    let began = Instant::now();
+    while !is_over() {
+        if began.elapsed() > FAR {
+            return false;
+        }
+        meanwhile();
+    }
+    true
+}
+
+#[test]
+#[cfg_attr(
+    not(jobtree_stacks),
+    ignore = "a wait on top of a frame has to end first"
+)]
+fn a_computation_gives_way_to_a_stack_that_is_woken_meanwhile() {
+    fn forks(depth: usize) {
+        if depth > 0 {
+            join(|| forks(depth - 1), || forks(depth - 1));
+        }
+    }
+    for woken_by_the_worker_itself in [false, true] {
+        let pool = Pool::builder().workers(1).build().unwrap();
+        let (gate, computes, went_on) =
+            (OnceLatch::new(), OnceLatch::new(), AtomicBool::new(false));
+        let in_time = AtomicBool::new(false);
+        pool.in_place_scope(|s| {
+            s.spawn(|_| {
+                gate.wait();
+                went_on.store(true, Ordering::Release);
+            });
+            s.spawn(|_| {
+                // Not before the other one waits: they take turns on one worker.
+                while yield_now() == Some(Yield::Executed) {}
+                computes.set();
+                if woken_by_the_worker_itself {
+                    gate.set();
+                }
+                let is_over = || went_on.load(Ordering::Acquire);
+                in_time.store(soon(is_over, || forks(10)), Ordering::Release);
+            });
+            computes.wait();
+            if !woken_by_the_worker_itself {
+                gate.set();
+            }
+        });
+        assert!(
+            in_time.into_inner(),
+            "woken by the worker itself: {woken_by_the_worker_itself}"
+        );
+        assert!(pool.stats().total().gave_way > 0, "{:?}", pool.stats());
+    }
+}
+
+#[test]
+#[cfg_attr(not(jobtree_stacks), ignore = "nothing is ever parked")]
+fn nothing_gives_way_inside_isolate_and_all_does_after_it() {
+    let pool = Pool::builder().workers(1).build().unwrap();
+    let (gate, went_on) = (OnceLatch::new(), AtomicBool::new(false));
+    let seen = pool.install(|| {
+        let mut seen = [true, false];
+        scope(|s| {
+            s.spawn(|_| {
+                gate.wait();
+                went_on.store(true, Ordering::Release);
+            });
+            s.spawn(|_| {
+                while yield_now() == Some(Yield::Executed) {}
+                let is_over = || went_on.load(Ordering::Acquire);
+                jobtree_pool::isolate(|| {
+                    gate.set();
+                    for _ in 0..100 {
+                        join(|| (), || ());
+                    }
+                    seen[0] = is_over();
+                });
+                seen[1] = soon(is_over, || {
+                    join(|| (), || ());
+                });
+            });
+        });
+        seen
+    });
+    assert_eq!(seen, [false, true]);
+}
+
+#[test]
+#[cfg_attr(not(jobtree_stacks), ignore = "nothing is ever parked")]
+fn a_task_goes_to_the_idle_worker_on_which_no_stack_is_parked() {
+    const FREE: usize = 3;
+    let pool = Pool::builder().workers(FREE + 1).build().unwrap();
+    let all_have_slept = |before: &[u64]| {
+        let workers = pool.stats().workers;
+        let slept = |(worker, before): (&jobtree_pool::WorkerStats, &u64)| worker.sleeps > *before;
+        workers.iter().zip(before).all(slept)
+    };
+    let sleeps = || Vec::from_iter(pool.stats().workers.iter().map(|worker| worker.sleeps));
+    for _ in 0..if cfg!(miri) { 2 } else { 20 } {
+        let (gate, went_on) = (Arc::new(OnceLatch::new()), Arc::new(CountLatch::new(FREE)));
+        let before = sleeps();
+        let waiting = (gate.clone(), went_on.clone());
+        pool.spawn_broadcast(move |context| {
+            if context.index() != FREE {
+                waiting.0.wait();
+                waiting.1.count_down();
+            }
+        });
+        assert!(soon(|| all_have_slept(&before), std::thread::yield_now));
+        // It ends when all stacks that waited have gone on: never, if it runs on the worker of one of them.
+        let (ran_on, in_time) = pool.install(|| {
+            gate.set();
+            let in_time = soon(|| went_on.is_set(), std::thread::yield_now);
+            (jobtree_pool::current_worker_index(), in_time)
+        });
+        assert!(in_time, "it ran on worker {ran_on:?}: {:?}", pool.stats());
+        assert_eq!(ran_on, Some(FREE));
+    }
+    let stats = pool.stats();
+    assert!(stats.total().passed_on > 0, "{stats:?}");
+    assert_eq!(stats.workers[FREE].passed_on, 0, "{stats:?}");
 }

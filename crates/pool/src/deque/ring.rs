@@ -1,4 +1,4 @@
-//! What a deque shares with thieves: indices, and slots that grow. The protocol is in the head of `deque.rs`.
+//! The part of a deque that thieves share: indices, and slots that grow. The protocol is in the head of `deque.rs`.
 
 use std::cell::UnsafeCell;
 
@@ -20,7 +20,7 @@ impl Slot {
             .store(entry.context.into_word(), Ordering::Relaxed);
     }
 
-    /// Reads a slot that may never have been written at this index; only whoever wins the index may
+    /// Reads a slot that may never have been written at this index; only the thread that wins the index may
     /// use the result.
     #[inline(always)]
     pub(super) fn read(&self) -> (*mut Job, ContextRef) {
@@ -69,14 +69,14 @@ impl Buffer {
     #[inline]
     pub(super) fn read(&self, index: usize) -> (*mut Job, ContextRef) {
         #[cfg(loom)]
-        // SAFETY: loom itself checks that nobody writes meanwhile.
+        // SAFETY: loom itself checks that no other thread writes meanwhile.
         self.is_alive
             .with(|alive| unsafe { assert!(*alive, "a freed buffer is read") });
         self.slot(index).read()
     }
 }
 
-/// What thieves read and write, alone on its cache lines.
+/// The words that thieves read and write, alone on their cache lines.
 #[repr(align(128))]
 pub(super) struct Ring {
     pub(super) top: AtomicUsize,
@@ -108,7 +108,7 @@ impl Ring {
             is_made: loom::cell::UnsafeCell::new(false),
         });
         #[cfg(loom)]
-        // SAFETY: loom itself checks that nobody else looks.
+        // SAFETY: loom itself checks that no other thread looks.
         ring.is_made.with_mut(|made| unsafe { *made = true });
         Box::into_raw(ring)
     }

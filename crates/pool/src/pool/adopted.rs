@@ -21,7 +21,7 @@ use crate::strand::Strand;
 use crate::worker::{Attached, Worker, WorkerThread};
 
 thread_local! {
-    /// What this thread has as worker 0 of some pool, or null.
+    /// The state of this thread as worker 0 of some pool, or null.
     static ADOPTED: Cell<*const Adopted> = const { Cell::new(std::ptr::null()) };
     /// Has a destructor, so that the thread's end is seen.
     static AT_THREADS_END: AtThreadsEnd = const { AtThreadsEnd };
@@ -43,18 +43,18 @@ impl Drop for AtThreadsEnd {
 struct Adopted {
     thread: WorkerThread,
     strand: *const Strand,
-    /// Of the call that is under way.
+    /// The state of the call that is under way.
     outermost: Cell<Option<OutermostState>>,
 }
 
-/// What is put back when the outermost call ends, in this order.
+/// The state that is put back when the outermost call ends, in this order.
 #[expect(dead_code, reason = "they act when they are dropped")]
 struct OutermostState {
     context: Installed<'static>,
     attached: Attached,
 }
 
-/// Whether a pool's worker 0 is a thread of the program's own, and what became of it.
+/// The state of a pool whose worker 0 is a thread of the program's own.
 #[derive(Debug, Default)]
 pub(crate) struct CurrentThread {
     state: Mutex<Presence>,
@@ -67,9 +67,9 @@ enum Presence {
     NotUsed,
     /// The thread is the worker.
     Here,
-    /// It is to leave when it can: the pool's handle is gone, and the pool is held.
+    /// The thread is to leave when it can: the pool's handle is gone, and the pool is held.
     ToLeave,
-    /// It has left.
+    /// The thread has left.
     Gone,
 }
 
@@ -135,7 +135,7 @@ impl OutermostCall {
         if adopted.is_null() {
             return OutermostCall::NONE;
         }
-        // SAFETY: made by `adopt_current_thread` on this thread, and freed only outside of all calls. Its strand lives as
+        // SAFETY: made by `adopt_current_thread` on this thread, and freed only outside of all calls. Its fiber lives as
         // long as the pool.
         let (adopted, strand) = unsafe { (&*adopted, &*(*adopted).strand) };
         // What code outside of all calls runs in, it takes along.
@@ -152,7 +152,7 @@ impl OutermostCall {
     /// The worker that the thread is, unless this is none.
     #[inline]
     pub(crate) fn worker(&self) -> Option<&Worker> {
-        // SAFETY: what is not null stays until the value is dropped; its strand lives as long as the pool.
+        // SAFETY: what is not null stays until the value is dropped; its fiber lives as long as the pool.
         let adopted = unsafe { self.0.as_ref() }?;
         // SAFETY: as above.
         Some(Worker::of_strand(unsafe { &*adopted.strand }))
@@ -208,7 +208,7 @@ fn leave_if_asked() {
     }
 }
 
-/// Ends the thread's life as a worker. Runs what lies in its queues first: there may be nobody else to.
+/// Ends the thread's life as a worker. Runs what lies in its queues first: there may be no other thread to.
 ///
 /// # Safety
 /// `adopted` is this thread's, and in no call.

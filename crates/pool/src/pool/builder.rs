@@ -1,4 +1,4 @@
-//! How a pool is described, and what can be wrong with the description.
+//! The description of a pool, and what can be wrong with it.
 
 use std::any::Any;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::shared::{Handlers, Shared};
+use super::shared::{Handlers, Shared, Waits};
 use super::{GLOBAL, Pool, start};
 use crate::raw::gate;
 use crate::sim;
@@ -38,6 +38,7 @@ pub struct Builder {
     stack_size: usize,
     seed: u64,
     use_current_thread: bool,
+    nested_waits: bool,
     name: Box<NameWorker>,
     handlers: Handlers,
     spawn_with: Option<Box<SpawnWith>>,
@@ -50,14 +51,15 @@ impl Builder {
             stack_size: stack::DEFAULT_STACK_SIZE,
             seed: 0x6A6F_6274_7265_6531,
             use_current_thread: false,
+            nested_waits: false,
             name: Box::new(|index| format!("jobtree-{index}")),
             handlers: Handlers::default(),
             spawn_with: None,
         }
     }
 
-    /// How many workers. By default the variable `JOBTREE_WORKERS`, else as many as the CPUs this
-    /// process may use (its affinity and its container's limit count), at most `JOBTREE_WORKER_CAP`.
+    /// Sets the number of workers. By default the variable `JOBTREE_WORKERS`, else as many as the CPUs this process may use (its
+    /// affinity and its container's limit count), at most `JOBTREE_WORKER_CAP`.
     pub fn workers(mut self, workers: usize) -> Builder {
         self.workers = Some(workers);
         self
@@ -128,6 +130,39 @@ impl Builder {
         self
     }
 
+    /// Has a worker that waits run other work on top of the waiting frame, last in, first out, instead of parking its stack; as
+    /// rayon does. Then no two pieces of work on one thread overlap in part: whatever begins during a wait ends before the wait
+    /// does. Code needs that which puts something into a thread-local for the time of a call and takes it out afterwards
+    /// (`scoped_tls`, entered spans, a `RefCell` that stays borrowed), and forks or waits inside.
+    ///
+    /// The price: a wait that is over goes on only after what runs on top of it, work on top that waits for work below waits for ever,
+    /// and tasks that wait nest on the worker's stack. So jobs of `jobtree-runtime` do not belong on such a pool if many of them
+    /// wait, or wait for each other.
+    ///
+    /// ```
+    /// use std::cell::Cell;
+    /// use jobtree_pool::{Pool, join};
+    ///
+    /// thread_local!(static DEPTH: Cell<u32> = const { Cell::new(0) });
+    ///
+    /// fn count(depth: u32) {
+    ///     let before = DEPTH.replace(depth);
+    ///     if depth < 10 {
+    ///         join(|| count(depth + 1), || count(depth + 1));
+    ///     }
+    ///     // Whatever ran here meanwhile has put back what it found.
+    ///     assert_eq!(DEPTH.replace(before), depth);
+    /// }
+    /// let pool = Pool::builder().workers(2).nested_waits().build()?;
+    /// pool.install(|| count(1));
+    /// assert_eq!(pool.stats().total().parks, 0);
+    /// # Ok::<(), jobtree_pool::BuildError>(())
+    /// ```
+    pub fn nested_waits(mut self) -> Builder {
+        self.nested_waits = true;
+        self
+    }
+
     /// The seed of the order in which idle workers try the others.
     pub fn seed(mut self, seed: u64) -> Builder {
         self.seed = seed;
@@ -171,6 +206,9 @@ impl Builder {
             #[cfg(jobtree_stacks)]
             stack::StackSupply::new(stack_size).map_err(BuildError::Stack)?,
         ));
+        if self.nested_waits {
+            shared.set_waits(Waits::Nest);
+        }
         start::start_workers(
             shared,
             self.use_current_thread,
@@ -254,7 +292,7 @@ impl Drop for WorkerStart {
     }
 }
 
-/// Why a pool could not be made.
+/// The reason why a pool could not be made.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -262,16 +300,16 @@ pub enum BuildError {
     ZeroWorkers,
     /// More workers than a pool can have.
     TooManyWorkers {
-        /// How many were asked for.
+        /// The number of workers that was requested.
         requested: usize,
     },
     /// The stack size is absurd, or no stack could be had.
     Stack(StackError),
     /// An environment variable has a value that is not a positive number.
     Variable {
-        /// Which.
+        /// The variable.
         name: &'static str,
-        /// What it says.
+        /// The variable's value.
         value: String,
     },
     /// There is a global pool already.

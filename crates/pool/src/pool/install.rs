@@ -27,7 +27,7 @@ struct InstallTask<'a, F, R> {
     waiter: Waiter<'a>,
 }
 
-/// Who waits.
+/// The thread or worker that waits.
 enum Waiter<'a> {
     /// A thread that is no worker.
     Thread(&'a ThreadLatch),
@@ -153,7 +153,7 @@ where
     let own_pool = worker.thread().pool.clone();
     let task = InstallTask::new(body, Waiter::Worker(&latch, own_pool));
     pool.inject(task.entry(Some(worker)));
-    worker.wait_until(&latch, WaitFor::Latch);
+    worker.wait_until(&latch, WaitFor::Installed);
     // SAFETY: told.
     unsafe { task.into_result() }
 }

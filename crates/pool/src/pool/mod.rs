@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 pub use builder::{BuildError, Builder, WorkerStart};
-use shared::Shared;
+use shared::{Shared, Waits};
 
 use crate::broadcast::{self, BroadcastContext};
 use crate::scope::{self, Scope, ScopeFifo};
@@ -86,7 +86,7 @@ impl Pool {
         &self.shared
     }
 
-    /// How many workers it has.
+    /// Returns the number of workers of the pool.
     pub fn workers(&self) -> usize {
         self.shared.workers.len()
     }
@@ -171,7 +171,7 @@ impl Pool {
         scope::in_place_scope_fifo_of(&self.shared, body)
     }
 
-    /// Runs `body` on this pool some time; nobody waits for it.
+    /// Runs `body` on this pool some time; no code waits for it.
     ///
     /// A panic goes to the pool's panic handler; without one it is recorded
     /// (`jobtree::user_code`), and the pool goes on.
@@ -217,7 +217,7 @@ impl Pool {
         broadcast::broadcast_on(&self.shared, body)
     }
 
-    /// Runs `body` once on every worker some time; nobody waits for it.
+    /// Runs `body` once on every worker some time; no code waits for it.
     pub fn spawn_broadcast<F>(&self, body: F)
     where
         F: Fn(BroadcastContext<'_>) + Send + Sync + 'static,
@@ -240,7 +240,7 @@ impl Pool {
         self.with_own_worker(Worker::index)
     }
 
-    /// Whether the calling worker has tasks of its own waiting, if it is one of this pool's.
+    /// Returns `true` if the calling worker has tasks of its own waiting, if it is one of this pool's.
     pub fn current_worker_has_pending_tasks(&self) -> Option<bool> {
         self.with_own_worker(|worker| {
             let own = &self.shared.workers[worker.index()];
@@ -256,7 +256,16 @@ impl Pool {
         })
     }
 
-    /// What its workers have done so far.
+    /// Has the forks, scopes and `install`s of this pool nest their waits from now on, as `Builder::nested_waits` says; other
+    /// waits park as before. For a pool that was made before it was known that code needs that.
+    #[doc(hidden)]
+    pub fn nest_forks(&self) {
+        if self.shared.waits() == Waits::Park {
+            self.shared.set_waits(Waits::NestForks);
+        }
+    }
+
+    /// Returns the counts of the pool's workers so far.
     pub fn stats(&self) -> PoolStats {
         self.shared.stats()
     }
@@ -317,7 +326,7 @@ impl fmt::Debug for Pool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownError {
-    /// How many tasks had not finished when the time was up.
+    /// The number of tasks that had not finished when the time was up.
     pub unfinished_tasks: u64,
 }
 

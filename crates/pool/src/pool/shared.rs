@@ -1,14 +1,15 @@
-//! What all threads of a pool share, and how a pool ends.
+//! The state that all threads of a pool share, and the end of a pool.
 //!
 //! # How a pool ends
 //!
 //! `terminate` asks for it; what is queued is still run. The pool has ended when every task that was
 //! ever made has finished: then no worker can make another. Each worker counts the tasks it made and
-//! the tasks it finished in words that only it writes. Whoever is out of work reads all finished
+//! the tasks it finished in words that only it writes. The thread that is out of work reads all finished
 //! counts first and all made counts after: since a task is made before it is finished, equal sums mean
 //! that at the moment between the two readings nothing was left.
 
 use std::any::Any;
+use std::sync::atomic::AtomicU8;
 use std::sync::{Condvar, Mutex as StdMutex};
 use std::time::{Duration, Instant};
 
@@ -17,8 +18,10 @@ use jobtree_base::user_code::{Place, call_user, drop_user, record};
 use super::adopted::CurrentThread;
 use crate::context::ContextRef;
 use crate::deque::{Deque, Entry};
+use crate::forked::Process;
 use crate::inbox::{Inbox, Mail};
 use crate::injector::Injector;
+use crate::offer::OfferSlot;
 use crate::out_of_stacks::Listeners;
 use crate::padded::Padded;
 use crate::placement::Workplace;
@@ -28,6 +31,7 @@ use crate::stats::{PoolStats, WorkerCounters};
 use crate::strand::Strand;
 use crate::sync::step::{Step, left_out};
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, get_mut, lock};
+use crate::task_lengths::TaskLengths;
 use crate::worker::Worker;
 
 /// Room in a task deque before it grows.
@@ -36,7 +40,7 @@ const TASK_CAPACITY: usize = 256;
 pub(crate) type IndexHandler = dyn Fn(usize) + Send + Sync;
 pub(crate) type PanicHandler = dyn Fn(Box<dyn Any + Send>) + Send + Sync;
 
-/// What a pool's user wants to be told.
+/// The handlers that a pool's user wants called.
 #[derive(Default)]
 pub(crate) struct Handlers {
     pub(crate) on_start: Option<Box<IndexHandler>>,
@@ -44,13 +48,13 @@ pub(crate) struct Handlers {
     pub(crate) on_panic: Option<Box<PanicHandler>>,
 }
 
-/// How forks are shared, by the number of workers.
+/// The tuning of forks, by the number of workers.
 pub(crate) struct Tuning {
-    /// Forks a strand keeps to itself before `join` becomes a plain call.
+    /// Forks a fiber keeps to itself before `join` becomes a plain call.
     pub(crate) private_forks: usize,
-    /// Forks a strand puts out before anybody asks.
+    /// Forks a fiber puts out before a thief asks.
     pub(crate) eager_public_forks: usize,
-    /// Whether the workers take turns on one thread.
+    /// `true` if the workers take turns on one thread.
     pub(crate) is_simulated: bool,
 }
 
@@ -58,8 +62,8 @@ impl Tuning {
     fn for_workers(workers: usize) -> Tuning {
         let levels = workers.next_power_of_two().trailing_zeros() as usize;
         Tuning {
-            // Alone there is nobody to share with. Otherwise enough to give every worker a share:
-            // measured, see ARCHITECTURE.md.
+            // Alone there is no worker to share with. Otherwise enough to give every worker a share:
+            // measured, see docs/lab-notebook.md.
             private_forks: levels,
             eager_public_forks: levels.max(1),
             is_simulated: false,
@@ -78,13 +82,15 @@ impl Tuning {
     }
 }
 
-/// What other threads may touch of a worker.
+/// The part of a worker that other threads may touch.
 pub(crate) struct WorkerShared {
     pub(crate) tasks: Padded<Deque>,
     /// Tasks that gave way.
     pub(crate) requeued: Requeued,
     pub(crate) inbox: Inbox,
     pub(crate) parked: ParkedForks,
+    /// A task of another worker's, while this one is idle.
+    pub(crate) offers: OfferSlot,
     pub(crate) stats: WorkerCounters,
     pub(crate) workplace: Padded<Workplace>,
     current: AtomicPtr<Strand>,
@@ -103,6 +109,7 @@ impl WorkerShared {
             requeued: Requeued::new(),
             inbox: Inbox::new(),
             parked: ParkedForks::new(),
+            offers: OfferSlot::new(),
             stats: WorkerCounters::default(),
             workplace: Padded(Workplace::new()),
             current: AtomicPtr::new(std::ptr::null_mut()),
@@ -111,27 +118,27 @@ impl WorkerShared {
         }
     }
 
-    /// The strand that runs on this worker, or did a moment ago.
+    /// The fiber that runs on this worker, or did a moment ago.
     #[inline]
     pub(crate) fn current(&self) -> Option<&Strand> {
-        // SAFETY: strands live as long as their pool.
+        // SAFETY: fibers live as long as their pool.
         unsafe { self.current.load(Ordering::Acquire).as_ref() }
     }
 
     /// Makes `strand` the one that runs on this worker.
     ///
     /// # Safety
-    /// Only the worker itself may call it, with a strand of its own.
+    /// Only the worker itself may call it, with a fiber of its own.
     pub(crate) unsafe fn show_current(&self, strand: &Strand) {
         self.current
             .store(std::ptr::from_ref(strand).cast_mut(), Ordering::Release);
-        // Who interrupted the worker before has seen another strand: see `stop.rs`.
+        // Who interrupted the worker before has seen another fiber: see `stop.rs`.
         if !left_out(Step::InterruptSwitchAsk) {
             strand.forks.ask();
         }
     }
 
-    /// How much this worker has before it: strands that wait, which only it can go on with, and tasks that others may take.
+    /// Returns how much this worker has before it: fibers that wait, which only it can continue, and tasks that others may take.
     pub(crate) fn strands_and_tasks(&self) -> u64 {
         self.stats.waiting.read() + self.tasks.public_len() as u64
     }
@@ -146,7 +153,7 @@ impl WorkerShared {
     }
 }
 
-/// The parked strands of a worker that have forks to give away.
+/// The parked fibers of a worker that have forks to give away.
 pub(crate) struct ParkedForks {
     listed: AtomicUsize,
     strands: Mutex<Vec<*const Strand>>,
@@ -196,10 +203,23 @@ impl ParkedForks {
         }
         let strands = lock(&self.strands);
         strands.iter().find_map(|strand| {
-            // SAFETY: strands live as long as their pool.
+            // SAFETY: fibers live as long as their pool.
             unsafe { &**strand }.steal(thief, suits)
         })
     }
+}
+
+/// The ways in which workers wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Waits {
+    /// The fiber is parked, and the worker continues on another.
+    Park,
+    /// Waits of the pool's own operations (forks, scopes, `install`) run other work on top of the waiting frame; all others park.
+    /// For a pool that programs use by two sets of functions, of which one promises that.
+    NestForks,
+    /// Every wait runs other work on top.
+    Nest,
 }
 
 /// See the module's head.
@@ -208,7 +228,12 @@ pub(crate) struct Shared {
     pub(crate) injector: Injector,
     pub(crate) sleep: Sleep,
     pub(crate) tuning: Tuning,
+    /// The way in which the workers wait: a [`Waits`]. Changed once, if at all.
+    waits: AtomicU8,
+    pub(crate) lengths: TaskLengths,
     pub(crate) handlers: Handlers,
+    /// The process that has the threads.
+    pub(crate) process: Process,
     pub(crate) seed: u64,
     pub(crate) stack_size: usize,
     #[cfg(jobtree_stacks)]
@@ -229,11 +254,11 @@ pub(crate) struct Shared {
     /// Workers whose start was dropped instead of run.
     pub(super) never_started: AtomicUsize,
     somebody_is_gone: Condvar,
-    /// All strands that were ever made for this pool; freed with it.
+    /// All fibers that were ever made for this pool; freed with it.
     strands: Mutex<Vec<*mut [Strand]>>,
 }
 
-// SAFETY: raw pointers inside point to strands, which are `Sync` and owned by the pool.
+// SAFETY: raw pointers inside point to fibers, which are `Sync` and owned by the pool.
 unsafe impl Send for Shared {}
 // SAFETY: as above; all other fields synchronise themselves.
 unsafe impl Sync for Shared {}
@@ -251,7 +276,10 @@ impl Shared {
             injector: Injector::new(),
             sleep: Sleep::new(workers),
             tuning: Tuning::for_workers(workers),
+            waits: AtomicU8::new(Waits::Park as u8),
+            lengths: TaskLengths::new(),
             handlers,
+            process: Process::current(),
             seed,
             stack_size,
             #[cfg(jobtree_stacks)]
@@ -286,7 +314,23 @@ impl Shared {
         shared
     }
 
-    /// Takes over strands, made by [`Strand::allocate`], until the pool's end.
+    /// Returns how the workers wait.
+    #[inline]
+    pub(crate) fn waits(&self) -> Waits {
+        match self.waits.load(std::sync::atomic::Ordering::Relaxed) {
+            0 => Waits::Park,
+            1 => Waits::NestForks,
+            _ => Waits::Nest,
+        }
+    }
+
+    /// Has the workers wait in another way; [`Waits::Nest`] only before they start.
+    pub(crate) fn set_waits(&self, waits: Waits) {
+        self.waits
+            .store(waits as u8, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Takes over fibers, made by [`Strand::allocate`], until the pool's end.
     pub(crate) fn keep_strands(&self, strands: *mut [Strand]) {
         lock(&self.strands).push(strands);
     }
@@ -314,8 +358,9 @@ impl Shared {
         self.sleep.new_work();
     }
 
-    /// Queues a task for whoever looks first, behind all that came from outside before.
+    /// Queues a task for the thread that looks first, behind all that came from outside before.
     pub(crate) fn inject(&self, entry: Entry) {
+        self.process.must_be_current();
         self.made_outside.fetch_add(1, Ordering::Release);
         if !entry.context.isolation().is_none() {
             return self.post_isolated(entry);
@@ -335,6 +380,7 @@ impl Shared {
 
     /// Queues a task for worker number `index` alone; if that was a thread of the program's own that has left, for any.
     pub(crate) fn send(&self, index: usize, entry: Entry) {
+        self.process.must_be_current();
         self.made_outside.fetch_add(1, Ordering::Release);
         if self.has_ended() {
             // The worker does not look at its mail any more: who sends this is called at the end of another one.
@@ -355,7 +401,7 @@ impl Shared {
         }
     }
 
-    /// What the workers have done so far.
+    /// Returns the counts of the workers so far.
     pub(crate) fn stats(&self) -> PoolStats {
         let reading = |(index, worker): (usize, &WorkerShared)| {
             worker.stats.snapshot(self.sleep.sleeps_and_wakes(index))
@@ -415,7 +461,7 @@ impl Shared {
         (made + self.made_outside.load(Ordering::Acquire)).saturating_sub(finished)
     }
 
-    /// Something that is in no queue now will be: the pool does not end before it is released.
+    /// Keeps the pool from ending before a release: work that is in no queue now will be in one.
     pub(crate) fn hold(&self) {
         self.made_outside.fetch_add(1, Ordering::Release);
     }
@@ -424,7 +470,7 @@ impl Shared {
     pub(crate) fn release(&self) {
         self.finished_outside.fetch_add(1, Ordering::Release);
         if self.terminating.load(Ordering::Acquire) {
-            // Workers that found something left to do sleep, and nobody else tells them.
+            // Workers that found something left to do sleep, and no other thread tells them.
             self.notify_all();
         }
     }
@@ -491,7 +537,7 @@ impl Drop for Shared {
         drop_user(Place::Captured, std::mem::take(&mut self.handlers));
         for strands in get_mut(&mut self.strands).drain(..) {
             // SAFETY: made by `Box::into_raw`; every worker thread held a reference to the pool, so all
-            // of them are gone, and with them whoever could look at a strand.
+            // of them are gone, and with them every thread that could look at a fiber.
             drop(unsafe { Box::from_raw(strands) });
         }
     }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use jobtree_base::user_code;
 
 use super::builder::{BuildError, WorkerStart};
+#[cfg(jobtree_stacks)]
+use super::shared::Waits;
 use super::shared::{IndexHandler, Shared};
 use super::{Pool, adopted};
 use crate::found::Work;
@@ -82,14 +84,14 @@ pub(super) fn run_worker(start: &WorkerStart) {
 
 fn run_loops(thread: &WorkerThread, worker: &Worker) {
     #[cfg(jobtree_stacks)]
-    if thread.run_hub().is_ok() {
+    if thread.pool.waits() != Waits::Nest && thread.run_hub().is_ok() {
         return;
     }
-    // No stacks to park: the loop runs right here, and waiting helps in place.
+    // No stacks to park, or they shall not be: the loop runs right here, and waiting helps in place.
     thread.work_loop(worker, None);
 }
 
-/// Runs what the handler at the end has spawned: nobody else looks any more.
+/// Runs what the handler at the end has spawned: no other thread looks any more.
 fn run_what_is_left(thread: &WorkerThread, worker: &Worker) {
     while let Some(found) = thread.find_work() {
         if !matches!(found.work(), Work::Ready(_)) {

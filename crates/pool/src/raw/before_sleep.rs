@@ -1,4 +1,4 @@
-//! What a service thread does before it sleeps in a wait of ours.
+//! The work that a service thread does before it sleeps in a wait of ours.
 //!
 //! A thread that serves others (the one that calls user code for deadlines) may wait there: for instance for another call that
 //! this very thread is to make. So the thread is told before it sleeps, and can hand its service over first.

@@ -1,6 +1,6 @@
 //! Waiting for a future: a waker for the calling stack that costs nothing to have.
 //!
-//! Every strand has one bell, and so has every other thread. Whoever waits
+//! Every fiber has one bell, and so has every other thread. The thread that waits
 //! silences it, polls, and sleeps until it rings. A waker of an older wait may ring it at any time: then
 //! one polls in vain, which every future allows.
 //!
@@ -24,18 +24,18 @@ use crate::sync::{AtomicU32, Ordering};
 use crate::wait::WaitFor;
 use crate::worker::Worker;
 
-/// The bell of a strand, and part of it.
+/// The bell of a fiber, and part of it.
 ///
-/// Wakers are counted, and the count as a whole has one reference to the pool, which keeps the strand: from the strand's
+/// Wakers are counted, and the count as a whole has one reference to the pool, which keeps the fiber: from the fiber's
 /// first wait on, when the worker takes the first count, until the worker's end and that of the last waker.
 pub(crate) struct StrandBell {
     rung: Latch,
     references: AtomicU32,
-    /// How many waits of the strand are nested now. Only the strand looks.
+    /// The number of nested waits of the fiber. Only the fiber reads it.
     waits: Cell<u32>,
 }
 
-/// More wakers of one strand than fit into memory: somebody leaks them.
+/// More wakers of one fiber than fit into memory: the program leaks them.
 const MOST_REFERENCES: u32 = u32::MAX / 2;
 
 impl StrandBell {
@@ -48,13 +48,13 @@ impl StrandBell {
     }
 }
 
-/// How a waker rings the bell of the strand that it points to.
+/// The functions by which a waker wakes the fiber that it points to.
 static VTABLE: RawWakerVTable = RawWakerVTable::new(clone_waker, wake, wake_by_ref, drop_waker);
 
 unsafe fn clone_waker(data: *const ()) -> RawWaker {
-    // SAFETY: a waker points to a strand, which its count keeps.
+    // SAFETY: a waker points to a fiber, which its count keeps.
     let bell = unsafe { &(*data.cast::<Strand>()).bell };
-    // Relaxed: whoever adds one has one.
+    // Relaxed: the thread that adds one has one.
     if bell.references.fetch_add(1, Ordering::Relaxed) >= MOST_REFERENCES {
         eprintln!("jobtree: a stack has more than 2^31 wakers; aborting");
         std::process::abort();
@@ -71,22 +71,22 @@ unsafe fn wake(data: *const ()) {
 }
 
 unsafe fn wake_by_ref(data: *const ()) {
-    // SAFETY: a waker points to a strand, which its count keeps with its pool, also during the call.
+    // SAFETY: a waker points to a fiber, which its count keeps with its pool, also during the call.
     unsafe { Latch::set(&raw const (*data.cast::<Strand>()).bell.rung) };
 }
 
 unsafe fn drop_waker(data: *const ()) {
-    // SAFETY: the waker's count keeps strand and pool, and is given back once.
+    // SAFETY: the waker's count keeps fiber and pool, and is given back once.
     unsafe { Strand::release_bell(data.cast()) };
 }
 
 impl Strand {
-    /// The waker that rings this strand's bell, without a count of its own.
+    /// The waker that rings this fiber's bell, without a count of its own.
     #[inline]
     fn lend_waker(&self) -> ManuallyDrop<Waker> {
         self.ensure_bell();
         let waker = RawWaker::new(ptr::from_ref(self).cast(), &VTABLE);
-        // SAFETY: the functions keep to the contract of wakers: strand and pool are there as long as somebody has a
+        // SAFETY: the functions keep to the contract of wakers: fiber and pool are there as long as some code has a
         // count, latches are set from any thread, and this one is never dropped, which would give a count back.
         ManuallyDrop::new(unsafe { Waker::from_raw(waker) })
     }
@@ -108,23 +108,23 @@ impl Strand {
         self.bell.references.store(1, Ordering::Relaxed);
     }
 
-    /// Gives a count back; with the last one, the reference to the pool, and maybe the strand with it.
+    /// Gives a count back; with the last one, the reference to the pool, and maybe the fiber with it.
     ///
     /// Not of a reference, which would have to be good until this returns.
     ///
     /// # Safety
-    /// The count is the caller's. The strand is not used by the caller afterwards.
+    /// The count is the caller's. The fiber is not used by the caller afterwards.
     unsafe fn release_bell(this: *const Strand) {
         // SAFETY: the count keeps it until it is given back; the pool's address is read before.
         let (pool, references) = unsafe { ((*this).pool_address(), &(*this).bell.references) };
-        // Release and acquire: what others did with the strand comes before its end.
+        // Release and acquire: what others did with the fiber comes before its end.
         if references.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: taken by `hang_bell`, and given back once, by the last.
             unsafe { Arc::decrement_strong_count(pool) };
         }
     }
 
-    /// Gives back the worker's own count, if it has one. At the worker's end: nobody waits any more.
+    /// Gives back the worker's own count, if it has one. At the worker's end: no code waits any more.
     pub(crate) fn take_bell_down(&self) {
         if self.bell.references.load(Ordering::Relaxed) > 0 {
             // SAFETY: taken by `hang_bell`, on this thread, and given back once. The caller keeps the pool.
@@ -162,7 +162,7 @@ pub fn current_stack() -> *const () {
     })
 }
 
-/// Names the stack that `worker` runs on, as [`current_stack`] does, for somebody who wants to ring its bell.
+/// Names the stack that `worker` runs on, as [`current_stack`] does, for code that wants to wake it.
 #[inline]
 pub fn stack_with_bell(worker: &Worker) -> *const () {
     let strand = worker.strand();
@@ -192,7 +192,7 @@ pub fn is_bell(waker: &Waker) -> bool {
 /// # Safety
 /// `stack` was named by [`stack_with_bell`], and what ran there then has not returned, nor does it during the call.
 pub unsafe fn waker_of_stack(stack: *const ()) -> Waker {
-    // SAFETY: the strand's worker has a count of its own, and keeps it at least as long as something runs on the strand.
+    // SAFETY: the fiber's worker has a count of its own, and keeps it at least as long as something runs on the fiber.
     unsafe { Waker::from_raw(clone_waker(stack)) }
 }
 
@@ -207,7 +207,7 @@ pub fn replace_polled_waker(data: *const ()) -> *const () {
     })
 }
 
-/// What was noted last; null if nothing is.
+/// Returns the waker that was noted last; null if there is none.
 #[inline]
 pub fn polled_waker() -> *const () {
     Worker::with_running(|worker| {
@@ -220,11 +220,11 @@ pub fn polled_waker() -> *const () {
 /// The bell of the calling stack, or of the calling thread if it is no worker.
 pub struct Bell<'a> {
     hung: Hung<'a>,
-    /// Of a strand it is lent without a reference of its own, and so never dropped; that of a thread is.
+    /// Of a fiber it is lent without a reference of its own, and so never dropped; that of a thread is.
     waker: ManuallyDrop<Waker>,
 }
 
-/// Where a bell hangs.
+/// The place of a fiber waker.
 enum Hung<'a> {
     Strand(&'a Worker, &'a StrandBell),
     Thread(Arc<ThreadBell>),
@@ -281,7 +281,7 @@ impl Bell<'_> {
         }
     }
 
-    /// What rings it. Rings that come between two waits are in vain, and do no harm.
+    /// Returns the waker. Wakes that come between two waits are in vain, and do no harm.
     #[inline]
     pub fn waker(&self) -> &Waker {
         &self.waker
@@ -406,7 +406,7 @@ mod tests {
     use crate::Pool;
     use crate::pool::shared::Shared;
 
-    /// A waker of a strand of a pool's that has ended, and what is left of the pool.
+    /// A waker of a fiber of a pool's that has ended, and what is left of the pool.
     fn waker_of_an_ended_pool() -> (Waker, Weak<Shared>) {
         let pool = Pool::builder().workers(2).build().unwrap();
         let shared = Arc::downgrade(pool.shared());

@@ -14,7 +14,7 @@ pub struct Claims<'a, T> {
     taken: Vec<AtomicUsize>,
 }
 
-// SAFETY: a place is touched only by whoever has set its bit, and only one can. What then goes from worker to
+// SAFETY: a place is touched only by the thread that has set its bit, and only one can. What then goes from worker to
 // worker is a `T` by value or exclusive reference, for which `Send` is enough.
 unsafe impl<T: Send> Sync for Claims<'_, T> {}
 
@@ -26,12 +26,12 @@ impl<T> fmt::Debug for Claims<'_, T> {
     }
 }
 
-/// Why a place could not be claimed.
+/// The reason why a place could not be claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimError {
     /// There is no such place.
     OutOfBounds,
-    /// It has been claimed before.
+    /// The place has been claimed before.
     Taken,
 }
 
@@ -50,7 +50,7 @@ impl<'a, T> Claims<'a, T> {
     /// Claims the place `index` for as long as the slice is borrowed.
     ///
     /// # Errors
-    /// If there is no such place or if somebody has it already.
+    /// If there is no such place or if another claim has it already.
     #[inline]
     #[allow(
         clippy::mut_from_ref,
@@ -59,13 +59,13 @@ impl<'a, T> Claims<'a, T> {
     pub fn claim(&self, index: usize) -> Result<&'a mut T, ClaimError> {
         let place = self.places.get(index).ok_or(ClaimError::OutOfBounds)?;
         let bit = 1 << (index % usize::BITS as usize);
-        // Relaxed: the bit only decides who is the one. The slice was exclusively ours before, and whoever looks
+        // Relaxed: the bit only decides who is the one. The slice was exclusively ours before, and the thread that looks
         // at it afterwards waits for all workers by other means.
         let word = self.taken[index / usize::BITS as usize].fetch_or(bit, Ordering::Relaxed);
         if word & bit != 0 {
             return Err(ClaimError::Taken);
         }
-        // SAFETY: nobody has claimed this place before us, nobody will, and without a claim it is not touched.
+        // SAFETY: no thread has claimed this place before us, none will, and without a claim it is not touched.
         Ok(unsafe { &mut *place.get() })
     }
 }

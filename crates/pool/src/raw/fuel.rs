@@ -1,16 +1,16 @@
-//! Fuel: how much what runs on a strand may still do before it gives way to others.
+//! Fuel: how much what runs on a fiber may still do before it gives way to others.
 //!
-//! A strand has three counters. Code burns from them a unit at a time ([`burn`]), for the price of a decrement; what
+//! A fiber has three counters. Code burns from them a unit at a time ([`burn`]), for the price of a decrement; what
 //! follows when one is empty is for the layer above, which refills them, gives way ([`give_way`]) or waits. The pool
-//! sees to it that nobody burns another's:
+//! sees to it that no code burns another's:
 //!
 //! * Every context has a [`Meter`], inherited by the contexts inside: how much a turn is, and whose it is.
-//! * A task or stolen fork that runs on a strand, maybe on top of a waiting frame, begins with the turn of the
-//!   context that it carries; when it ends, the strand has again what it had before (`WorkerThread::execute`).
+//! * A task or stolen fork that runs on a fiber, maybe on top of a waiting frame, begins with the turn of the
+//!   context that it carries; when it ends, the fiber has again what it had before (`WorkerThread::execute`).
 //! * [`with_meter`] does the same for a call.
-//! * A strand that was parked begins a new turn when it goes on, if its meter refills by itself.
+//! * A fiber that was parked begins a new turn when it goes on, if its meter refills by itself.
 //!
-//! Threads that are no workers have no fuel and never run out: there is nobody to give way to.
+//! Threads that are no workers have no fuel and never run out: there is no other work to give way to.
 
 use std::cell::Cell;
 
@@ -32,21 +32,21 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Nothing.
+    /// An empty amount.
     pub const EMPTY: Turn = Turn {
         ops: 0,
         channel_ops: 0,
         syscalls: 0,
     };
 
-    /// What has no other limit than that others want to run, too.
+    /// The amount of code that has no other limit than that others want to run, too.
     pub const OPEN: Turn = Turn {
         ops: 100_000,
         channel_ops: u32::MAX,
         syscalls: u32::MAX,
     };
 
-    /// What is left when `cost` is taken; `None` if any of it is not there.
+    /// Returns the amount that is left when `cost` is taken; `None` if any of it is not there.
     #[inline(always)]
     fn without(self, cost: Turn) -> Option<Turn> {
         let enough = self.ops >= cost.ops
@@ -63,9 +63,9 @@ impl Turn {
 /// Says what runs in a context may burn, and in whose name.
 #[derive(Clone, Copy, Debug)]
 pub struct Meter {
-    /// With how much a piece of work begins.
+    /// The amount with which a piece of work begins.
     pub turn: Turn,
-    /// Whether it has as much again each time it was parked.
+    /// `true` if the code has as much again each time it was parked.
     pub refills: bool,
     /// A pointer of the layer above.
     pub account: *const (),
@@ -76,7 +76,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// What the outermost context has.
+    /// The meter of the outermost context.
     pub const OPEN: Meter = Meter {
         turn: Turn::OPEN,
         refills: true,
@@ -95,7 +95,7 @@ impl Meter {
     }
 }
 
-/// What a strand has left.
+/// The amount that a fiber has left.
 pub(crate) struct Fuel {
     ops: Cell<u32>,
     channel_ops: Cell<u32>,
@@ -142,7 +142,7 @@ impl Fuel {
     }
 }
 
-/// Takes `cost` from the strand that the calling code runs on: all of it, or, if any of it is not there, nothing, and
+/// Takes `cost` from the fiber that the calling code runs on: all of it, or, if any of it is not there, nothing, and
 /// returns `false`. Always `true` on threads that are no workers.
 #[inline(always)]
 pub fn burn(cost: Turn) -> bool {
@@ -159,12 +159,12 @@ pub fn burn(cost: Turn) -> bool {
     })
 }
 
-/// What the calling code's strand has left; `None` on threads that are no workers.
+/// Returns the amount that the calling code's fiber has left; `None` on threads that are no workers.
 pub fn fuel() -> Option<Turn> {
     Worker::with_running(|worker| worker.map(|worker| worker.strand().fuel.get()))
 }
 
-/// Gives the calling code's strand `fuel` instead of what it has, which is returned; `None`, and nothing has happened,
+/// Gives the calling code's fiber `fuel` instead of what it has, which is returned; `None`, and nothing has happened,
 /// on threads that are no workers.
 ///
 /// It neither allocates nor blocks, so an allocator may call it.
@@ -181,7 +181,7 @@ pub fn meter() -> Meter {
 }
 
 /// Runs `body` with `meter` as the meter of everything it forks, installs or spawns in scopes, and with a turn of its
-/// own. Afterwards the strand has what it had before.
+/// own. Afterwards the fiber has what it had before.
 ///
 /// # Safety
 /// Whatever `meter.account` points to must outlive everything that reads it by [`meter`], or is asked by `meter.gate`, as
@@ -243,7 +243,7 @@ pub fn is_over_share() -> bool {
 /// at least 19 times the time that slices like this one take, or twice if nothing limits the calling job. `None` outside
 /// of a pool.
 ///
-/// Inside [`isolate`](crate::isolate()), while panicking, and where stacks cannot be parked, nobody can have the thread,
+/// Inside [`isolate`](crate::isolate()), while panicking, and where stacks cannot be parked, no other fiber can have the thread,
 /// and this returns at once.
 pub fn give_way() -> Option<Yield> {
     Worker::with_current(|worker| worker.map(yield_preempted))

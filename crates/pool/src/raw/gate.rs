@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::context::{self, ContextRef};
 use crate::raw::fuel::Meter;
 
-/// Why something was not allowed. Its message says which capability or budget is missing, and what to do.
+/// The reason of a refusal. Its message says which capability or budget is missing, and what to do.
 pub type Refused = Box<dyn Error + Send + Sync>;
 
 /// The answer to a request: the right to run, to be kept by the tasks, or why they must not be started.
@@ -37,9 +37,9 @@ pub struct Gate {
 /// The tasks that some code wants to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskRequest {
-    /// How many. They are allowed all together or not at all.
+    /// The number of tasks. They are allowed all together or not at all.
     pub tasks: u64,
-    /// In which context they will run.
+    /// The context in which they will run.
     pub place: TaskPlace,
 }
 
@@ -100,7 +100,7 @@ unsafe fn ask(meter: &Meter, tasks: usize, place: TaskPlace) -> Option<Answer> {
         .map(|gate| unsafe { (gate.admit)(meter.account, request) })
 }
 
-/// Asks for tasks that nobody waits for. `None` if they must not be started and the calling code, or the code that waits for
+/// Asks for tasks that no code waits for. `None` if they must not be started and the calling code, or the code that waits for
 /// it on another thread, unwinds, so that this cannot be said by another panic: then they are to be dropped.
 ///
 /// # Panics

@@ -15,10 +15,10 @@ use std::ptr;
 
 use crate::worker::Worker;
 
-/// How many merges one worker runs in lockstep. Picked by measuring: four is as fast as eight, two is slower.
+/// The number of merges that one worker runs in lockstep. Picked by measuring: four is as fast as eight, two is slower.
 const LANES: usize = 4;
 
-/// Below this many values the search for the lanes' borders costs more than the lanes save.
+/// The number of values below which the search for the lanes' borders costs more than the lanes save.
 const WORTH_LANES: usize = if cfg!(miri) { 32 } else { 256 };
 
 /// A merge of fewer values is not given to another worker: some ten microseconds' work.
@@ -62,7 +62,7 @@ pub(super) fn merge<T, L>(
     );
 }
 
-/// How many of the first `prefix` values of the merged runs come from `left`.
+/// Returns how many of the first `prefix` values of the merged runs come from `left`.
 fn split_for_prefix<T>(
     left: &[T],
     right: &[T],
@@ -176,7 +176,7 @@ impl<'a, T> Lane<'a, T> {
         }
     }
 
-    /// How many values of the two runs are left.
+    /// Returns the number of values of the two runs that are left.
     #[inline(always)]
     fn remaining(&self) -> (usize, usize) {
         // SAFETY: both ends of a run point into one slice, and the first is not behind the second.

@@ -14,7 +14,7 @@
 //!   slice. Should it unwind, [`Restore`] copies the buffer over the slice. Until it begins to write, the slice
 //!   still has all values by the first case.
 //!
-//! The buffer never owns anything: it holds bits, which nobody drops.
+//! The buffer never owns anything: it holds bits, which no code drops.
 
 use std::mem::MaybeUninit;
 use std::{ptr, slice};
@@ -52,7 +52,7 @@ pub fn merge_sort<T, L, S>(
     node.sort_in_place(worker, values, buffer, halvings);
 }
 
-/// What all nodes of the tree of merges need.
+/// The data that all nodes of the tree of merges need.
 struct Node<'a, L, S> {
     is_less: &'a L,
     sort_piece: &'a S,
@@ -91,7 +91,7 @@ impl<L, S> Node<'_, L, S> {
         };
         // SAFETY: both children have filled their part of the buffer with the bits of all their values, so it is
         // initialised. From here until the merge has ended or `restore` has been dropped, the values are those in the
-        // buffer, and the slice is mere memory: nobody looks at it.
+        // buffer, and the slice is mere memory: no code looks at it.
         let (left, right, output) = unsafe {
             let sorted = slice::from_raw_parts_mut(sorted, restore.len);
             let (left, right) = sorted.split_at_mut(middle);
@@ -138,7 +138,7 @@ struct Restore<T> {
 impl<T> Drop for Restore<T> {
     fn drop(&mut self) {
         // SAFETY: the buffer holds the bits of all values and has not been written since; the slice is writable, of
-        // the same length, and elsewhere. Nobody else uses either: the workers that merged have ended.
+        // the same length, and elsewhere. No other thread uses either: the workers that merged have ended.
         unsafe { ptr::copy_nonoverlapping(self.sorted_halves, self.values, self.len) };
     }
 }

@@ -1,4 +1,4 @@
-//! What the layers above need and users do not: unsafe kernels, and handles without the usual care.
+//! The interface for the layers above, which users do not need: unsafe kernels, and handles without the usual care.
 //!
 //! `jobtree-par` forbids unsafe code, but a few things cannot be done as fast without it: several workers that fill
 //! one vector ([`Slots`]) or empty one ([`Filled`]), several workers that write to places of one slice that are
@@ -8,7 +8,7 @@
 //! is checked, or follows from the types.
 //!
 //! The job tree keeps tasks in allocations of its own ([`task`]), and finds its pool again ([`PoolRef`]). What is
-//! unsafe there says so. Whoever gives away a share of the workers is told when what has it waits ([`ParkHook`]). What tasks
+//! unsafe there says so. The thread that gives away a share of the workers is told when what has it waits ([`ParkHook`]). What tasks
 //! may use up before they give way is in [`fuel`], and whether they may start others in [`gate`]. Jobs that block their thread run on [`BlockingThreads`].
 //!
 //! This is no public interface; it changes with what the layers above need.
@@ -36,6 +36,7 @@ mod ticks;
 
 pub use crate::blocking::{BlockingJob, BlockingThreads, Carriers, HandedBack, Ticket};
 pub use crate::context::is_unwinding;
+pub use crate::forked::Process;
 pub use crate::join_many::held;
 pub use crate::out_of_stacks::OutOfStacks;
 pub use crate::stop::{can_be_stopped, unwind_if_stopped};
@@ -57,5 +58,5 @@ pub use pool_ref::PoolRef;
 pub(crate) use prefetch::PREFETCHES;
 pub use prefetch::prefetch;
 pub use service_thread::{fail_service_threads, start_service_thread};
-pub use slots::{Filled, FilledItems, Slots, fill_vec};
+pub use slots::{Filled, FilledItems, OwnedItems, Slots, fill_vec};
 pub use ticks::ticks;

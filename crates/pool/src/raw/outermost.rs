@@ -2,7 +2,7 @@
 //!
 //! The end of a job calls wakers and drops values, errors and captured state. That is user code, and by then the frames
 //! in which the job's context lies may be gone. So it runs in the outermost context: no user pointer, no stop signal, and
-//! the fuel of nobody's account. What it keeps is the isolation of the frames below it on the same stack: a task may run on
+//! the fuel of no account. What it keeps is the isolation of the frames below it on the same stack: a task may run on
 //! top of a wait inside [`isolate`](crate::isolate()), and must not let strangers run there either.
 
 use crate::context::{self, ContextRef, Installed, Swapped};

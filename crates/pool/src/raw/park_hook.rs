@@ -1,9 +1,9 @@
-//! Telling somebody that the calling stack waits.
+//! The hook that is told that the calling stack waits.
 //!
 //! A layer that lets at most so many of its pieces of work run at a time counts those that run. One that waits does not
 //! run: its worker does something else. If it still counted, then work that waits for other work of the same layer
-//! could wait for ever, since nobody may start that. So the layer runs its work inside of [`with_park_hook`], and is
-//! told. A hook hears of every wait on the stack that it was set on, whoever waits there, until the call is over:
+//! could wait for ever, since no worker may start that. So the layer runs its work inside of [`with_park_hook`], and is
+//! told. A hook hears of every wait on the stack that it was set on, the thread that waits there, until the call is over:
 //! tasks that were run on top to help a waiting frame keep that frame from going on just as well.
 //!
 //! What is put on top of a stack that waits already is not heard: the hook is put aside for the time of the wait.
@@ -22,7 +22,7 @@ pub trait ParkHook: Sync {
     fn returns(&self);
 }
 
-/// A hook in the frame of [`with_park_hook`]: a strand has room for one word.
+/// A hook in the frame of [`with_park_hook`]: a fiber has room for one word.
 pub(crate) struct Hooked(NonNull<dyn ParkHook>);
 
 /// Calls `body`, and `hook` whenever the calling stack waits meanwhile. On threads that are no workers it is not called.
@@ -61,8 +61,8 @@ pub fn with_park_hook<R>(hook: &dyn ParkHook, body: impl FnOnce() -> R) -> R {
         let Some(worker) = worker else {
             return body();
         };
-        // SAFETY: only the lifetime changes. The strand forgets the hook before this call is over, on every way out, and
-        // a stack that was started is never dropped; so the hook is there whenever the strand looks.
+        // SAFETY: only the lifetime changes. The fiber forgets the hook before this call is over, on every way out, and
+        // a stack that was started is never dropped; so the hook is there whenever the fiber looks.
         let hooked = Hooked(unsafe {
             std::mem::transmute::<NonNull<dyn ParkHook + '_>, NonNull<dyn ParkHook + 'static>>(
                 NonNull::from(hook),
@@ -74,7 +74,7 @@ pub fn with_park_hook<R>(hook: &dyn ParkHook, body: impl FnOnce() -> R) -> R {
     })
 }
 
-/// A strand that does not go on, from [`Away::leave`] to [`Away::come_back`].
+/// A fiber that does not go on, from [`Away::leave`] to [`Away::come_back`].
 #[must_use = "the hook waits for the strand to come back"]
 pub(crate) struct Away(*const Hooked);
 
@@ -89,7 +89,7 @@ impl Away {
         Away(hooked)
     }
 
-    /// It goes on.
+    /// Says that the fiber continues.
     #[inline(always)]
     pub(crate) fn come_back(self, strand: &Strand) {
         if !self.0.is_null() {

@@ -22,14 +22,14 @@ pub fn permute<T: Send>(worker: &Worker, values: &mut [T], order: &[usize]) {
     gather(worker, &Values(values), order, buffer);
     // SAFETY: `gather` has put the bits of every value into the buffer, each once, because `order` is a permutation.
     // They take the place of the same values in another order, so none is lost and none is there twice; and since this
-    // cannot panic, nobody sees anything in between. The two do not overlap.
+    // cannot panic, no thread sees anything in between. The two do not overlap.
     unsafe { ptr::copy_nonoverlapping(buffer.as_ptr().cast::<T>(), values.as_mut_ptr(), len) };
 }
 
 /// Values that several workers move out of, each value once.
 struct Values<'a, T>(&'a [T]);
 
-// SAFETY: used only by `gather`, which copies bits and gives nobody a reference to a value: that is sending.
+// SAFETY: used only by `gather`, which copies bits and gives no thread a reference to a value: that is sending.
 unsafe impl<T: Send> Sync for Values<'_, T> {}
 
 fn assert_is_permutation(order: &[usize], len: usize) {

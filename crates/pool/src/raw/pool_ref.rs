@@ -67,19 +67,19 @@ impl PoolRef {
         }
     }
 
-    /// How many workers it has.
+    /// Returns the number of workers of the pool.
     pub fn workers(&self) -> usize {
         self.shared.workers.len()
     }
 
-    /// Whether the calling thread is one of its workers.
+    /// Returns `true` if the calling thread is one of the pool's workers.
     pub fn is_current(&self) -> bool {
         Worker::with_current(|worker| {
             worker.is_some_and(|worker| std::ptr::eq(worker.pool(), &*self.shared))
         })
     }
 
-    /// What its workers have done: [`Pool::stats`].
+    /// Returns the counts of the pool's workers: [`Pool::stats`].
     pub fn stats(&self) -> PoolStats {
         self.shared.stats()
     }

@@ -1,7 +1,7 @@
 //! A hint to the processor.
 
-/// Whether [`prefetch`] does anything: what an address costs to find out is to be saved where it does not. In a model every
-/// look at an atomic is a case of its own.
+/// `true` if [`prefetch`] does anything: the cost of finding an address is saved where it does not. In a model every read of an
+/// atomic is a case of its own.
 pub(crate) const PREFETCHES: bool = cfg!(target_arch = "x86_64") && !cfg!(loom);
 
 /// Has the processor fetch the line at `address`, which will be needed soon. Any address will do.

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-/// For tests: the beginning of the names of threads that cannot be started.
+/// The beginning of the names of threads that cannot be started, for tests.
 static FAILING: Mutex<Option<&'static str>> = Mutex::new(None);
 
 /// Starts a thread that nothing joins.

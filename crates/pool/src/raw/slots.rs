@@ -1,13 +1,13 @@
 //! Several workers fill one vector, or take one apart.
 //!
 //! [`Slots`] is the right to write to a range of uninitialised places; [`Filled`] owns a range of
-//! initialised values in somebody else's memory. Both can be cut in two and sent to other workers. What
+//! initialised values in another owner's memory. Both can be cut in two and sent to other workers. What
 //! has been filled is glued together again where it touches, so that at the end one `Filled` covers the
 //! whole vector, or else something is missing and the vector is not made.
 //!
 //! # Invariants
 //!
-//! - A range of places belongs to exactly one `Slots` or `Filled`, or to nobody (then it is uninitialised
+//! - A range of places belongs to exactly one `Slots` or `Filled`, or to none (then it is uninitialised
 //!   or leaked). Cutting, filling and glueing consume their operands, so ranges never overlap.
 //! - All places of a `Filled` are initialised; dropping it drops them.
 //! - The memory outlives `'a`: it is only handed out under a lifetime that the borrower cannot name.
@@ -16,10 +16,11 @@ use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit};
 use std::ptr::NonNull;
 use std::slice;
+use std::sync::Arc;
 
 use jobtree_base::user_code::{Place, call_user};
 
-/// The right to initialise a range of places in somebody else's memory.
+/// The right to initialise a range of places in another owner's memory.
 #[derive(Debug)]
 pub struct Slots<'a, T> {
     // A raw pointer, not a slice: ranges that are glued together again must go back to one borrow of the whole.
@@ -34,13 +35,13 @@ unsafe impl<T: Send> Send for Slots<'_, T> {}
 unsafe impl<T> Sync for Slots<'_, T> {}
 
 impl<'a, T> Slots<'a, T> {
-    /// How many places there are.
+    /// Returns the number of places.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Returns `true` if there is no place.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -88,7 +89,7 @@ impl<'a, T> Slots<'a, T> {
     }
 }
 
-/// Owns initialised values in somebody else's memory.
+/// Owns initialised values in another owner's memory.
 #[derive(Debug)]
 pub struct Filled<'a, T> {
     first: NonNull<T>,
@@ -124,13 +125,13 @@ impl<'a, T> Filled<'a, T> {
         }
     }
 
-    /// How many values it owns.
+    /// Returns the number of values that it owns.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it owns none.
+    /// Returns `true` if it owns no value.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -285,6 +286,119 @@ impl<T> DoubleEndedIterator for FilledItems<'_, T> {
 }
 
 impl<T> ExactSizeIterator for FilledItems<'_, T> {}
+
+/// Values out of a vector, and its memory: several workers take them apart, and the last part frees the memory.
+#[derive(Debug)]
+pub struct OwnedItems<T> {
+    first: NonNull<T>,
+    len: usize,
+    /// Has the values' places in it.
+    memory: Arc<OwnedMemory<T>>,
+    values: PhantomData<T>,
+}
+
+// SAFETY: it owns its values; the memory is not looked at.
+unsafe impl<T: Send> Send for OwnedItems<T> {}
+// SAFETY: a shared reference gives nothing but the length.
+unsafe impl<T> Sync for OwnedItems<T> {}
+
+/// The memory of a vector whose values belong to others.
+#[derive(Debug)]
+struct OwnedMemory<T> {
+    first: NonNull<T>,
+    capacity: usize,
+}
+
+// SAFETY: it gives access to no value, and frees memory, which any thread may do.
+unsafe impl<T> Send for OwnedMemory<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for OwnedMemory<T> {}
+
+impl<T> Drop for OwnedMemory<T> {
+    fn drop(&mut self) {
+        // SAFETY: the parts of a vector, whose values belong to others; those have ended, since each of them keeps the memory.
+        drop(unsafe { Vec::from_raw_parts(self.first.as_ptr(), 0, self.capacity) });
+    }
+}
+
+impl<T> OwnedItems<T> {
+    /// Takes the values of `vec`, and its memory.
+    pub fn new(vec: Vec<T>) -> OwnedItems<T> {
+        let mut vec = mem::ManuallyDrop::new(vec);
+        let first = NonNull::new(vec.as_mut_ptr()).expect("a vector's pointer is never null");
+        let memory = OwnedMemory {
+            first,
+            capacity: vec.capacity(),
+        };
+        OwnedItems {
+            first,
+            len: vec.len(),
+            memory: Arc::new(memory),
+            values: PhantomData,
+        }
+    }
+
+    /// The first `index` values, and the others.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[inline]
+    pub fn split_at(mut self, index: usize) -> (OwnedItems<T>, OwnedItems<T>) {
+        assert!(index <= self.len, "cannot split after the end");
+        let right = OwnedItems {
+            // SAFETY: `index` is at most the number of values.
+            first: unsafe { self.first.add(index) },
+            len: self.len - index,
+            memory: self.memory.clone(),
+            values: PhantomData,
+        };
+        self.len = index;
+        (self, right)
+    }
+}
+
+impl<T> Drop for OwnedItems<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if mem::needs_drop::<T>() {
+            let rest = Rest {
+                first: self.first,
+                len: self.len,
+            };
+            rest.drop_each();
+        }
+    }
+}
+
+impl<T> Iterator for OwnedItems<T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        self.len = self.len.checked_sub(1)?;
+        let first = self.first;
+        // SAFETY: there was a value, so the next address is within or at the end.
+        self.first = unsafe { first.add(1) };
+        // SAFETY: it was ours, and is no longer among those that are left.
+        Some(unsafe { first.read() })
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.len, Some(self.len))
+    }
+}
+
+impl<T> DoubleEndedIterator for OwnedItems<T> {
+    #[inline]
+    fn next_back(&mut self) -> Option<T> {
+        self.len = self.len.checked_sub(1)?;
+        // SAFETY: the last value was ours, and is no longer among those that are left.
+        Some(unsafe { self.first.add(self.len).read() })
+    }
+}
+
+impl<T> ExactSizeIterator for OwnedItems<T> {}
 
 /// Appends `len` values to `vec`; `fill` gets the places and gives back all of them filled.
 ///

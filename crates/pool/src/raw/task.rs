@@ -19,7 +19,7 @@ use crate::stack::StackClass;
 use crate::wait::WaitFor;
 use crate::worker::Worker;
 
-/// What a task begins with: a field of somebody else's allocation. While it is queued the pool reads it.
+/// The beginning of a task: a field of another crate's allocation. While it is queued the pool reads it.
 #[repr(transparent)]
 pub struct RawTask {
     header: TaskHeader,
@@ -30,7 +30,7 @@ unsafe impl Send for RawTask {}
 // SAFETY: as above; nothing in it changes.
 unsafe impl Sync for RawTask {}
 
-/// What all tasks of one kind have in common: how to run one, and what to call it.
+/// The properties that all tasks of one kind have in common: how to run one, and its name.
 #[repr(transparent)]
 pub struct RawTaskKind {
     kind: JobKind,
@@ -67,7 +67,7 @@ impl RawTaskKind {
     ///     done: OnceLatch::new(),
     /// });
     /// let task = NonNull::from(&*hello).cast();
-    /// // SAFETY: submitted once, alive until the pool has ended, and not in anybody's context.
+    /// // SAFETY: submitted once, alive until the pool has ended, and not in any context.
     /// unsafe { pool.submit_raw(task, RawContext::outermost()) };
     /// hello.done.wait();
     /// pool.shutdown(std::time::Duration::from_secs(60))?;
@@ -103,7 +103,7 @@ impl fmt::Debug for RawTaskKind {
 }
 
 impl RawTask {
-    /// A task of `owner`, whatever that is: its address tells [`wait_helping`] which tasks to run. Null is nobody.
+    /// A task of `owner`, whatever that is: its address tells [`wait_helping`] which tasks to run. Null is none.
     pub const fn new(kind: &'static RawTaskKind, owner: *const ()) -> RawTask {
         RawTask {
             header: TaskHeader {
@@ -140,7 +140,7 @@ impl RawContext {
     /// The context of work that is in no other. It is always there.
     ///
     /// Not for tasks that code inside [`isolate`](crate::isolate()) waits for: that code helps only with what carries
-    /// its context, and in a pool of one worker nobody else would run them.
+    /// its context, and in a pool of one worker no other thread would run them.
     pub const fn outermost() -> RawContext {
         RawContext {
             context: ContextRef::OUTERMOST,
@@ -154,7 +154,7 @@ impl RawContext {
 }
 
 impl Pool {
-    /// Queues a task as [`Pool::spawn`] does: on the calling worker if it is one of this pool's, else for whoever is
+    /// Queues a task as [`Pool::spawn`] does: on the calling worker if it is one of this pool's, else for the thread that is
     /// first.
     ///
     /// # Safety
@@ -172,7 +172,7 @@ impl PoolRef {
     /// Queues a task: [`Pool::submit_raw`].
     ///
     /// A pool that has ended runs nothing, and one that was told to end may do so any time when it has nothing to do.
-    /// So either somebody keeps the pool, or this is called from a task that runs on it.
+    /// So either the caller keeps the pool, or this is called from a task that runs on it.
     ///
     /// # Safety
     /// As for [`Pool::submit_raw`].

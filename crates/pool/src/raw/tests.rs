@@ -8,7 +8,7 @@ use super::*;
 use crate::pool::Pool;
 use crate::worker::with_worker;
 
-/// How much larger inputs may be where tests run at full speed.
+/// The factor by which inputs may be larger where tests run at full speed.
 const SCALE: usize = if cfg!(miri) { 1 } else { 40 };
 
 fn on_every_pool(body: impl Fn() + Sync) {
@@ -99,7 +99,7 @@ mod slots {
         }));
         assert!(result.is_err());
         assert!(vec.is_empty());
-        // SAFETY: it came out of a box, and nobody uses it any more.
+        // SAFETY: it came out of a box, and it is no longer in use.
         drop(unsafe { Box::from_raw(other) });
     }
 

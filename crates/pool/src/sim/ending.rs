@@ -34,7 +34,7 @@ use std::cell::{Cell, RefCell};
 use super::Simulation;
 use crate::stop;
 
-/// What came of ending a simulated pool.
+/// The result of ending a simulated pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "if it was refused, nothing that the tasks borrow may go"]
 pub enum Ending {
@@ -42,13 +42,13 @@ pub enum Ending {
     Complete,
     /// All tasks have ended, but had to be unwound.
     Unwound {
-        /// How many had not ended by themselves.
+        /// The number of tasks that had not ended by themselves.
         tasks: u64,
     },
     /// Some tasks have not ended. Their stacks stay for ever, and nothing on them ever continues; but threads that were
     /// started there may still use what they borrowed.
     Refused {
-        /// How many.
+        /// The number of tasks.
         tasks: u64,
     },
 }
@@ -56,11 +56,11 @@ pub enum Ending {
 /// The part of a simulation's state that is for its end.
 #[derive(Default)]
 pub(super) struct EndingState {
-    /// Whether what runs is unwound where it can be.
+    /// `true` if running code is unwound where it can be.
     is_unwinding: Cell<bool>,
     /// Waits that can be broken off, each in the frame of its waiter.
     waits: RefCell<Vec<*const BreakableWait<'static>>>,
-    /// How often something was unwound.
+    /// The number of unwindings.
     unwindings: Cell<u64>,
     most_unwindings: Cell<u64>,
 }
@@ -70,12 +70,12 @@ struct BreakableWait<'a> {
     break_off: &'a dyn Fn() -> bool,
     began_in_panic: bool,
     is_broken: Cell<bool>,
-    /// Where it is in the list.
+    /// The position in the list.
     position: Cell<usize>,
 }
 
-/// How many unwindings `tasks` tasks may take. Picked by feel: a task takes one, and one more for each panic of its own
-/// that it catches; a program that catches them in a loop reaches the bound within a second.
+/// Returns the number of unwindings that `tasks` tasks may take. Picked by feel: a task takes one, and one more for each panic of
+/// its own that it catches; a program that catches them in a loop reaches the bound within a second.
 #[cfg(jobtree_stacks)]
 fn unwindings_for(tasks: u64) -> u64 {
     1_000 + 16 * tasks
@@ -206,12 +206,12 @@ mod pool {
     use super::super::{Pause, SIMULATION, World};
     use super::{Ending, steps_for};
 
-    /// How long the hub waits for other threads to end a wait, when nothing else is left. Picked by feel: threads that
-    /// are about to do so need far less.
+    /// The time that the hub waits for other threads to end a wait, when nothing else is left. Picked by feel: threads that are
+    /// about to do so need far less.
     const PATIENCE_WITH_OTHER_THREADS: Duration =
         Duration::from_secs(if cfg!(test) { 1 } else { 3 });
 
-    /// How long unwinding may take before a line on standard error says that it does.
+    /// The time that unwinding may take before a line on standard error reports it.
     const PATIENCE_WITH_BLOCKED_THREAD: Duration = Duration::from_secs(3);
 
     /// Writes a line if it lives for long. A stack that is unwound may block the only thread, for instance to join the

@@ -24,13 +24,13 @@ use crate::worker::{Worker, WorkerThread};
 ///
 /// Dropped before its end, it leaks what its parked stacks hold, so nothing there may borrow; use [`end`](Self::end).
 pub struct SimulatedPool {
-    /// Its own, in a box that strands know by address. Freed only when no strand is left; else it stays for ever, and with
-    /// it the pool and all stacks.
+    /// The workers, in a box that fibers know by address. Freed only when no fiber is left; else it stays for ever, and with it
+    /// the pool and all stacks.
     threads: *mut [WorkerThread],
-    /// Its own, in a box that this thread knows by address; as long as `threads`.
+    /// The simulation, in a box that this thread knows by address; as long as `threads`.
     simulation: *mut Simulation,
     pub(super) shared: Arc<Shared>,
-    /// Who had the last turn: only changes are written down.
+    /// The worker that had the last turn: only changes are written down.
     last: Option<usize>,
     runnable: Vec<usize>,
     _overflow_is_reported: ThreadGuard,
@@ -99,7 +99,7 @@ impl SimulatedPool {
         Ok(pool)
     }
 
-    /// The pool, for whoever gives it work.
+    /// The pool, for the thread that gives it work.
     pub fn pool_ref(&self) -> PoolRef {
         PoolRef::of_shared(&self.shared)
     }
@@ -113,7 +113,7 @@ impl SimulatedPool {
 
     pub(super) fn give_turns(&mut self, world: &mut dyn World, limit: u64, until: Until) -> Pause {
         self.simulation().limit.set(limit);
-        // What the hub itself calls is on no worker, and must not be taken for a strand's doing.
+        // What the hub itself calls is on no worker, and must not be taken for a fiber's doing.
         let _attached = self.threads()[0].attach();
         loop {
             let is_over = match until {
@@ -198,7 +198,8 @@ impl SimulatedPool {
         }
     }
 
-    /// Somebody on another thread may have left work, whom the posting protocol of simulations does not see.
+    /// Notifies an idle worker, and returns `true`, if another thread has left work, which the posting protocol of simulations does
+    /// not see.
     fn rouse_for_stranger(&self) -> bool {
         let activities = &self.simulation().activities;
         let idle = activities
@@ -228,7 +229,7 @@ impl SimulatedPool {
         self.simulation().trace.borrow_mut().take_lines()
     }
 
-    /// The panics of tasks that nobody waits for, since the last call.
+    /// The panics of tasks that no code waits for, since the last call.
     pub fn take_panics(&mut self) -> Vec<Box<dyn Any + Send>> {
         self.simulation().panics.take()
     }
@@ -249,13 +250,13 @@ impl SimulatedPool {
         }
     }
 
-    /// Whether the loops of all workers have ended.
+    /// Returns `true` if the loops of all workers have ended.
     pub(super) fn has_ended(&self) -> bool {
         let has_ended = |activity: &Cell<Activity>| activity.get() == Activity::Ended;
         self.simulation().activities.iter().all(has_ended)
     }
 
-    /// Whether a worker can continue, or has been left something by another thread.
+    /// Returns `true` if a worker can continue, or has been left something by another thread.
     pub(super) fn can_continue(&mut self) -> bool {
         self.find_runnable();
         !self.runnable.is_empty() || !self.shared.injector.is_empty()
@@ -273,7 +274,7 @@ impl SimulatedPool {
     }
 }
 
-/// When the hub stops giving turns, if not earlier.
+/// The event at which the hub stops giving turns, if not earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
     /// The world says that it is over.
@@ -314,7 +315,7 @@ impl WorkerThread {
         });
     }
 
-    /// One of this worker's strands whose wait is over.
+    /// One of this worker's fibers whose wait is over.
     pub(crate) fn take_some_ready(&self) -> Option<*const Strand> {
         let mut ready = self.ready.borrow_mut();
         if ready.is_empty() {

@@ -2,15 +2,15 @@
 //!
 //! # How it works
 //!
-//! A simulated pool has the deques, inboxes, parking lots and strands of any other, but no threads: its workers are
-//! *logical*. One hub (`hub.rs`), on the stack of whoever runs the simulation, does what otherwise each worker's own
-//! hub does: it resumes a strand, which runs until it suspends itself. Which worker's, the schedule says
-//! (`schedule.rs`). A strand suspends itself
+//! A simulated pool has the deques, inboxes, parking lots and fibers of any other, but no threads: its workers are
+//! *logical*. One hub (`hub.rs`), on the stack of the thread that runs the simulation, does what otherwise each worker's own
+//! hub does: it resumes a fiber, which runs until it suspends itself. Which worker's, the schedule says
+//! (`schedule.rs`). A fiber suspends itself
 //!
 //! * where it would in any pool: it waits and parks in favour of something else, or its loop gives way;
 //! * where its worker would fall asleep: the worker is then idle until something is posted or sent to it;
 //! * at a *point*: a place where a thread of a real pool could be interrupted for so long that others act first. The
-//!   strand stays its worker's current one, and is what that worker goes on with.
+//!   fiber stays its worker's current one, and is what that worker goes on with.
 //!
 //! Between two points nothing else runs. So the code in between needs no thought, except that no lock of the standard
 //! library and no borrow of a cell may be held at a point: who wants it next is on the same thread.
@@ -19,11 +19,11 @@
 //!
 //! | elsewhere | in a simulation | where |
 //! | --- | --- | --- |
-//! | most forks are plain calls | every fork makes a record and offers it | `Tuning`: the limit of private forks is the mark of a question, so that a strand is always asked |
+//! | most forks are plain calls | every fork makes a record and offers it | `Tuning`: the limit of private forks is the mark of a question, so that a fiber is always asked |
 //! | `wants_work` says whether a thief asked | the seed answers | [`answers_for_thieves`] |
-//! | posting wakes a sleeper if nobody searches | posting wakes an idle worker that the seed chooses | `Sleep::for_simulation`: the counters always show one sleeper, so posting always takes the slow way |
+//! | posting wakes a sleeper if no worker searches | posting wakes an idle worker that the seed chooses | `Sleep::for_simulation`: the counters always show one sleeper, so posting always takes the slow way |
 //! | a thief lets forks season, a waiter spins | a look takes what there is; who finds nothing is idle | `search.rs`, `wait.rs` |
-//! | ready strands, own tasks, victims, injected tasks in a fixed order | the seed orders them | `search.rs` |
+//! | ready fibers, own tasks, victims, injected tasks in a fixed order | the seed orders them | `search.rs` |
 //!
 //! So ordinary pools pay nothing on their fast paths.
 //!
@@ -34,9 +34,9 @@
 //!
 //! # Panics
 //!
-//! A strand is not interrupted while it unwinds. If a destructor waits during a panic, its strand is suspended all the
-//! same, since nobody else could bring about what it waits for. Until it goes on, `std::thread::panicking()` says yes
-//! to everybody: the count is the thread's. The counts add up, so every panic still ends where it should.
+//! A fiber is not interrupted while it unwinds. If a destructor waits during a panic, its fiber is suspended all the
+//! same, since no other thread could bring about what it waits for. Until it goes on, `std::thread::panicking()` says yes
+//! to all fibers: the count is the thread's. The counts add up, so every panic still ends where it should.
 
 mod ending;
 #[cfg(jobtree_stacks)]
@@ -67,16 +67,16 @@ thread_local! {
     static SIMULATION: Cell<*const Simulation> = const { Cell::new(std::ptr::null()) };
 }
 
-/// What a logical worker does.
+/// The activity of a logical worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Activity {
-    /// It can go on.
+    /// The worker can continue.
     Runs,
-    /// It has found nothing to do, and would take whatever is posted.
+    /// The worker has found nothing to do, and would take posted work.
     Idle,
-    /// It waits, and would not take what is posted: only a notice of its own lets it go on.
+    /// The worker waits, and would not take posted work: only a notice of its own lets it continue.
     Waits,
-    /// Its last loop has ended with the pool.
+    /// The worker's last loop has ended with the pool.
     Ended,
 }
 
@@ -89,15 +89,15 @@ struct Simulation {
     trace: RefCell<Trace>,
     /// Turns given and points passed.
     steps: Cell<u64>,
-    /// After how many steps the hub pauses.
+    /// The number of steps after which the hub pauses.
     limit: Cell<u64>,
-    /// How many want no points just now.
+    /// The number of callers that want no points just now.
     undisturbed: Cell<u32>,
-    /// What loops take for a clock.
+    /// The time that loops take for a clock.
     ticks: Cell<u64>,
-    /// Of tasks that nobody waits for.
+    /// The panics of tasks that no code waits for.
     panics: RefCell<Vec<Box<dyn Any + Send>>>,
-    /// Of callbacks that the hub called.
+    /// The panics of callbacks that the hub called.
     callback_panics: RefCell<Vec<Box<dyn Any + Send>>>,
     ending: EndingState,
 }
@@ -106,7 +106,7 @@ impl Simulation {
     /// Lends the simulation that runs on this thread.
     #[inline]
     fn with<R>(body: impl FnOnce(&Simulation) -> R) -> Option<R> {
-        // SAFETY: set while a `SimulatedPool`, which owns it, lives on this thread; `body` cannot keep it, and nobody
+        // SAFETY: set while a `SimulatedPool`, which owns it, lives on this thread; `body` cannot keep it, and no code
         // ends the pool from inside: it takes the owner.
         let simulation = unsafe { SIMULATION.get().as_ref() };
         simulation.map(body)
@@ -128,7 +128,7 @@ impl Simulation {
     }
 }
 
-/// Whether the calling code runs in a simulation.
+/// Returns `true` if the calling code runs in a simulation.
 #[inline]
 pub fn is_simulated() -> bool {
     !SIMULATION.get().is_null()
@@ -213,7 +213,7 @@ pub fn undisturbed<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// In a simulation, a number below `bound` (not 0) that the seed chooses.
+/// Returns a number below `bound` (not 0) that the seed chooses, in a simulation.
 #[inline]
 pub fn choose(bound: usize) -> Option<usize> {
     Simulation::with(|simulation| simulation.choose(bound))
@@ -232,7 +232,8 @@ pub fn steps() -> Option<u64> {
     Simulation::with(|simulation| simulation.steps.get())
 }
 
-/// What loops take for a clock: in a simulation it goes on by as much as the seed says, so that blocks get all lengths.
+/// Returns the time that loops take for a clock: in a simulation it advances by as much as the seed says, so that blocks get all
+/// lengths.
 #[inline]
 pub(crate) fn ticks() -> Option<u64> {
     Simulation::with(|simulation| {
@@ -242,17 +243,22 @@ pub(crate) fn ticks() -> Option<u64> {
     })
 }
 
-/// Whether a worker that is asked for work shall believe it. In a simulation everybody is asked all the time, and the
-/// seed decides who hears it.
+/// Returns `true` if a worker that sees a steal request shall believe it. In a simulation every worker is asked all the time, and
+/// the seed decides which one hears it.
 #[cold]
 #[inline(never)]
 pub(crate) fn answers_for_thieves() -> bool {
     point();
-    Simulation::with(|simulation| simulation.choose(4) == 0 || crate::stop::stop_requested())
-        .unwrap_or(true)
+    let comes_first = || crate::stop::stop_requested() || has_woken();
+    Simulation::with(|simulation| simulation.choose(4) == 0 || comes_first()).unwrap_or(true)
 }
 
-/// Something was posted to the pool of `sleep`: wakes an idle worker, if that pool is simulated on this thread.
+/// Returns `true` if a fiber of the calling worker is woken, to which a loop gives way.
+fn has_woken() -> bool {
+    Worker::with_running(|worker| worker.is_some_and(|worker| worker.thread().has_woken()))
+}
+
+/// Wakes an idle worker after a post to the pool of `sleep`, if that pool is simulated on this thread.
 pub(crate) fn wake_one(sleep: &Sleep) -> bool {
     Simulation::with(|simulation| {
         // SAFETY: the simulation's owner keeps the pool.

@@ -1,4 +1,4 @@
-//! What simulated code cannot do, and is told before anything of it has left its stack.
+//! The operations that simulated code cannot do, and that are refused before anything of it has left its stack.
 //!
 //! * The hub has no worker: what it calls (callbacks of the clock) can neither fork nor wait, since nothing else could run
 //!   meanwhile.

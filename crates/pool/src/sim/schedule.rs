@@ -1,8 +1,8 @@
-//! Who runs next in a simulation: everything that a seed decides.
+//! The order of turns in a simulation: everything that a seed decides.
 //!
 //! Choosing evenly at every step would explore little: two threads that change places all the time never get far
 //! apart, and most races need one of them to stand still while the other does a lot. So the seed first chooses the
-//! *manner* of the run: how densely running strands are interrupted, and whether workers take turns by chance or by
+//! *manner* of the run: how densely running fibers are interrupted, and whether workers take turns by chance or by
 //! ranks that change only now and then, so that one of them is out of luck for a while.
 
 /// SplitMix64: every seed, however small, is a stream of its own.
@@ -26,27 +26,27 @@ impl Stream {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 
-    /// Whether one of `2^shift` equally likely things happens.
+    /// Returns `true` with a chance of one in `2^shift`.
     fn one_in(&mut self, shift: u32) -> bool {
         self.next() >> 32 & ((1 << shift) - 1) == 0
     }
 }
 
-/// How workers take turns.
+/// The manner in which workers take turns.
 enum Manner {
-    /// Whoever can run is as likely as any other.
+    /// Every worker that can run is as likely as any other.
     Even,
-    /// The highest rank runs. At a turn, with a chance of one in `2^change`, somebody's rank is drawn anew.
+    /// The highest rank runs. At a turn, with a chance of one in `2^change`, some worker's rank is drawn anew.
     Ranked { ranks: Vec<u64>, change: u32 },
 }
 
-/// In a ranked run, one turn in `2^this` goes to anybody: nobody spins for ever for what a lower rank would do.
+/// In a ranked run, one turn in `2^this` goes to any worker: none spins for ever for what a lower rank would do.
 const MERCY: u32 = 4;
 
 /// See the module's head.
 pub(super) struct Schedule {
     stream: Stream,
-    /// A strand is interrupted at one in `2^this` of the points where it can be.
+    /// A fiber is interrupted at one in `2^this` of the points where it can be.
     rarity: u32,
     manner: Manner,
 }
@@ -79,8 +79,8 @@ impl Schedule {
         self.stream.below(bound)
     }
 
-    /// Whether the strand that `worker` runs is interrupted here. Among ranks that costs it its own, mostly: else it
-    /// would go on at once.
+    /// Returns `true` if the fiber that `worker` runs is interrupted here. Among ranks an interrupt mostly
+    /// costs the worker its rank: else it would continue at once.
     pub(super) fn interrupts(&mut self, worker: usize) -> bool {
         let interrupts = self.stream.one_in(self.rarity);
         if interrupts && !self.stream.one_in(2) {
@@ -89,7 +89,7 @@ impl Schedule {
         interrupts
     }
 
-    /// Which of `runnable` (worker numbers, not none) gets the next turn.
+    /// Returns the one of `runnable` (worker numbers, not empty) that gets the next turn.
     pub(super) fn turn(&mut self, runnable: &[usize]) -> usize {
         let Schedule { stream, manner, .. } = self;
         if let Manner::Ranked { ranks, change } = manner {

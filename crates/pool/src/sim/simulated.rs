@@ -11,13 +11,13 @@ pub use super::hub::SimulatedPool;
 /// Describes a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct SimulationOptions {
-    /// What decides everything.
+    /// The seed that decides everything.
     pub seed: u64,
-    /// How many logical workers.
+    /// The number of logical workers.
     pub workers: usize,
     /// Bytes of each stack.
     pub stack_size: usize,
-    /// Whether the trace is kept as text.
+    /// `true` if the trace is kept as text.
     pub keeps_trace: bool,
 }
 
@@ -33,13 +33,13 @@ impl SimulationOptions {
     }
 }
 
-/// What surrounds a simulated pool: the end of the program, and the clock.
+/// The surroundings of a simulated pool: the end of the program, and the clock.
 pub trait World {
-    /// Whether the hub shall return now. Asked before each turn.
+    /// Returns `true` if the hub shall return now. Called before each turn.
     fn is_over(&mut self) -> bool;
 
-    /// Whether something seems to be due at the present time: it may then happen before workers get their next turn.
-    /// `steps` is how many there were so far.
+    /// Returns `true` if an event seems to be due at the present time: it may then happen before workers get their next turn.
+    /// `steps` is the number of steps so far.
     fn is_due(&mut self, steps: u64) -> bool;
 
     /// Lets the next thing happen that is due at the present time.
@@ -71,7 +71,7 @@ impl World for NoTime {
     }
 }
 
-/// Why the hub has returned.
+/// The reason why the hub has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
     /// The world said so.
@@ -82,7 +82,7 @@ pub enum Pause {
     Limit,
 }
 
-/// Why there is no simulation.
+/// The reason why there is no simulation.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SimulationError {
@@ -94,7 +94,7 @@ pub enum SimulationError {
     OnWorker,
     /// No workers, or more than a pool can have.
     Workers {
-        /// How many were asked for.
+        /// The number of workers that was requested.
         requested: usize,
     },
     /// The stack size is absurd, or no stack could be had.
@@ -132,7 +132,7 @@ impl std::error::Error for SimulationError {
     }
 }
 
-/// What there is where stacks cannot be switched: nothing.
+/// The type where stacks cannot be switched: it has no values.
 #[cfg(not(jobtree_stacks))]
 #[derive(Debug)]
 pub enum SimulatedPool {}

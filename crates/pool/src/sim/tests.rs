@@ -135,7 +135,7 @@ fn waits_inside_isolate_and_broadcasts_end_under_every_seed() {
 fn who_waits_for_another_thread_is_told_of_it_when_that_comes_in_time() {
     let mut pool = SimulatedPool::new(SimulationOptions::new(5)).unwrap();
     let pool_ref = pool.pool_ref();
-    // As if it had been posted by a stranger while everybody was idle.
+    // As if it had been posted by another thread while all workers were idle.
     let never = AtomicBool::new(false);
     assert_eq!(pool.run(&mut Still { done: &never }, 1000), Pause::Stuck);
     let ran = Arc::new(AtomicBool::new(false));
@@ -441,7 +441,7 @@ fn a_callback_that_would_sleep_is_refused_before_anybody_knows_its_frame() {
             other.broadcast(|_| ran.fetch_add(1, Ordering::Relaxed));
         }));
     });
-    // Nobody was told of frames that are gone.
+    // No code was told of frames that are gone.
     latch.set();
     other.shutdown(std::time::Duration::from_secs(60)).unwrap();
     assert_eq!(ran.into_inner(), 0);

@@ -1,4 +1,4 @@
-//! What a simulation has decided so far: a hash over all of it, and the lines for people if they are wanted.
+//! The trace of a simulation: a hash over everything that it has decided so far, and the lines for people if they are wanted.
 //!
 //! Nothing in here may depend on the process: no addresses, no ids that other runs have used up, no real time.
 

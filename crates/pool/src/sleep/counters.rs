@@ -17,7 +17,7 @@ const ONE_SLEEPING: u64 = 1;
 const ONE_INACTIVE: u64 = 1 << INACTIVE_SHIFT;
 const ONE_EVENT: u64 = 1 << EVENTS_SHIFT;
 
-/// The jobs event counter. Even: somebody is sleepy and no work has been posted since. Odd: work has
+/// The jobs event counter. Even: some worker is sleepy and no work has been posted since. Odd: work has
 /// been posted since the last worker became sleepy. Sleepers move it from odd to even, posters from
 /// even to odd.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,5 +1,5 @@
-//! How workers without work fall asleep, and how posters wake just as many as are needed.
-//! The protocol and why it loses no wake-up: `README.md` in this folder.
+//! The sleep of workers without work, and the wake-ups by which posters wake just as many as are needed. The protocol and why it
+//! loses no wake-up: `README.md` in this folder.
 
 mod counters;
 mod roster;
@@ -25,7 +25,7 @@ pub(crate) struct Sleep {
     counters: Padded<AtomicCounters>,
     roster: Padded<Roster>,
     sleepers: Box<[Padded<Sleeper>]>,
-    /// How many workers sleep alone, or are about to.
+    /// The number of workers that sleep alone, or are about to.
     alone: AtomicUsize,
 }
 
@@ -39,12 +39,12 @@ pub(crate) struct Searching {
 }
 
 impl Searching {
-    /// How many rounds have found nothing since the search began or the worker last woke.
+    /// Returns the number of rounds that have found nothing since the search began or the worker last woke.
     pub(crate) fn rounds(&self) -> u32 {
         self.spin.rounds()
     }
 
-    /// Whether the next look in vain makes the worker announce itself sleepy.
+    /// Returns `true` if the next scan in vain makes the worker announce itself sleepy.
     pub(crate) fn is_about_to_announce(&self) -> bool {
         self.announced.is_none() && self.spin.is_used_up()
     }
@@ -54,7 +54,7 @@ impl Searching {
         spin::longest_pause();
     }
 
-    /// Whether the worker has announced itself sleepy, so that the next look is the last before sleep.
+    /// Returns `true` if the worker has announced itself sleepy, so that the next scan is the last before sleep.
     pub(crate) fn is_announced(&self) -> bool {
         self.announced.is_some()
     }
@@ -70,7 +70,7 @@ impl Sleep {
         }
     }
 
-    /// The sleep state of a simulated pool: nobody ever sleeps, and the counters show a sleeper for whom nobody searches,
+    /// The sleep state of a simulated pool: no worker ever sleeps, and the counters show a sleeper while no worker searches,
     /// so that every post comes to [`Sleep::wake_one_sleeper`].
     #[cfg(jobtree_stacks)]
     pub(crate) fn for_simulation(workers: usize) -> Sleep {
@@ -82,7 +82,7 @@ impl Sleep {
         sleep
     }
 
-    /// What a simulated worker that searches holds; it is in no count.
+    /// Returns the token of a simulated worker that searches; it is in no count.
     pub(crate) fn searching_in_simulation(worker: usize) -> Searching {
         Searching {
             worker,
@@ -91,7 +91,7 @@ impl Sleep {
         }
     }
 
-    /// Whether `worker` was notified and has not read it yet.
+    /// Returns `true` if `worker` was notified and has not read the notice yet.
     pub(crate) fn has_notice(&self, worker: usize) -> bool {
         self.sleepers[worker].has_notice()
     }
@@ -113,7 +113,7 @@ impl Sleep {
     }
 
     /// The worker has found work. Returns whether it was the last to search while others sleep: then
-    /// nobody looks after what is still queued, and the caller wakes one if it sees more work.
+    /// no worker looks after what is still queued, and the caller wakes one if it sees more work.
     pub(crate) fn work_found(&self, searching: Searching, memory: &SpinMemory) -> bool {
         searching.spin.found(memory);
         let now = self.counters.sub_inactive();
@@ -190,7 +190,7 @@ impl Sleep {
         let began = Instant::now();
         let slept = sleeper.sleep(limit);
         if slept != Slept::UntilWoken {
-            // Nobody has woken us, so nobody has taken us out of the count.
+            // No thread has woken us, so none has taken us out of the count.
             self.counters.sub_sleeping();
         }
         self.roster.leave(searching.worker);
@@ -201,7 +201,7 @@ impl Sleep {
         slept
     }
 
-    /// Work that any worker may take has been made visible. Wakes one sleeper if nobody searches.
+    /// Work that any worker may take has been made visible. Wakes one sleeper if no worker searches.
     #[inline]
     pub(crate) fn new_work(&self) {
         fence_at(Step::SleepPostFence);
@@ -211,7 +211,7 @@ impl Sleep {
         }
     }
 
-    /// Whether some worker has nothing to do.
+    /// Returns `true` if some worker has nothing to do.
     #[inline]
     pub(crate) fn somebody_is_idle(&self) -> bool {
         self.counters.load().inactive() > 0
@@ -272,7 +272,7 @@ impl Sleep {
         }
     }
 
-    /// How often `worker` has fallen asleep and been woken.
+    /// Returns how often `worker` has fallen asleep and been woken.
     pub(crate) fn sleeps_and_wakes(&self, worker: usize) -> (u64, u64) {
         self.sleepers[worker].sleeps_and_wakes()
     }

@@ -48,7 +48,7 @@ impl<const N: usize> Posted<N> {
     }
 }
 
-/// The state after many posts: the event counter says that nobody is sleepy.
+/// The state after many posts: the event counter says that no worker is sleepy.
 fn awake_pool(workers: usize) -> Sleep {
     let sleep = Sleep::new(workers);
     sleep.new_work();
@@ -356,7 +356,7 @@ const NOTICE_AND_POST: Model = Model {
     },
 };
 
-/// A name is entered while somebody clears the summary of a word that was empty.
+/// A name is entered while another thread clears the summary of a word that was empty.
 const ROSTER: Model = Model {
     name: "sleep: roster",
     preemptions: None,

@@ -1,7 +1,7 @@
-//! Who is asleep, as bits, so that finding a sleeper takes two instructions and not a walk.
+//! The sleeping workers, as bits, so that finding a sleeper takes two instructions and not a walk.
 //!
 //! The bits are hints: a name may stand here a moment too long (its worker is just waking) or be
-//! taken by two posters in turn. Whether somebody was really woken is decided by the sleeper's own
+//! taken by two posters in turn. Whether a worker was really woken is decided by the sleeper's own
 //! state. What the protocol needs is one thing only: a worker enters before it counts itself as
 //! sleeping and leaves after, so a poster that reads a count above zero finds a name.
 
@@ -32,7 +32,7 @@ impl Roster {
     pub(crate) fn enter(&self, worker: usize) {
         let word = worker / BITS;
         self.words[word].fetch_or(1 << (worker % BITS), Ordering::AcqRel);
-        // After the word, so that whoever clears the summary and looks again sees the name.
+        // After the word, so that the thread that clears the summary and looks again sees the name.
         self.summary.fetch_or(1 << word, Ordering::AcqRel);
     }
 
@@ -52,7 +52,7 @@ impl Roster {
             let names = self.words[word].load(Ordering::Acquire);
             if names == 0 {
                 self.summary.fetch_and(!(1 << word), Ordering::AcqRel);
-                // Somebody may have entered between the look and the clearing.
+                // Another worker may have entered between the look and the clearing.
                 if self.words[word].load(Ordering::Acquire) != 0 && !left_out(Step::RosterLookAgain)
                 {
                     self.summary.fetch_or(1 << word, Ordering::AcqRel);

@@ -33,14 +33,14 @@ const ASLEEP: u32 = 2;
 const NOTIFIED: u32 = 3;
 const ALONE: u32 = 4;
 
-/// How a sleep ended.
+/// The way in which a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slept {
     /// A notice came before.
     NotAtAll,
-    /// Somebody has woken the worker, and taken it out of the count.
+    /// Another thread has woken the worker, and taken it out of the count.
     UntilWoken,
-    /// The limit was over. Nobody has taken the worker out of the count.
+    /// The limit was over. No other thread has taken the worker out of the count.
     TooLong,
 }
 
@@ -61,14 +61,14 @@ impl Sleeper {
         }
     }
 
-    /// How often the worker has fallen asleep and been woken.
+    /// Returns how often the worker has fallen asleep and been woken.
     pub(crate) fn sleeps_and_wakes(&self) -> (u64, u64) {
         // Wakes first: then there are never more of them than sleeps.
         let wakes = self.wakes.read();
         (self.sleeps.read(), wakes)
     }
 
-    /// Whether there is an unread notice.
+    /// Returns `true` if there is an unread notice.
     pub(crate) fn has_notice(&self) -> bool {
         self.state.word().load(Ordering::Acquire) == NOTIFIED
     }
@@ -101,7 +101,7 @@ impl Sleeper {
                 Some((limit, began)) => {
                     let left = limit.saturating_sub(began.elapsed());
                     self.state.wait_for(ASLEEP, Some(left));
-                    // Who comes first, the limit or a waker, is decided here: a waker that comes later finds nobody
+                    // Who comes first, the limit or a waker, is decided here: a waker that comes later finds no sleeper
                     // asleep, and goes on to the next.
                     if left.is_zero()
                         && word
@@ -150,7 +150,7 @@ impl Sleeper {
         in_time
     }
 
-    /// Whatever it was, AWAKE now. Acquires what the last notifier wrote before its notice.
+    /// Sets the state to AWAKE, whatever it was. Acquires what the last notifier wrote before its notice.
     pub(crate) fn stay_awake(&self) {
         self.state.word().swap(AWAKE, Ordering::AcqRel);
     }

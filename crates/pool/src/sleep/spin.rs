@@ -1,7 +1,7 @@
-//! How long a worker looks around before it sleeps, and how often.
+//! The length of a worker's search before it sleeps, and the pauses between its scans.
 //!
 //! Sleeping and being woken costs two system calls and some microseconds; looking around costs this
-//! core's time, and each look takes a cache line from somebody who works. So a search looks often at
+//! core's time, and each look takes a cache line from a worker that works. So a search looks often at
 //! first and more rarely later, and how long it goes on is learnt: work that came while searching, or
 //! right after falling asleep, makes the next search longer; a long sleep makes it as short as can be.
 
@@ -26,7 +26,7 @@ const SHORT_SLEEP: Duration = Duration::from_micros(50);
 const PAUSES_PER_ROUND: u32 = 4;
 const MOST_PAUSES: u32 = 256;
 
-/// What a worker remembers from one search to the next.
+/// The memory of a worker from one search to the next.
 pub(crate) struct SpinMemory(Cell<u32>);
 
 impl SpinMemory {
@@ -39,7 +39,7 @@ impl SpinMemory {
 pub(super) struct Spin {
     rounds: u32,
     budget: u32,
-    /// Nothing had come for long when the worker was last woken.
+    /// `true` if nothing had come for long when the worker was last woken.
     was_quiet: bool,
 }
 
@@ -70,7 +70,7 @@ impl Spin {
         true
     }
 
-    /// Whether the next pause is none.
+    /// Returns `true` if the next pause is none.
     pub(super) fn is_used_up(&self) -> bool {
         self.rounds >= self.budget
     }

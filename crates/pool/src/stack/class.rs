@@ -1,4 +1,4 @@
-//! How large a stack is, and the ways in which one cannot be had.
+//! The sizes of stacks, and the ways in which one cannot be had.
 //!
 //! Assumes nothing of the platform, so that a pool refuses an absurd size alike where stacks switch and
 //! where they do not. Rounding to pages happens in `slab`, which knows the page.
@@ -25,12 +25,12 @@ pub const MINIMUM_STACK_SIZE: usize = 16 * KIB;
 /// of this size take as much of it as a hundred thousand default ones.
 pub const MAXIMUM_STACK_SIZE: usize = 1024 * MIB;
 
-/// Which of a pool's two stack sizes is meant.
+/// The class of a stack: one of a pool's two sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StackClass {
     /// 64 KiB, for very many tasks that wait with little on their stack.
     Small,
-    /// As large as the pool was built with, by default as large as a thread's.
+    /// The size that the pool was built with, by default that of a thread's stack.
     Default,
 }
 
@@ -61,7 +61,7 @@ pub const fn checked_stack_size(requested: usize) -> Result<usize, StackError> {
     Ok(requested)
 }
 
-/// Why there is no stack.
+/// The reason why there is no stack.
 ///
 /// The first two come from a pool's configuration. The others come from the system when very many
 /// stacks are in use; the pool then goes on without parking, which is slower but correct.
@@ -69,17 +69,17 @@ pub const fn checked_stack_size(requested: usize) -> Result<usize, StackError> {
 pub enum StackError {
     /// Less than 16 KiB was asked for.
     TooSmall {
-        /// What was asked for, in bytes.
+        /// The requested size in bytes.
         requested: usize,
     },
     /// More than 1 GiB was asked for.
     TooLarge {
-        /// What was asked for, in bytes.
+        /// The requested size in bytes.
         requested: usize,
     },
     /// The system refused address space for even one more stack.
     NoAddressSpace {
-        /// How much was asked for last, in bytes.
+        /// The size of the last request, in bytes.
         bytes: usize,
         /// The system's error number.
         os_error: i32,
@@ -91,7 +91,7 @@ pub enum StackError {
     },
     /// On this kernel each guard region splits a mapping, and our share of the process's mappings is used up.
     TooManyGuards {
-        /// How many guarded stacks this process may have.
+        /// The number of guarded stacks that this process may have.
         limit: usize,
     },
 }

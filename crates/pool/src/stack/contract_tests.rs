@@ -414,8 +414,8 @@ mod panics {
         }
     }
 
-    /// Why the pool catches, waits and then resumes the panic: that a thread is panicking is the thread's
-    /// state, so suspending halfway through an unwinding would make everybody else on it look panicking.
+    /// Shows why the pool catches, waits and then resumes a panic: that a thread is panicking is the thread's state, so
+    /// suspending halfway through an unwinding would make all other code on it look panicking.
     #[test]
     fn a_stack_suspended_while_panicking_would_disturb_its_thread() {
         struct SuspendsWhenDropped<'a>(&'a Way);
@@ -550,7 +550,7 @@ mod allocation {
         }
     }
 
-    /// Whether the body allocates, even if it frees again.
+    /// Returns `true` if the body allocates, even if it frees again.
     ///
     /// Other threads of the process (the test runner's) may allocate meanwhile and make the figure grow too,
     /// so it has to grow every time.

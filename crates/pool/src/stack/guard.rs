@@ -5,7 +5,7 @@
 //! the mapping in two; Linux limits the mappings of a process, so those guards are rationed: they may use
 //! half of the mappings at most, and the rest of the program keeps the other half.
 //!
-//! Callers pass page-aligned ranges inside a mapping that they own and that nobody is using.
+//! Callers pass page-aligned ranges inside a mapping that they own and that is not in use.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::class::StackError;
 use super::slab::{last_os_error, page_size};
 
-/// How guard regions are made here.
+/// The way in which guard regions are made here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GuardMethod {
     /// Guard markers in the page table, free of mappings.
@@ -29,7 +29,7 @@ impl GuardMethod {
         *BEST.get_or_init(probe)
     }
 
-    /// How many guards of this method the process may have; `None` if nothing but memory limits them.
+    /// Returns the number of guards of this method that the process may have; `None` if nothing but memory limits them.
     pub(super) fn limit(self) -> Option<usize> {
         match self {
             GuardMethod::Marker => None,
@@ -67,7 +67,7 @@ pub(super) unsafe fn install(
         GuardMethod::Marker => unreachable!("the probe never chooses markers here"),
         GuardMethod::Protection => {
             ration::take_one()?;
-            // SAFETY: the caller owns the unused range, so nobody loses rights they rely on.
+            // SAFETY: the caller owns the unused range, so no code loses rights it relies on.
             let refused = unsafe { libc::mprotect(start as *mut _, len, libc::PROT_NONE) } != 0;
             if refused {
                 let os_error = last_os_error();
@@ -105,7 +105,7 @@ fn probe() -> GuardMethod {
     let Ok(start) = map_anonymous(page) else {
         return GuardMethod::Protection;
     };
-    // SAFETY: the page was mapped above and nobody else knows of it.
+    // SAFETY: the page was mapped above and no other thread knows of it.
     let marked = unsafe { libc::madvise(start as *mut _, page, MADV_GUARD_INSTALL) } == 0;
     // The raw system call, since the C library may answer without entering the kernel, and would crash.
     // SAFETY: the kernel either writes a `timespec`, which fits into the page, or finds that it must not.
@@ -155,7 +155,7 @@ mod ration {
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn mapping_limit() -> Option<usize> {
-        /// What Linux sets unless told otherwise; for when `/proc` is not mounted.
+        /// The value that Linux sets unless told otherwise; for when `/proc` is not mounted.
         const LINUX_DEFAULT: usize = 65530;
         let told = std::fs::read_to_string("/proc/sys/vm/max_map_count");
         Some(
@@ -181,7 +181,7 @@ mod tests {
     fn with_guarded_page(method: GuardMethod, test: impl FnOnce(usize, usize)) {
         let page = page_size();
         let start = map_anonymous(3 * page).expect("three pages");
-        // SAFETY: the middle page of a mapping made above and used by nobody.
+        // SAFETY: the middle page of a mapping made above and not in use.
         unsafe { install(method, start + page, page) }.expect("a guard");
         test(start, page);
         // SAFETY: exactly the mapping made above.
@@ -205,7 +205,7 @@ mod tests {
     fn guards_survive_giving_the_memory_back_to_the_system() {
         for method in [GuardMethod::best(), GuardMethod::Protection] {
             with_guarded_page(method, |start, page| {
-                // SAFETY: a mapping of this test's own whose contents nobody needs.
+                // SAFETY: a mapping of this test's own whose contents are not needed.
                 unsafe { discard_pages(start, 3 * page) };
                 assert!(!readable(start + page), "{method:?}");
                 assert!(readable(start + 2 * page), "{method:?}");

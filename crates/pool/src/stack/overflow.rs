@@ -3,7 +3,7 @@
 //! A task that recurses too deeply touches the guard below its stack and the kernel sends SIGSEGV (or
 //! SIGBUS). There is no stack left to handle that on, so the handler runs on an alternate signal stack, which
 //! each worker thread has (`ThreadGuard`). It looks the address up in the table of slabs; if it is a guard of
-//! ours it writes one line and aborts, else the signal goes to whoever handled it before us: the standard
+//! ours it writes one line and aborts, else the signal goes to the handler that was there before ours: the standard
 //! library's own check for thread stacks, a crash reporter, or the default action.
 //!
 //! The handler may only do what is safe in a signal handler: it reads atomics and thread-local cells that are
@@ -33,7 +33,7 @@ thread_local! {
 /// Sets the name of the task that this thread is running, and returns the one before. Only a report asks what it is, in
 /// a signal handler: it must be there already, as that of a type is.
 ///
-/// Whoever runs a task sets its name and puts the old one back afterwards. The name belongs to the thread,
+/// The thread that runs a task sets its name and puts the old one back afterwards. The name belongs to the thread,
 /// not to the stack: a worker that changes stacks sets the name of the task it goes on with.
 #[inline(always)]
 pub fn set_task_name(name: Option<JobName>) -> Option<JobName> {
@@ -63,7 +63,7 @@ pub fn install_handler() {
             // SAFETY: `on_fault` has the signature that SA_SIGINFO demands, and does only what is safe in
             // a signal handler.
             if unsafe { libc::sigaction(signal, &ours, &mut before) } == 0 {
-                // Somebody may have installed theirs between our question and our handler.
+                // Another handler may have been installed between our question and our handler.
                 previous.remember(&before);
             }
         }
@@ -120,7 +120,7 @@ struct SignalStack {
     before: libc::stack_t,
 }
 
-/// What our handler, or the one it passes a fault on to, may need beside the kernel's own frame.
+/// The bytes that our handler, or the one it passes a fault on to, may need beside the kernel's own frame.
 const HANDLER_NEEDS: usize = 4 * 1024;
 
 impl SignalStack {
@@ -139,7 +139,7 @@ impl SignalStack {
         let mapping_len = page + usable;
         let mapping = map_anonymous(mapping_len).ok()?;
         let guard_method = GuardMethod::best();
-        // SAFETY: the lowest page of a mapping made above, which nobody uses yet. Without a guard the signal
+        // SAFETY: the lowest page of a mapping made above, which is not in use yet. Without a guard the signal
         // stack is still of use, so a refusal is no reason to go without.
         let guarded = unsafe { guard::install(guard_method, mapping, page) }.is_ok();
         let ours = libc::stack_t {
@@ -202,7 +202,7 @@ fn current_signal_stack() -> Option<libc::stack_t> {
     answered.then(|| unsafe { current.assume_init() })
 }
 
-/// What the kernel pushes when it delivers a signal: all registers, so it grows with the processor.
+/// Returns the size of the frame that the kernel pushes when it delivers a signal: all registers, so it grows with the processor.
 fn kernel_frame_size() -> usize {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     // SAFETY: reads a constant that the kernel passed to the process; 0 if it is an old kernel.
@@ -262,7 +262,7 @@ impl PreviousAction {
             return;
         }
         // A fault happens again when the instruction is repeated, and then takes the default action; a signal
-        // sent by somebody has to be sent again.
+        // sent by a process has to be sent again.
         // SAFETY: all zeroes is the default action; both calls are allowed in a handler.
         unsafe {
             let default_action: libc::sigaction = mem::zeroed();
@@ -274,7 +274,7 @@ impl PreviousAction {
     }
 }
 
-/// Whether the kernel found a fault, rather than somebody sending the signal.
+/// Returns `true` if the kernel found a fault, rather than a process sending the signal.
 ///
 /// # Safety
 ///
@@ -396,7 +396,7 @@ impl Report {
                 unsafe { libc::write(libc::STDERR_FILENO, rest.as_ptr().cast(), rest.len()) };
             match usize::try_from(written) {
                 Ok(count) if count > 0 => rest = &rest[count..],
-                // Nobody can be told that nobody can be told.
+                // No error can be reported about a failed report.
                 _ => return,
             }
         }

@@ -17,12 +17,12 @@ use super::class::StackClass;
 /// but its overflow is a bare segmentation fault.
 const ENTRIES: usize = 1024;
 
-/// Where a slab lies and how it is divided.
+/// The place of a slab and its division.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SlabRecord {
     pub(super) start: usize,
     pub(super) end: usize,
-    /// From one stack's limit to the next one's.
+    /// The distance from one stack's limit to the next one's.
     pub(super) stride: usize,
     /// Length of the guard at the low end of each stack.
     pub(super) guard: usize,
@@ -123,7 +123,7 @@ impl Entry {
             self.guard.store(record.guard, Ordering::Relaxed);
             self.class.store(record.class.index(), Ordering::Relaxed);
         }
-        // Release: whoever sees the even version sees the fields.
+        // Release: the thread that sees the even version sees the fields.
         self.version
             .store(version.wrapping_add(2), Ordering::Release);
     }

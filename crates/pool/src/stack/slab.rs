@@ -52,14 +52,14 @@ const LARGEST_FIRST_SLAB: usize = LARGEST_SLAB / 8;
 #[must_use = "a stack that is not given back to a cache is lost, with its slab"]
 pub struct Stack {
     base: NonZeroUsize,
-    /// The limit, which is page-aligned, with the class in its lowest bit: every parked strand has one of these.
+    /// The limit, which is page-aligned, with the class in its lowest bit: every parked fiber has one of these.
     limit_and_class: NonZeroUsize,
 }
 
 const CLASS_BIT: usize = 1;
 
 impl Stack {
-    /// Which size this stack has.
+    /// Returns the class of this stack.
     #[inline]
     pub fn class(&self) -> StackClass {
         StackClass::ALL[self.limit_and_class.get() & CLASS_BIT]
@@ -71,7 +71,7 @@ impl Stack {
         self.limit_and_class.get() & !CLASS_BIT
     }
 
-    /// Where its first frame begins: somewhat below its base.
+    /// Returns the address at which its first frame begins: somewhat below its base.
     #[cfg(jobtree_direct_switch)]
     #[inline]
     pub(super) fn first_frame(&self) -> usize {
@@ -194,7 +194,7 @@ impl Slab {
         self.capacity
     }
 
-    /// How many stacks were cut off so far.
+    /// Returns the number of stacks that were cut off so far.
     pub(super) fn cut_count(&self) -> usize {
         self.cut
     }

@@ -33,7 +33,7 @@ struct Shared {
     refusals: Mutex<Refusals>,
 }
 
-/// What the system refused.
+/// The requests that the system refused.
 #[derive(Default)]
 struct Refusals {
     count: u64,
@@ -94,13 +94,13 @@ impl StackSupply {
             .fetch_add(count, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// How many stacks of a class have come home, and have no pages.
+    /// Returns the number of stacks of a class that have come home, and have no pages.
     #[cfg(test)]
     pub fn at_home(&self, class: StackClass) -> usize {
         self.shelf(class).home.len()
     }
 
-    /// What there is to say about the supply.
+    /// Returns the state of the supply.
     pub fn stats(&self) -> StackStats {
         let refusals = self.refusals();
         StackStats {
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn dropping_the_supply_unmaps_its_slabs() {
-        // In a process of its own, where nobody else maps the addresses again at once.
+        // In a process of its own, where no other thread maps the addresses again at once.
         let name = concat!(module_path!(), "::dropping_the_supply_unmaps_its_slabs");
         assert_passes_in_child_process(name, || {
             let supply = StackSupply::new(DEFAULT_STACK_SIZE).expect("a supply");

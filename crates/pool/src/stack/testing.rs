@@ -1,4 +1,4 @@
-//! What the tests of this folder ask the system: is this address readable, mapped, resident; and how a
+//! The questions that the tests of this folder ask the system: is this address readable, mapped, resident; and the way in which a
 //! test runs in a process of its own, because it ends the process or needs its memory undisturbed.
 
 use std::ops::Range;
@@ -53,7 +53,7 @@ pub(super) fn assert_passes_in_child_process(test: &str, body: impl FnOnce()) {
     }
 }
 
-/// Whether the byte can be read, found out by the kernel so that a guard does no harm.
+/// Returns `true` if the byte can be read, found out by the kernel so that a guard does no harm.
 pub(super) fn readable(address: usize) -> bool {
     let mut ends = [0; 2];
     // SAFETY: `pipe` fills the two file descriptors; `write` reads one byte, and answers EFAULT if it may
@@ -67,7 +67,7 @@ pub(super) fn readable(address: usize) -> bool {
     }
 }
 
-/// Whether a mapping contains the address.
+/// Returns `true` if a mapping contains the address.
 pub(super) fn is_mapped(address: usize) -> bool {
     let page = address / page_size() * page_size();
     let mut answer = [0u8; 1];
@@ -75,7 +75,7 @@ pub(super) fn is_mapped(address: usize) -> bool {
     unsafe { libc::mincore(page as *mut _, page_size(), answer.as_mut_ptr().cast()) == 0 }
 }
 
-/// How many pages of a mapped, page-aligned range take up memory.
+/// Returns the number of pages of a mapped, page-aligned range that take up memory.
 pub(super) fn resident_pages(range: Range<usize>) -> usize {
     let mut answer = vec![0u8; range.len() / page_size()];
     // SAFETY: a byte of answer for each page asked about.
@@ -90,7 +90,7 @@ pub(super) fn resident_pages(range: Range<usize>) -> usize {
     answer.into_iter().filter(|page| page & 1 == 1).count()
 }
 
-/// How many mappings overlap the range.
+/// Returns the number of mappings that overlap the range.
 pub(super) fn mappings_within(range: Range<usize>) -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc is mounted");
     maps.lines()

@@ -36,7 +36,7 @@ mod told {
     /// More than the first frame of a stack takes.
     const FIRST_FRAME: usize = 4096;
 
-    /// What the sanitizer has to be told of one stack.
+    /// The data that the sanitizer has to be told of one stack.
     pub(crate) struct Annotations {
         fake_stack: Cell<*mut c_void>,
         /// The lowest address of the stack.
@@ -45,7 +45,7 @@ mod told {
     }
 
     impl Annotations {
-        /// Of a thread's own stack, or of none yet.
+        /// Makes the annotations of a thread's own stack, or of none yet.
         pub(crate) fn new() -> Annotations {
             Annotations {
                 fake_stack: Cell::new(ptr::null_mut()),
@@ -130,7 +130,7 @@ mod told {
 
 #[cfg(not(feature = "sanitizer"))]
 mod told {
-    /// Nothing, as there is no sanitizer.
+    /// An empty value, as there is no sanitizer.
     pub(crate) struct Annotations;
 
     impl Annotations {

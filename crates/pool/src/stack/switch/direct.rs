@@ -24,13 +24,13 @@ use super::Bottom;
 use super::annotations::Annotations;
 use crate::stack::Stack;
 
-/// Whether [`StackInUse::pass`] can be called.
+/// `true` if [`StackInUse::pass`] can be called.
 pub(crate) const PASSES_DIRECTLY: bool = true;
 
-/// What [`first_steps`] finds on a stack: see the picture above.
+/// The number of words that [`first_steps`] finds on a stack: see the picture above.
 const WORDS_TO_BEGIN_WITH: usize = 5;
 
-/// Where a thread's own stack is suspended while others run.
+/// The place where a thread's own stack is suspended while others run.
 pub(crate) struct Hub {
     suspended_at: Cell<*mut usize>,
     annotations: Annotations,
@@ -51,7 +51,7 @@ pub(crate) struct StackInUse {
     /// While it is suspended.
     suspended_at: Cell<*mut usize>,
     annotations: Annotations,
-    /// As large as the portable one, so that strands have the same layout with both. With a sanitizer the annotations take
+    /// As large as the portable one, so that fibers have the same layout with both. With a sanitizer the annotations take
     /// the place.
     #[cfg(not(feature = "sanitizer"))]
     _room: [usize; 3],
@@ -100,9 +100,9 @@ impl StackInUse {
         }
     }
 
-    /// Where the stack begins: its highest address. 0 if there is none.
+    /// Returns the address at which the stack begins, its highest one. 0 if there is none.
     pub(crate) fn base(&self) -> usize {
-        // SAFETY: only `prepare` and `take_stack` write, which nobody calls meanwhile: all this belongs to one thread.
+        // SAFETY: only `prepare` and `take_stack` write, which are not called meanwhile: all this belongs to one thread.
         let stack = unsafe { &*self.stack.get() };
         stack.as_ref().map_or(0, |stack| stack.base().get())
     }
@@ -118,7 +118,7 @@ impl StackInUse {
         unsafe { (*self.stack.get()).take() }
     }
 
-    /// From the hub to the stack. Returns when some stack goes back to the hub.
+    /// Goes from the hub to the stack. Returns when some stack goes back to the hub.
     ///
     /// # Safety
     /// The caller is on the hub's stack. The stack is prepared, or suspended, on this thread.
@@ -130,7 +130,7 @@ impl StackInUse {
         hub.annotations.go_on();
     }
 
-    /// From this stack to the hub. Returns when somebody resumes the stack, or passes the thread to it.
+    /// Goes from this stack to the hub. Returns when another stack resumes the stack, or passes the thread to it.
     ///
     /// # Safety
     /// The caller is on this stack, and the hub is suspended.
@@ -142,7 +142,7 @@ impl StackInUse {
         self.annotations.go_on();
     }
 
-    /// From this stack to `next`. Returns as [`leave`](StackInUse::leave) does.
+    /// Goes from this stack to `next`. Returns as [`leave`](StackInUse::leave) does.
     ///
     /// # Safety
     /// The caller is on this stack, and `next` is another one, prepared or suspended, on this thread.
@@ -166,7 +166,7 @@ impl StackInUse {
 unsafe fn switch(from: &Cell<*mut usize>, to: *mut usize) {
     // SAFETY: what a call may change is declared as changed, and so are the registers that a call keeps, except rbx and rbp,
     // which the compiler does not let go of: they are saved here. Without `nostack` nothing is kept below the stack pointer.
-    // The pushed words are taken off again by whoever switches back, two of them here and the address there, so that the
+    // The pushed words are taken off again by the code that switches back, two of them here and the address there, so that the
     // stack pointer is the same. Memory is declared as changed, since others run meanwhile.
     unsafe {
         asm!(
@@ -189,7 +189,7 @@ unsafe fn switch(from: &Cell<*mut usize>, to: *mut usize) {
     }
 }
 
-/// Where a stack is suspended that was only prepared: takes what [`StackInUse::prepare`] left there as arguments.
+/// The place where a stack is suspended that was only prepared: takes what [`StackInUse::prepare`] left there as arguments.
 ///
 /// For the unwinder, and with it for backtraces, the stack ends here.
 ///

@@ -1,4 +1,4 @@
-//! How a thread goes from one stack to another.
+//! The switch of a thread from one stack to another.
 //!
 //! Every worker thread has a hub, which runs on the stack that the system gave the thread, and resumes stacks. A stack that
 //! is resumed runs a function until that returns; meanwhile it can go back to the hub, or pass the thread to another stack
@@ -32,7 +32,7 @@ pub(crate) use routine::Routine;
 #[cfg(test)]
 pub(crate) use routine::Way;
 
-/// How far the running stack is in use. Not the address of a variable: sanitizers keep those elsewhere.
+/// Returns the address down to which the running stack is in use. Not the address of a variable: sanitizers keep those elsewhere.
 #[inline(always)]
 pub(crate) fn stack_pointer() -> usize {
     let pointer;
@@ -55,5 +55,5 @@ pub(crate) fn stack_pointer() -> usize {
     pointer
 }
 
-/// What runs on a stack, from its first resumption on. Must not unwind.
+/// The function that runs on a stack, from its first resumption on. Must not unwind.
 pub(crate) type Bottom = unsafe extern "C" fn(*const (), *const ());

@@ -7,7 +7,7 @@ use corosensei::{Coroutine, Yielder};
 use super::Bottom;
 use crate::stack::Stack;
 
-/// Whether [`StackInUse::pass`] can be called.
+/// `true` if [`StackInUse::pass`] can be called.
 pub(crate) const PASSES_DIRECTLY: bool = false;
 
 /// A thread's own stack, of which corosensei knows where it is suspended.
@@ -55,11 +55,11 @@ impl StackInUse {
                 bottom(first, second);
             }
         });
-        // SAFETY: there was none, so nobody uses it.
+        // SAFETY: there was none, so it is not in use.
         unsafe { *self.coroutine.get() = Some(coroutine) };
     }
 
-    /// Where the stack begins, about: its highest address. 0 if nothing has begun on it.
+    /// Returns the address at which the stack begins, about: its highest one. 0 if nothing has begun on it.
     pub(crate) fn base(&self) -> usize {
         self.yielder.get().addr()
     }
@@ -75,13 +75,13 @@ impl StackInUse {
         ended.map(Coroutine::into_stack)
     }
 
-    /// From the hub to the stack. Returns when it goes back to the hub.
+    /// Goes from the hub to the stack. Returns when it goes back to the hub.
     ///
     /// # Safety
     /// The caller is on the hub's stack. The stack is prepared, or suspended, on this thread.
     #[inline(always)]
     pub(crate) unsafe fn resume(&self, _hub: &Hub) {
-        // SAFETY: suspended by contract, so nobody else uses it; only this thread does at all.
+        // SAFETY: suspended by contract, so no other thread uses it; only this thread does at all.
         let coroutine = unsafe { &mut *self.coroutine.get() };
         let running = coroutine.as_mut();
         running
@@ -89,7 +89,7 @@ impl StackInUse {
             .resume(());
     }
 
-    /// From this stack to the hub. Returns when somebody resumes the stack.
+    /// Goes from this stack to the hub. Returns when another stack resumes the stack.
     ///
     /// # Safety
     /// The caller is on this stack, and the hub is suspended.

@@ -29,10 +29,10 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// Goes back to whoever has resumed the body. Returns when it is resumed again.
+    /// Goes back to the thread that has resumed the body. Returns when it is resumed again.
     #[inline(always)]
     pub(crate) fn suspend(&self) {
-        // SAFETY: only lent to the body, so the caller is on its stack, and whoever resumed it waits for that.
+        // SAFETY: only lent to the body, so the caller is on its stack, and the code that resumed it waits for that.
         unsafe { self.in_use.leave(&self.hub) };
     }
 }

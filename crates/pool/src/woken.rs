@@ -1,0 +1,119 @@
+//! Giving way to fibers whose wait is over: a computation that forks or loops does not keep them waiting.
+//!
+//! A fiber continues on its own worker alone. While that worker computes, a woken fiber would wait for the end of the
+//! computation. So a fork that makes a record looks whether fibers of its worker are woken, and if so lets them run first
+//! ([`Worker::give_way_to_woken`]). Nearly all forks are plain calls, though, and look at nothing but the push limit of their
+//! fiber's deque. So the thread that wakes a fiber then interrupts the worker, in the way of `stop.rs`:
+//!
+//! ```text
+//!   who wakes a fiber                    its worker
+//!     push its message                     write the limit
+//!     full fence                           full fence
+//!     read the worker's current fiber      look into the inbox; if there is something, ask
+//!     write ASKED into its limit
+//! ```
+//!
+//! The proof is that of `stop.rs`, with the inbox in place of the signal: the worker looks after each write of a lower limit
+//! than `ASKED` ([`Strand::stay_woken`]), and a fiber that becomes the current one asks itself. A worker that wakes a fiber of
+//! its own asks itself, without a fence: its own writes come in order.
+//!
+//! A loop asks [`Worker::wants_work`] between two blocks, which reads the same mark, and then forks.
+//!
+//! # When nothing gives way
+//!
+//! * Inside `isolate`: no other fiber may have the thread. The mark is made again when the isolation is left.
+//! * While the thread is panicking: the other fibers would see the panic. The mark stays.
+//! * Without a hub (`parking.rs`): nothing is ever parked there. So it is in a pool whose waits nest.
+//! * Within [`LEAST_TURN`] after the last time: fibers that wake each other all the time would leave nothing to the
+//!   computation. The mark stays, so forks make records until that time is over, which others may take.
+
+use crate::pool::shared::Waits;
+use crate::raw::ticks;
+use crate::strand::Strand;
+use crate::sync::step::{Step, left_out};
+use crate::worker::{Worker, WorkerThread};
+
+/// The least that a computation runs between two times that it gives way: about 0.1 ms, in [`ticks`]. Picked by feel: far longer
+/// than a switch, and far shorter than a wait that is noticed.
+const LEAST_TURN: u64 = 300_000;
+
+impl WorkerThread {
+    /// Returns `true` if a fiber of this worker is woken, or a message waits to be read.
+    #[inline]
+    pub(crate) fn has_woken(&self) -> bool {
+        !self.shared().inbox.is_empty() || !self.ready.borrow().is_empty()
+    }
+}
+
+impl Strand {
+    /// Has the next fork look for woken fibers, if there is a message for the worker: to be called after whatever may have
+    /// swallowed an interrupt. `step` says which of these places it is.
+    #[inline]
+    pub(crate) fn stay_woken(&self, step: Step) {
+        let inbox = &self.pool().workers[self.worker_index()].inbox;
+        if !inbox.is_empty()
+            && self.pool().waits() == Waits::Park
+            && self.context().get().isolation().is_none()
+            && !left_out(step)
+        {
+            self.forks.ask();
+        }
+    }
+
+    /// Has the next fork of what this worker runs look for woken fibers; to be called by any thread after it has put a message
+    /// into the worker's inbox.
+    pub(crate) fn interrupt_worker(&self) {
+        crate::sync::step::fence_after_update_at(Step::WokenFence);
+        if let Some(running) = self.pool().workers[self.worker_index()].current() {
+            running.forks.ask();
+        }
+    }
+}
+
+impl Worker {
+    /// Lets the fibers of this worker run whose wait is over, if there are any and the running one may be suspended.
+    #[inline]
+    pub(crate) fn give_way_if_woken(&self) {
+        // Models of forks have no thread.
+        if !cfg!(loom) && self.thread().has_woken() {
+            self.give_way_to_woken();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn give_way_to_woken(&self) {
+        let (thread, strand) = (self.thread(), self.strand());
+        if thread.pool.waits() != Waits::Park || !thread.can_give_way() {
+            return;
+        }
+        if !strand.context().get().isolation().is_none() {
+            return;
+        }
+        if std::thread::panicking() {
+            return strand.forks.ask();
+        }
+        if !thread.is_simulated && ticks().saturating_sub(thread.gave_way_at.get()) < LEAST_TURN {
+            return strand.forks.ask();
+        }
+        if !thread.shared().inbox.is_empty() {
+            thread.read_mail();
+        }
+        let next = match thread.is_simulated {
+            true => thread.take_some_ready(),
+            false => thread.next_ready(),
+        };
+        let Some(next) = next else { return };
+        // SAFETY: a `&Worker` is only to be had on the fiber's own stack.
+        unsafe { strand.share_all() };
+        thread.shared().stats.gave_way.add(1);
+        thread.let_run(strand, next);
+        if !thread.is_simulated {
+            thread.gave_way_at.set(ticks());
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+#[path = "woken_models.rs"]
+pub(crate) mod models;
