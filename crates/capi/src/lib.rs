@@ -25,6 +25,7 @@
 //! * Without a runtime every function returns JT_ESHUTDOWN; threads that wait in one are woken by its end (`runtime`).
 //! * A task is a function and a pointer. What it leaves open is closed when it returns (`task`, `leftovers`).
 //! * Structs with a `size` grow at their end (`growing`).
+#![doc = include_str!("../README.md")]
 
 mod border;
 mod budget;

@@ -217,7 +217,7 @@ fn abandon_those_of_threads() {
         if let Object::Nursery(nursery) = object
             && nursery.owner.is_none()
         {
-            nursery.scope.job().cancel(Cause::Shutdown.into());
+            nursery.scope.job().cancel(Cause::Shutdown);
             nursery.scope.abandon();
         }
     }

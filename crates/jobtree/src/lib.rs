@@ -93,8 +93,8 @@
 //!
 //! # Channels
 //!
-//! [`channel`] connects jobs, threads and futures; [`select!`] waits for the first of several things; [`sync`] has a
-//! mutex and a semaphore. Whoever waits parks its stack, and stops waiting when it is cancelled:
+//! [`channel`] connects jobs, threads and futures; [`select!`] waits for the first of several things; [`sync`] has locks,
+//! semaphores, notifications and barriers. A job that waits parks its stack, and stops waiting when it is cancelled:
 //!
 //! ```
 //! use jobtree::{channel, nursery, select};
@@ -114,6 +114,82 @@
 //! ```
 //!
 //! [`Nursery::produce`] starts a job that feeds a channel: a [`Producer`].
+//!
+//! [`channel::oneshot`] carries one answer:
+//!
+//! ```
+//! use jobtree::{channel, nursery};
+//!
+//! let (requests, received) = channel::bounded::<(u64, channel::OneshotSender<u64>)>(8);
+//! let answer = nursery(|n| {
+//!     n.launch(move || {
+//!         for (number, answer) in received {
+//!             answer.send(number * number).ok();
+//!         }
+//!         Ok(())
+//!     });
+//!     let (answer, answered) = channel::oneshot();
+//!     requests.send((6, answer))?;
+//!     drop(requests);
+//!     Ok(answered.recv()?)
+//! })?;
+//! assert_eq!(answer, 36);
+//! # Ok::<(), jobtree::JobError>(())
+//! ```
+//!
+//! # Jobs that wait for each other
+//!
+//! [`sync::RwLock`] lets many read or one write, [`sync::Notify`] wakes jobs that wait for a change, and at a
+//! [`sync::Barrier`] they wait for each other:
+//!
+//! ```
+//! use jobtree::nursery;
+//! use jobtree::sync::{Barrier, Notify, RwLock};
+//!
+//! let (prices, barrier, changed) = (RwLock::new(vec![1, 2]), Barrier::new(3), Notify::new());
+//! nursery(|n| {
+//!     for price in [3, 4] {
+//!         let (prices, barrier) = (&prices, &barrier);
+//!         n.launch(move || {
+//!             prices.write()?.push(price);
+//!             barrier.wait()?;
+//!             // Both prices are there.
+//!             assert_eq!(prices.read()?.iter().sum::<i32>(), 10);
+//!             Ok(())
+//!         });
+//!     }
+//!     n.launch(|| {
+//!         barrier.wait()?;
+//!         changed.notify_one();
+//!         Ok(())
+//!     });
+//!     changed.wait()?;
+//!     assert_eq!(prices.read()?.len(), 4);
+//!     Ok(())
+//! })?;
+//! # Ok::<(), jobtree::JobError>(())
+//! ```
+//!
+//! A [`JoinSet`] gives the outcomes of jobs in the order in which they end:
+//!
+//! ```
+//! use jobtree::{JoinSet, sleep, supervisor};
+//! use std::time::Duration;
+//!
+//! let fastest = supervisor(|n| {
+//!     let mut answers: JoinSet<&str> = JoinSet::new();
+//!     answers.insert(n.spawn(|| {
+//!         sleep(Duration::from_secs(3600))?;
+//!         Ok("slow")
+//!     }));
+//!     answers.insert(n.spawn(|| Ok("fast")));
+//!     let fastest = answers.join_next().expect("there are two")?;
+//!     answers.cancel_all("one answer is enough");
+//!     Ok(fastest)
+//! })?;
+//! assert_eq!(fastest, "fast");
+//! # Ok::<(), jobtree::JobError>(())
+//! ```
 //!
 //! # Actors
 //!
@@ -209,8 +285,9 @@
 //!
 //! `iter`: the iterators of `orx-parallel` on our pools, in `par::iter`. `tracing`: what happens to jobs,
 //! and what a job manager notices, as events there. `durable`: a queue in a file whose jobs survive the
-//! process, in `durable`.
-
+//! process, in `durable`. `tokio`: jobs beside tokio's tasks, in `tokio`.
+//! `stream`: receivers as streams of the crate `futures`.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 #[doc(inline)]
@@ -226,14 +303,17 @@ pub use jobtree_pool::{
     join_each, scope, scope_fifo, spawn, spawn_broadcast, spawn_fifo, stuck_isolated_waits,
     with_worker, yield_local, yield_now,
 };
+#[cfg(feature = "tokio")]
+#[doc(inline)]
+pub use jobtree_runtime::tokio;
 pub use jobtree_runtime::{
     BoxError, CancelCallback, CancelOnDrop, CancelReason, CancelToken, Cancelled, Cause, Counters,
     DispatchedSpawner, Dispatcher, DispatcherError, DrainError, DropGuard, Event, EventKind,
-    Failure, Job, JobError, JobHandle, JobId, JobInfo, JobLocal, JobState, Lacking, Nursery,
-    NurseryState, Outcome, Panic, Producer, Profile, Recorded, Runtime, RuntimeBuilder,
-    ShutdownError as RuntimeShutdownError, Spawner, TimedOut, TreeDump, WaitingFor, block_on,
-    checkpoint, labelled_nursery, nursery, select, select_async, shield, sleep, supervisor, tick,
-    tick_async, with_local, with_timeout,
+    Failure, Interval, Job, JobError, JobHandle, JobId, JobInfo, JobLocal, JobState, JoinSet,
+    Lacking, Nursery, NurseryState, Outcome, Panic, Producer, Profile, Recorded, Runtime,
+    RuntimeBuilder, ShutdownError as RuntimeShutdownError, Spawner, TimedOut, TreeDump, WaitingFor,
+    block_on, checkpoint, interval, labelled_nursery, nursery, select, select_async, shield, sleep,
+    supervisor, tick, tick_async, with_local, with_timeout,
 };
 #[doc(inline)]
 pub use jobtree_runtime::{actor, budget, channel, future, sim, supervision, sync, user_code};

@@ -46,7 +46,7 @@ impl Drop for Bomb<'_> {
 }
 
 fn cancel_current() {
-    Job::current().expect("a job").cancel("enough".into());
+    Job::current().expect("a job").cancel("enough");
 }
 
 /// Runs `body` in jobs on pools of several sizes; `body` calls what it is given for each item, which cancels the job at one.

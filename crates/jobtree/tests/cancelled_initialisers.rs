@@ -11,7 +11,7 @@ use jobtree::{Cancelled, Job, Runtime, checkpoint, join, par, shield};
 fn run_cancelled(body: impl FnOnce() + Send) {
     let runtime = Runtime::builder().workers(2).build().unwrap();
     let job = || {
-        Job::current().expect("a job").cancel("enough".into());
+        Job::current().expect("a job").cancel("enough");
         body();
         // The body may have come to its end; a cancelled job ends as cancelled all the same.
         checkpoint()?;

@@ -33,7 +33,7 @@ fn run(runtime: &Runtime, body: impl FnOnce() + Send) -> Outcome<()> {
 }
 
 fn cancel_current() {
-    Job::current().expect("a job").cancel("enough".into());
+    Job::current().expect("a job").cancel("enough");
 }
 
 /// Runs `body` in runtimes of several sizes, cancels it when it has called what it is given, and waits for its end.

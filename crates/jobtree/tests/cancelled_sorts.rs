@@ -15,7 +15,7 @@ fn comparisons_of(sort: for<'a> fn(&mut [u64], &Compare<'a>)) -> usize {
     let comparisons = AtomicUsize::new(0);
     let compare = |a: &u64, b: &u64| {
         if comparisons.fetch_add(1, Relaxed) == CANCELLED_AT {
-            Job::current().unwrap().cancel("enough".into());
+            Job::current().unwrap().cancel("enough");
         }
         a.cmp(b)
     };

@@ -119,7 +119,7 @@ fn the_current_job() {
             jobtree::sleep(SOON)?;
             let job = Job::current().expect("this is one");
             assert_eq!(job.state(), JobState::Active);
-            job.cancel("by itself".into());
+            job.cancel("by itself");
             Ok(jobtree::checkpoint()?)
         });
         Ok(handle.join())

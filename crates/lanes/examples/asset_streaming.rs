@@ -79,7 +79,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     while scene.lock().unwrap().len() < 2 {
         manager.pump(&Lane::Main, PumpLimit::default())?;
         if first.is_finished() && second.progress() == 0.5 {
-            volcano.cancel("the player turned back".into());
+            volcano.cancel("the player turned back");
         }
         std::thread::sleep(Duration::from_millis(1));
     }

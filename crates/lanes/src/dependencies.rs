@@ -118,7 +118,7 @@ pub(crate) fn cancel_self(reason: impl Into<CancelReason>) -> BoxError {
     let Some(job) = Job::current() else {
         unreachable!("the code of a job runs in it");
     };
-    job.cancel(reason.into());
+    job.cancel(reason);
     match job.cancellation() {
         Some(cancelled) => cancelled.into(),
         None => unreachable!("{job:?} was cancelled just now"),

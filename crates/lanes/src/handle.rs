@@ -10,7 +10,7 @@ use jobtree_runtime::{CancelReason, Job, JobError, JobHandle, JobId, JobState, O
 use crate::Priority;
 use crate::bodies::JobBody;
 use crate::dependencies::{Dependency, On};
-use crate::header::JobHeader;
+use crate::header::{JobHeader, subscribe};
 use crate::job::LaneJob;
 use crate::lane::Lane;
 use crate::progress::Payload;
@@ -144,6 +144,37 @@ impl<T> LaneHandle<T> {
     /// What it showed last.
     pub fn payload(&self) -> Option<Payload> {
         self.header.payload()
+    }
+
+    /// Is called when it has completed; at once, if it has. There may be any number of callbacks. They are called where the job's others
+    /// are ([`LaneJob::callbacks_on`]).
+    ///
+    /// ```
+    /// use jobtree_lanes::{JobManager, LaneJob};
+    ///
+    /// let manager = JobManager::builder().build()?;
+    /// let handle = manager.schedule(LaneJob::action(|| Ok(42)));
+    /// let (said, heard) = std::sync::mpsc::channel();
+    /// for name in ["first", "second"] {
+    ///     let said = said.clone();
+    ///     handle.on_completed(move || said.send(name).unwrap());
+    /// }
+    /// assert_eq!(handle.join()?, 42);
+    /// assert_eq!(heard.iter().take(2).count(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_completed(&self, callback: impl FnOnce() + Send + 'static) {
+        subscribe(&self.header, |ends| ends.completed.push(Box::new(callback)));
+    }
+
+    /// Is called when it was cancelled and has ended; as [`on_completed`](LaneHandle::on_completed).
+    pub fn on_canceled(&self, callback: impl FnOnce() + Send + 'static) {
+        subscribe(&self.header, |ends| ends.cancelled.push(Box::new(callback)));
+    }
+
+    /// Is called when it failed, panicked or timed out; as [`on_completed`](LaneHandle::on_completed).
+    pub fn on_faulted(&self, callback: impl FnOnce(&JobError) + Send + 'static) {
+        subscribe(&self.header, |ends| ends.faulted.push(Box::new(callback)));
     }
 
     /// That this job has completed, as something that others come after.

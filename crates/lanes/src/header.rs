@@ -3,7 +3,7 @@
 //! What few jobs have (callbacks, payloads, a token, a kind of its own) is in [`Extra`], which is made when it is needed.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use jobtree_base::user_code::{Place, drop_user};
@@ -11,7 +11,7 @@ use jobtree_runtime::scheduled::{Header, Schedule, Turn};
 use jobtree_runtime::{CancelCallback, JobState};
 
 use crate::Priority;
-use crate::callbacks::CallbackSet;
+use crate::callbacks::{CallbackSet, Ends};
 use crate::cells::LaneRef;
 use crate::lock::lock;
 use crate::moment::Moment;
@@ -66,7 +66,7 @@ pub(crate) struct LaneHeader {
 #[derive(Default)]
 pub(crate) struct Extra {
     pub(crate) kind: Option<Cow<'static, str>>,
-    pub(crate) callbacks: Option<CallbackSet>,
+    pub(crate) callbacks: OnceLock<CallbackSet>,
     payload: Mutex<Option<Payload>>,
     /// It is below a job that is none of the manager's.
     pub(crate) is_guest: bool,
@@ -265,7 +265,7 @@ impl LaneHeader {
     }
 
     fn tell_progress(&self, progress: Progress) {
-        let callbacks = self.known_extra().and_then(|e| e.callbacks.as_ref());
+        let callbacks = self.known_extra().and_then(|e| e.callbacks.get());
         if let Some(callbacks) = callbacks {
             callbacks.progress(&self.shared, progress);
         }
@@ -294,6 +294,8 @@ impl Schedule for LaneHeader {
         if header.is_scheduled() {
             header.shared.note_end(header);
         }
+        // See `callbacks.rs`.
+        fence(Ordering::SeqCst);
         let Some(extra) = header.known_extra() else {
             return;
         };
@@ -303,9 +305,24 @@ impl Schedule for LaneHeader {
         // Not dropped under the lock: each takes the lock of its token.
         let tokens = std::mem::take(&mut *lock(&extra.tokens));
         drop(tokens);
-        let Some(callbacks) = &extra.callbacks else {
-            return;
-        };
+        call_ends(header);
+    }
+}
+
+/// Adds a callback for the end of the job, which is called at once if that has come.
+pub(crate) fn subscribe(header: &JobHeader, add: impl FnOnce(&mut Ends)) {
+    let callbacks = header.extra().callbacks.get_or_init(CallbackSet::default);
+    add(&mut lock(&callbacks.ends));
+    fence(Ordering::SeqCst);
+    if header.job().is_ended() {
+        call_ends(header);
+    }
+}
+
+/// Calls what is to be called now that the job has ended.
+fn call_ends(header: &JobHeader) {
+    let callbacks = header.known_extra().and_then(|extra| extra.callbacks.get());
+    if let Some(callbacks) = callbacks {
         match header.job().state() {
             JobState::Completed => callbacks.completed(&header.shared),
             JobState::Cancelled => callbacks.cancelled(&header.shared),

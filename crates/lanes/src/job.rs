@@ -255,7 +255,7 @@ impl<T, B> LaneJob<T, B> {
     /// let manager = JobManager::builder().build()?;
     /// let mut job = LaneJob::action(|| Ok(()));
     /// let token = job.cancel_token();
-    /// token.cancel("never mind".into());
+    /// token.cancel("never mind");
     /// assert!(manager.schedule(job).is_canceled());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -273,37 +273,36 @@ impl<T, B> LaneJob<T, B> {
         self
     }
 
-    /// Is called when it has completed.
+    /// Is called when it has completed. There may be several of each kind; [`LaneHandle`](crate::LaneHandle) adds more.
     pub fn on_completed(mut self, callback: impl FnOnce() + Send + 'static) -> Self {
-        let replaced = lock(&self.callbacks().ends)
+        lock(&self.callbacks().ends)
             .completed
-            .replace(Box::new(callback));
-        drop(replaced);
+            .push(Box::new(callback));
         self
     }
 
     /// Is called when it was cancelled.
     pub fn on_canceled(mut self, callback: impl FnOnce() + Send + 'static) -> Self {
-        let replaced = lock(&self.callbacks().ends)
+        lock(&self.callbacks().ends)
             .cancelled
-            .replace(Box::new(callback));
-        drop(replaced);
+            .push(Box::new(callback));
         self
     }
 
     /// Is called when it failed, panicked or timed out.
     pub fn on_faulted(mut self, callback: impl FnOnce(&JobError) + Send + 'static) -> Self {
-        let replaced = lock(&self.callbacks().ends)
+        lock(&self.callbacks().ends)
             .faulted
-            .replace(Box::new(callback));
-        drop(replaced);
+            .push(Box::new(callback));
         self
     }
 
     /// Is called whenever it gets further or shows something, and with 1 when it has completed.
     pub fn on_progress(mut self, callback: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         let callback = UserOwned::new(Place::Captured, Box::new(callback) as Box<_>);
-        self.callbacks().progress = Some(std::sync::Arc::new(callback));
+        self.callbacks()
+            .progress
+            .push(std::sync::Arc::new(callback));
         self
     }
 
@@ -337,7 +336,9 @@ impl<T, B> LaneJob<T, B> {
     }
 
     fn callbacks(&mut self) -> &mut CallbackSet {
-        self.extra().callbacks.get_or_insert_default()
+        let callbacks = &mut self.extra().callbacks;
+        callbacks.get_or_init(CallbackSet::default);
+        callbacks.get_mut().expect("just made")
     }
 
     /// The same job, of a type that does not tell what it does.

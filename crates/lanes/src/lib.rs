@@ -3,7 +3,7 @@
 //! A [`JobManager`] starts no threads. It has a share of the workers of a runtime for the jobs of [`Lane::Any`]; the jobs of
 //! other lanes run on threads of the program, when these [pump](JobManager::pump). Every job is a part of the runtime's
 //! tree: cancelling it cancels everything below it, and a dump shows it by its label.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod bodies;

@@ -237,14 +237,14 @@ impl Shared {
         });
         if let Some(turn) = turn {
             if let Admission::Cancelled(reason) = admission {
-                header.job().cancel(reason.into());
+                header.job().cancel(reason);
             }
             self.link(header.job(), &tokens, &header);
             if host.is_some() {
                 self.guests.comes(header.job());
                 if self.is_shut_down() {
                     // Whoever shut it down may have looked for guests before.
-                    header.job().cancel(Cause::Shutdown.into());
+                    header.job().cancel(Cause::Shutdown);
                 }
             }
             if header.job().is_cancelled() {

@@ -47,7 +47,7 @@ impl Shared {
             return false;
         }
         self.slots.close();
-        self.scope.job().cancel(Cause::Shutdown.into());
+        self.scope.job().cancel(Cause::Shutdown);
         self.scope.close();
         true
     }
@@ -56,7 +56,7 @@ impl Shared {
     pub(crate) fn begin_shutdown(&self) {
         if self.close() {
             for guest in self.guests.all() {
-                guest.cancel(Cause::Shutdown.into());
+                guest.cancel(Cause::Shutdown);
             }
             self.empty_pumped_lanes();
         }

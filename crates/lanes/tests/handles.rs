@@ -124,3 +124,59 @@ fn a_job_without_a_handle_runs_all_the_same() {
     assert_eq!(receiver.recv(), Ok(1));
     world.end();
 }
+
+#[test]
+fn callbacks_of_a_job_are_called_once_each_whenever_they_were_added() {
+    let _watchdog = watch();
+    let by_hand = ByHand::new(|builder| builder);
+    let (said, heard) = mpsc::channel();
+    let say = |what: &'static str| {
+        let said = said.clone();
+        move || said.send(what).unwrap()
+    };
+    let steps = || LaneJob::steps([Step::progress(0.5)]);
+    let job = steps().on_completed(say("before")).on_completed(say("too"));
+    let handle = by_hand.manager.schedule(job);
+    handle.on_completed(say("scheduled"));
+    handle.on_canceled(say("never"));
+    assert!(heard.try_recv().is_err());
+    by_hand.manager.process();
+    assert_eq!(
+        Vec::from_iter(heard.try_iter()),
+        ["before", "too", "scheduled"]
+    );
+    handle.on_completed(say("ended"));
+    handle.on_faulted(|_| unreachable!("it has completed"));
+    assert_eq!(Vec::from_iter(heard.try_iter()), ["ended"]);
+
+    let fails = by_hand.manager.schedule(LaneJob::steps([Step::fail("no")]));
+    let waits = by_hand
+        .manager
+        .schedule(LaneJob::steps([Step::wait(std::future::pending())]));
+    waits.on_canceled(say("canceled"));
+    let faulted = say("faulted");
+    fails.on_faulted(move |error| {
+        assert!(error.to_string().contains("no"));
+        faulted();
+    });
+    waits.cancel("enough");
+    by_hand.manager.process();
+    let mut ends = Vec::from_iter(heard.try_iter());
+    ends.sort();
+    assert_eq!(ends, ["canceled", "faulted"]);
+    by_hand.end();
+}
+
+#[test]
+fn a_callback_that_is_added_while_the_job_ends_is_called_once() {
+    let _watchdog = watch();
+    let world = World::new(2);
+    for _ in 0..if cfg!(miri) { 20 } else { 2000 } {
+        let (said, heard) = mpsc::channel();
+        let handle = world.manager.schedule(LaneJob::action(|| Ok(())));
+        handle.on_completed(move || said.send(()).unwrap());
+        handle.join().unwrap();
+        assert_eq!(heard.iter().count(), 1);
+    }
+    world.end();
+}

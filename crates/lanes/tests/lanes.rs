@@ -368,6 +368,26 @@ fn callbacks_on_a_lane_come_in_order_and_before_its_jobs() {
 }
 
 #[test]
+fn reports_that_wait_for_a_lane_are_bounded_and_the_newest_is_told() {
+    let _watchdog = watch();
+    let world = World::new(2);
+    let manager = &world.manager;
+    let log = Log::new();
+    let noted = log.clone();
+    let steps = (1..=1000).map(|thousandths| Step::progress(thousandths as f32 / 1000.0));
+    let job = LaneJob::steps(steps)
+        .on_progress(move |now| noted.note(now.fraction()))
+        .callbacks_on(Callbacks::Lane(Lane::Main));
+    manager.schedule(job).join().unwrap();
+    manager.pump(&Lane::Main, PumpLimit::unlimited()).unwrap();
+    let told = log.all();
+    assert!(told.len() <= 64, "{} reports waited", told.len());
+    assert!(told.is_sorted(), "{told:?}");
+    assert_eq!(told.last(), Some(&1.0));
+    world.end();
+}
+
+#[test]
 fn callbacks_are_given_to_the_executor_that_was_asked_for() {
     let _watchdog = watch();
     let world = World::new(2);
@@ -422,7 +442,7 @@ fn a_job_cancelled_before_it_is_scheduled_never_runs() {
     let noted = log.clone();
     let mut job = LaneJob::action(|| -> Result<(), BoxError> { unreachable!("it was cancelled") })
         .on_canceled(move || noted.note("canceled"));
-    job.cancel_token().cancel("never mind".into());
+    job.cancel_token().cancel("never mind");
     let handle = world.manager.schedule(job);
     assert!(handle.is_canceled());
     assert_eq!(log.all(), ["canceled"]);
@@ -445,7 +465,7 @@ fn an_external_token_cancels_a_job_that_waits_or_computes() {
     let computes = LaneJob::action(support::for_ever::<()>).token(token.clone());
     let computes = world.manager.schedule(computes);
     let other = world.manager.schedule(LaneJob::action(|| Ok(1)));
-    token.cancel("the user closed the window".into());
+    token.cancel("the user closed the window");
     for handle in [waits, computes] {
         let error = handle.join().unwrap_err();
         assert!(error.to_string().contains("closed the window"), "{error}");

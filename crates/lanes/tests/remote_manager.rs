@@ -249,7 +249,7 @@ fn a_token_and_a_handle_cancel_what_the_peer_does_and_what_waits() {
         waiting.cancel("not wanted any more");
         assert!(waiting.wait().is_err() && waiting.is_canceled());
         assert_eq!(manager.queued(&Lane::Remote), 0);
-        token.cancel("enough".into());
+        token.cancel("enough");
         assert!(under_way.wait().is_err() && under_way.is_canceled());
         block_on(job.ended())?;
         assert_eq!(job.state(), JobState::Cancelled);

@@ -164,9 +164,9 @@ impl World {
                 }
             }
             Deed::Cancel => {
-                self.token.cancel("by the program's code".into());
+                self.token.cancel("by the program's code");
                 if let Some(job) = Job::current() {
-                    job.cancel("by the program's code".into());
+                    job.cancel("by the program's code");
                 }
             }
             Deed::Shutdown => {
@@ -363,7 +363,7 @@ fn callbacks_of_cancellation() {
             let world = World::plain(deed);
             let code = world.code::<()>();
             let job = LaneJob::action(nothing).lane(lane).callbacks_on(place);
-            world.token.cancel("before it began".into());
+            world.token.cancel("before it began");
             world.runs(job.on_canceled(move || code(())));
             world.ends();
         }
@@ -445,7 +445,7 @@ fn destructors_of_bodies_that_never_run() {
         for lane in lanes() {
             let world = World::plain(deed);
             let captured = world.destructor();
-            world.token.cancel("before it began".into());
+            world.token.cancel("before it began");
             world.runs(
                 LaneJob::action(move || {
                     drop(captured);

@@ -56,7 +56,7 @@ fn parse_function(function: TokenStream) -> Result<ItemFn, Error> {
     })
 }
 
-/// Whether it looks like `Drop::drop`. The attribute does not see the `impl` around it.
+/// Returns `true` if the function looks like `Drop::drop`. The attribute does not see the `impl` around it.
 fn is_drop(function: &ItemFn) -> bool {
     let signature = &function.sig;
     let takes_itself = match signature.inputs.first() {
@@ -107,7 +107,7 @@ impl Parse for Arguments {
 /// Walks through a function's code and puts ticks into loops.
 struct Ticks {
     jobtree: Path,
-    /// Whether the code looked at may await.
+    /// `true` if the code that is read may await.
     is_async: bool,
     errors: Option<Error>,
 }
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
     use quote::quote;
 
-    /// What becomes of a function, or the errors.
+    /// Returns the expansion of a function, or the errors.
     fn expanded(function: TokenStream) -> Result<String, Vec<String>> {
         expanded_with(TokenStream::new(), function)
     }

@@ -1,7 +1,7 @@
 //! The macros of jobtree. Programs use them through `jobtree`, which exports them beside what they expand to.
 //!
 //! Each macro is a function from tokens to tokens in a module of its own, tested there; here they meet the compiler.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod budgeted;

@@ -54,7 +54,7 @@ impl Parse for Input {
 }
 
 struct Rewriter<'a> {
-    /// What the scope is called in the expansion.
+    /// The name of the scope in the expansion.
     scope: &'a Ident,
 }
 
@@ -150,7 +150,7 @@ impl Rewriter<'_> {
         })
     }
 
-    /// What a job does: a call, whose arguments are evaluated before, or a block.
+    /// Reads the work of a job: a call, whose arguments are evaluated before, or a block.
     fn started(&self, place: Span, tokens: TokenStream) -> Result<Started, Error> {
         let mut tokens = tokens.into_iter().peekable();
         let is_moved = tokens.next_if(|token| is_ident(token, "move")).is_some();
@@ -174,7 +174,7 @@ impl Rewriter<'_> {
 
 const NOTHING_TO_RUN: &str = "what shall run? write a call or a block, as in `spawn f(x);`";
 
-/// What a job does.
+/// The work of a job.
 struct Started {
     /// Bindings for what is evaluated first.
     arguments: TokenStream,
@@ -211,7 +211,7 @@ fn start_of_async_call(tokens: &[TokenTree]) -> Option<usize> {
     tokens.windows(3).position(is_call).map(|equals| equals + 1)
 }
 
-/// Whether `spawn` before this token begins a statement of ours, and is no name of the program's.
+/// Returns `true` if `spawn` before this token begins a statement of ours, and is no name of the program's.
 fn can_be_spawned(token: &TokenTree) -> bool {
     match token {
         TokenTree::Ident(_) => true,
@@ -224,7 +224,7 @@ fn can_be_spawned(token: &TokenTree) -> bool {
     }
 }
 
-/// Whether a statement can begin after this token.
+/// Returns `true` if a statement can begin after this token.
 fn ends_statement(token: &TokenTree) -> bool {
     match token {
         TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
@@ -249,7 +249,7 @@ fn is_punct(token: &TokenTree, character: char) -> bool {
 mod tests {
     use super::*;
 
-    /// What becomes of a block.
+    /// Returns the expansion of a block.
     fn expanded(block: TokenStream) -> String {
         expand(block).unwrap().to_string()
     }

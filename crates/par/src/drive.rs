@@ -1,9 +1,9 @@
 //! The one engine behind all loops: cut, go through, share on request, combine.
 //!
 //! A loop first forks a few times, so that every worker can get a piece: a fork costs next to nothing, and the
-//! outermost one wakes whoever sleeps. Then each worker goes through its piece in blocks ([`Grain`]), with nothing
+//! outermost one wakes the thread that sleeps. Then each worker goes through its piece in blocks ([`Grain`]), with nothing
 //! between the items of a block, so that the compiler can do with it what it does with any loop. After each block it
-//! looks whether somebody has asked for work ([`Worker::wants_work`], one load), and if so halves what is left. So
+//! checks whether a thief has requested work ([`Worker::wants_work`], one load), and if so halves what is left. So
 //! the number of pieces depends on what the workers need and not on the number of items, and on one worker the
 //! loop is a plain loop, unless it can be stopped.
 //!
@@ -17,38 +17,38 @@ use jobtree_pool::{Worker, raw};
 use crate::grain::Grain;
 use crate::pace::Pace;
 
-/// Something that can be cut in two.
+/// A value that can be cut in two.
 pub(crate) trait Splittable: Sized + Send {
-    /// How many items there are.
+    /// Returns the number of items.
     fn item_count(&self) -> usize;
 
     /// The first `index` items, and the others. `index` is at most the length.
     fn cut_at(self, index: usize) -> (Self, Self);
 }
 
-/// What is done with the items, and with what comes out.
+/// The work on the items of a loop, and the combination of its results.
 pub(crate) trait Body<P>: Sync {
-    /// What comes out of a piece.
+    /// The result of a piece.
     type State: Send;
 
     /// A block is no longer than this. Shorter for loops that may end early.
     const LONGEST_BLOCK: usize = 4096;
 
-    /// Whether the loop may well end after a few items. Then it goes through some before it is shared at all, so that
-    /// nobody is woken for nothing.
+    /// `true` if the loop may well end after a few items. Then it goes through some before it is shared at all, so that no worker
+    /// is woken for nothing.
     const MAY_END_SOON: bool = false;
 
-    /// What comes out of no items.
+    /// Returns the result of no items.
     fn start(&self) -> Self::State;
 
     /// Goes through the items of `block`, which follow those that `state` comes from. `position` is that of the
     /// first one in the whole.
     fn feed(&self, state: Self::State, position: usize, block: P) -> Self::State;
 
-    /// What comes out of two pieces, one after the other.
+    /// Combines the results of two neighbouring pieces.
     fn combine(&self, left: Self::State, right: Self::State) -> Self::State;
 
-    /// Whether the items from `position` on need not be looked at.
+    /// Returns `true` if the items from `position` on can be skipped.
     #[inline(always)]
     fn can_skip(&self, position: usize) -> bool {
         let _ = position;
@@ -80,7 +80,7 @@ where
     if drive.alone {
         return drive.go_through(worker, items, 0);
     }
-    // One piece for each worker. Whoever is first to end asks for more.
+    // One piece for each worker. The thread that is first to end asks for more.
     let halvings = workers.next_power_of_two().ilog2();
     if B::MAY_END_SOON {
         drive.look_ahead(worker, items, halvings)
@@ -92,7 +92,7 @@ where
 struct Drive<'a, B> {
     body: &'a B,
     grain: Grain,
-    /// Nobody else will ever ask for work, so there is little need to look.
+    /// `true` if no other worker will ever request work, so that there is little need to check for one.
     alone: bool,
 }
 
@@ -133,14 +133,14 @@ impl<B> Drive<'_, B> {
         self.body.combine(left, right)
     }
 
-    /// Goes through a piece block by block, and shares what is left of it if somebody asks.
+    /// Goes through a piece block by block, and shares what is left of it if a thief requests it.
     fn go_through<P>(&self, worker: &Worker, items: P, position: usize) -> B::State
     where
         P: Splittable,
         B: Body<P>,
     {
         let mut pace = if self.alone && !raw::can_be_stopped() {
-            // Nobody asks for anything.
+            // No worker requests anything.
             Pace::fixed(items.item_count())
         } else {
             self.grain.pace(items.item_count(), B::LONGEST_BLOCK)

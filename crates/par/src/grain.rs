@@ -1,11 +1,11 @@
-//! How finely a loop is cut.
+//! The granularity of a loop.
 
 use std::num::NonZero;
 
 use crate::pace::Pace;
 
-/// How many items a loop handles before it looks whether another worker wants some of the rest, and how few it
-/// hands over.
+/// The number of items that a loop handles between two checks for another worker that wants some of the rest, and the fewest that
+/// it hands over.
 ///
 /// [`Grain::AUTO`] is right for almost all loops. Give a grain if the items are few and each is long, but very
 /// differently long ([`Grain::of`]`(1)`), or if each is so short that handing over fewer than some thousands never
@@ -40,9 +40,9 @@ impl Grain {
         self.0.map_or(1, NonZero::get)
     }
 
-    /// How a worker goes through a piece of `len` items: between two looks for somebody who wants work it handles what
-    /// takes some tens of microseconds, but no more than `longest`, where looking costs nothing any more, and no more
-    /// than an eighth of the piece.
+    /// Returns the pace for a piece of `len` items: between two checks for a worker that wants work, the loop handles as many as
+    /// take some tens of microseconds, but no more than `longest`, where a check costs nothing any more, and no more than an
+    /// eighth of the piece.
     #[inline]
     pub(crate) fn pace(self, len: usize, longest: usize) -> Pace {
         match self.0 {
@@ -51,8 +51,8 @@ impl Grain {
         }
     }
 
-    /// How a worker goes through the last `len` items of a piece, fewer than make a block. They may be other than those
-    /// before, and in one block nobody could have a part of them.
+    /// Returns the pace for the last `len` items of a piece, fewer than make a block. These items may be more expensive than
+    /// those before, and in one block no other worker could have a part of them.
     #[inline]
     pub(crate) fn last_pace(self, len: usize) -> Pace {
         match self.0 {

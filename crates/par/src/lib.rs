@@ -20,16 +20,17 @@
 //!
 //! # What it costs
 //!
-//! A loop is cut on request: as long as nobody is idle, a worker goes through its piece as through any slice, and the
+//! A loop is cut on request: as long as no worker is idle, a worker goes through its piece as through any slice, and the
 //! compiler may vectorise it. So there is no need to guess how large pieces should be; if you know better, see
 //! [`Grain`]. With one worker, a loop is a plain loop.
 //!
 //! # Features
 //!
 //! `iter`: the iterators of [`orx-parallel`](https://docs.rs/orx-parallel) on jobtree's pool, for what is not here.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod bridge;
 mod drive;
 mod grain;
 #[cfg(feature = "iter")]
@@ -42,6 +43,7 @@ mod source;
 mod together;
 mod transform;
 
+pub use bridge::{Bridge, bridge};
 pub use grain::Grain;
 pub use looping::{Loop, drain, over};
 pub use ops::{ScatterError, map_in_place};
@@ -50,11 +52,13 @@ pub use sort::{
     sort_unstable_by_key,
 };
 pub use source::{
-    Chain, Chunks, ChunksMut, Drain, Enumerate, IntoSource, Reversed, Source, Windows, Zip,
+    Chain, Chunks, ChunksMut, Drain, Enumerate, IntoSource, Items, Last, Reversed, Source, Windows,
+    Zip,
 };
 pub use together::{try_join, try_join_each};
 pub use transform::{
-    AsIs, AtMostOne, Cloned, Filter, FilterMap, FlatMap, Flatten, Map, OneToOne, Transform,
+    AsIs, AtMostOne, Cloned, Filter, FilterMap, FlatMap, Flatten, Indexed, Map, MapInit, OneToOne,
+    Transform,
 };
 
 /// Calls `action` with each item of `items`: short for [`over`]`(items).`[`for_each`](Loop::for_each)`(action)`.

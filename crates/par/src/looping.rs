@@ -6,7 +6,9 @@ use crate::grain::Grain;
 use crate::source::{
     Chain, Chunks, ChunksMut, Drain, Enumerate, IntoSource, Reversed, Source, Windows, Zip,
 };
-use crate::transform::{AsIs, Cloned, Filter, FilterMap, FlatMap, Flatten, Map, Transform};
+use crate::transform::{
+    AsIs, Cloned, Filter, FilterMap, FlatMap, Flatten, Map, MapInit, OneToOne, Transform,
+};
 
 /// A loop that has not run yet.
 ///
@@ -23,7 +25,7 @@ pub struct Loop<S, T = AsIs> {
     pub(crate) grain: Grain,
 }
 
-/// A loop over a range of integers, a slice, or anything else that is a [`Source`].
+/// A loop over a range of integers, a slice, a vector, a map or set, or anything else that is a [`Source`].
 ///
 /// ```
 /// use jobtree_par as par;
@@ -34,6 +36,7 @@ pub struct Loop<S, T = AsIs> {
 /// let mut numbers = vec![1, 2, 3];
 /// par::over(&mut numbers).for_each(|n| *n *= 10);
 /// assert_eq!(par::over(&numbers).max(), Some(&30));
+/// assert_eq!(par::over(numbers).map(|n| n.to_string()).collect(), ["10", "20", "30"]);
 /// ```
 pub fn over<I: IntoSource>(items: I) -> Loop<I::Source> {
     Loop {
@@ -66,7 +69,7 @@ impl<S: Source> IntoSource for Loop<S, AsIs> {
     }
 }
 
-/// What works on the source.
+/// Methods that work on the source.
 impl<S: Source> Loop<S> {
     fn with_source<R: Source>(self, change: impl FnOnce(S) -> R) -> Loop<R> {
         Loop {
@@ -74,17 +77,6 @@ impl<S: Source> Loop<S> {
             transform: AsIs,
             grain: self.grain,
         }
-    }
-
-    /// Gives each item with its position.
-    ///
-    /// ```
-    /// let mut squares = [0; 5];
-    /// jobtree_par::over(&mut squares).enumerate().for_each(|(i, square)| *square = i * i);
-    /// assert_eq!(squares, [0, 1, 4, 9, 16]);
-    /// ```
-    pub fn enumerate(self) -> Loop<Enumerate<S>> {
-        self.with_source(Enumerate::new)
     }
 
     /// Goes over both in step, and ends with the shorter one.
@@ -169,7 +161,7 @@ impl<'a, T: Send> Loop<&'a mut [T]> {
     }
 }
 
-/// What works on the items.
+/// Methods that work on the items.
 impl<S, T> Loop<S, T>
 where
     S: Source,
@@ -183,7 +175,90 @@ where
         }
     }
 
-    /// How finely the loop is cut, if [`Grain::AUTO`] is not right. Counts items of the source.
+    /// Gives each item with its position. Comes before what drops items or makes more of them.
+    ///
+    /// ```
+    /// use jobtree_par as par;
+    ///
+    /// let mut squares = [0; 5];
+    /// par::over(&mut squares).enumerate().for_each(|(i, square)| *square = i * i);
+    /// assert_eq!(squares, [0, 1, 4, 9, 16]);
+    ///
+    /// let numbered = par::over(&squares).map(|n| n + 1).enumerate().filter(|(i, _)| i % 2 == 1).collect();
+    /// assert_eq!(numbered, [(1, 2), (3, 10)]);
+    /// ```
+    pub fn enumerate(self) -> Loop<Enumerate<S>, T::Indexed>
+    where
+        T: OneToOne,
+        T::Indexed: Transform<(usize, S::Item)>,
+    {
+        Loop {
+            source: Enumerate::new(self.source),
+            transform: self.transform.indexed(),
+            grain: self.grain,
+        }
+    }
+
+    /// Goes over the first `count` items, or all if there are fewer. Comes before what drops items or makes more of them.
+    ///
+    /// ```
+    /// assert_eq!(jobtree_par::over(0..10).map(|n| n * n).take(3).collect(), [0, 1, 4]);
+    /// ```
+    pub fn take(self, count: usize) -> Loop<S, T>
+    where
+        T: OneToOne,
+    {
+        let count = count.min(self.source.len());
+        Loop {
+            source: self.source.split_at(count).0,
+            ..self
+        }
+    }
+
+    /// Goes over the items after the first `count`. Comes before what drops items or makes more of them.
+    ///
+    /// ```
+    /// assert_eq!(jobtree_par::over(0..5).skip(3).collect(), [3, 4]);
+    /// ```
+    pub fn skip(self, count: usize) -> Loop<S, T>
+    where
+        T: OneToOne,
+    {
+        let count = count.min(self.source.len());
+        Loop {
+            source: self.source.split_at(count).1,
+            ..self
+        }
+    }
+
+    /// Turns each item into another with the help of a value that `init` makes for each block of items, such as a buffer or
+    /// a random number generator. A block has some thousand items, fewer if they take long.
+    ///
+    /// ```
+    /// use std::fmt::Write;
+    ///
+    /// let widths = jobtree_par::over(&[7, 42, 1000])
+    ///     .map_init(String::new, |text, number| {
+    ///         text.clear();
+    ///         write!(text, "{number}").unwrap();
+    ///         text.len()
+    ///     })
+    ///     .collect();
+    /// assert_eq!(widths, [1, 2, 4]);
+    /// ```
+    pub fn map_init<I, F, State, R>(self, init: I, function: F) -> Loop<S, MapInit<T, I, F>>
+    where
+        I: Fn() -> State + Sync,
+        F: Fn(&mut State, T::Out) -> R + Sync,
+    {
+        self.with_transform(|before| MapInit {
+            before,
+            init,
+            function,
+        })
+    }
+
+    /// Sets the granularity of the loop, where [`Grain::AUTO`] is not right. Counts items of the source.
     pub fn grain(self, grain: Grain) -> Loop<S, T> {
         Loop { grain, ..self }
     }

@@ -1,7 +1,7 @@
-//! How many items a worker goes through between two looks.
+//! The number of items that a worker goes through between two checks for other workers.
 //!
 //! A look is one load, but a loop of the cheapest items shall not be made of looks; and an item may take a
-//! second, and whoever asks for work, or cancels, shall not wait for thousands of them. So the first items of
+//! second, and the thread that asks for work, or cancels, shall not wait for thousands of them. So the first items of
 //! a piece are timed, and a block becomes as long as takes some tens of microseconds. Where items turn out to
 //! be cheap, only now and then a block is timed again.
 

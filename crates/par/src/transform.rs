@@ -1,15 +1,18 @@
-//! What happens to the items between the source and the end of a loop.
+//! The steps that items take between the source and the end of a loop.
 //!
 //! A source is cut and sent around; a transform is not: all workers share one by reference, and each lays it over the
 //! items of the block it is at. So closures need not be `Clone`.
 
-/// What a loop does to its items on the way: made by [`map`](crate::Loop::map), [`filter`](crate::Loop::filter) and
-/// their like.
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// A step that a loop applies to its items, made by [`map`](crate::Loop::map), [`filter`](crate::Loop::filter) and similar
+/// methods.
 pub trait Transform<In>: Sync {
-    /// What comes out.
+    /// The type of the resulting items.
     type Out;
 
-    /// Whether exactly one item comes out for each that goes in.
+    /// `true` if exactly one item comes out for each that goes in.
     const ONE_TO_ONE: bool;
 
     /// Lays it over some items.
@@ -20,13 +23,66 @@ pub trait Transform<In>: Sync {
 pub trait AtMostOne {}
 
 /// Transforms that give exactly one item for each.
-pub trait OneToOne: AtMostOne {}
+pub trait OneToOne: AtMostOne {
+    /// The type of the same transform over items that have their positions beside them.
+    type Indexed;
+
+    /// Makes it one over items that have their positions beside them.
+    fn indexed(self) -> Self::Indexed;
+}
+
+/// See [`Loop::enumerate`](crate::Loop::enumerate).
+#[derive(Clone, Copy, Debug)]
+pub struct Indexed<T> {
+    transform: T,
+}
+
+impl<T: OneToOne> OneToOne for Indexed<T> {
+    type Indexed = Indexed<Self>;
+
+    fn indexed(self) -> Indexed<Self> {
+        Indexed { transform: self }
+    }
+}
+
+impl<T: OneToOne> AtMostOne for Indexed<T> {}
+
+impl<In, T> Transform<(usize, In)> for Indexed<T>
+where
+    T: OneToOne + Transform<In>,
+{
+    type Out = (usize, T::Out);
+    const ONE_TO_ONE: bool = true;
+
+    #[inline(always)]
+    fn apply(
+        &self,
+        items: impl Iterator<Item = (usize, In)>,
+    ) -> impl Iterator<Item = (usize, T::Out)> {
+        // One goes in and one comes out, so the position is that of the item that went in last.
+        let position = Rc::new(Cell::new(0));
+        let entered = position.clone();
+        let items = items.map(move |(at, item)| {
+            entered.set(at);
+            item
+        });
+        let out = self.transform.apply(items);
+        out.map(move |item| (position.get(), item))
+    }
+}
 
 /// Items as they come from the source.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AsIs;
 
-impl OneToOne for AsIs {}
+impl OneToOne for AsIs {
+    type Indexed = AsIs;
+
+    fn indexed(self) -> AsIs {
+        self
+    }
+}
+
 impl AtMostOne for AsIs {}
 
 impl<In> Transform<In> for AsIs {
@@ -46,7 +102,14 @@ pub struct Map<T, F> {
     pub(crate) function: F,
 }
 
-impl<T: OneToOne, F> OneToOne for Map<T, F> {}
+impl<T: OneToOne, F> OneToOne for Map<T, F> {
+    type Indexed = Indexed<Self>;
+
+    fn indexed(self) -> Indexed<Self> {
+        Indexed { transform: self }
+    }
+}
+
 impl<T: AtMostOne, F> AtMostOne for Map<T, F> {}
 
 impl<In, T, F, R> Transform<In> for Map<T, F>
@@ -60,6 +123,41 @@ where
     #[inline(always)]
     fn apply(&self, items: impl Iterator<Item = In>) -> impl Iterator<Item = R> {
         self.before.apply(items).map(&self.function)
+    }
+}
+
+/// See [`Loop::map_init`](crate::Loop::map_init).
+#[derive(Clone, Copy, Debug)]
+pub struct MapInit<T, I, F> {
+    pub(crate) before: T,
+    pub(crate) init: I,
+    pub(crate) function: F,
+}
+
+impl<T: OneToOne, I, F> OneToOne for MapInit<T, I, F> {
+    type Indexed = Indexed<Self>;
+
+    fn indexed(self) -> Indexed<Self> {
+        Indexed { transform: self }
+    }
+}
+
+impl<T: AtMostOne, I, F> AtMostOne for MapInit<T, I, F> {}
+
+impl<In, T, I, F, State, R> Transform<In> for MapInit<T, I, F>
+where
+    T: Transform<In>,
+    I: Fn() -> State + Sync,
+    F: Fn(&mut State, T::Out) -> R + Sync,
+{
+    type Out = R;
+    const ONE_TO_ONE: bool = T::ONE_TO_ONE;
+
+    #[inline(always)]
+    fn apply(&self, items: impl Iterator<Item = In>) -> impl Iterator<Item = R> {
+        let mut state = (self.init)();
+        let items = self.before.apply(items);
+        items.map(move |item| (self.function)(&mut state, item))
     }
 }
 
@@ -157,7 +255,14 @@ pub struct Cloned<T> {
     pub(crate) before: T,
 }
 
-impl<T: OneToOne> OneToOne for Cloned<T> {}
+impl<T: OneToOne> OneToOne for Cloned<T> {
+    type Indexed = Indexed<Self>;
+
+    fn indexed(self) -> Indexed<Self> {
+        Indexed { transform: self }
+    }
+}
+
 impl<T: AtMostOne> AtMostOne for Cloned<T> {}
 
 impl<'a, In, T, R> Transform<In> for Cloned<T>

@@ -355,3 +355,167 @@ fn work_at_the_end_of_a_loop_is_shared() {
     });
     assert!(shared);
 }
+
+#[test]
+fn items_by_value_come_once_and_in_order() {
+    with_numbers(|numbers| {
+        let texts = || Vec::from_iter(numbers.iter().map(u64::to_string));
+        assert_eq!(par::over(texts()).collect(), texts());
+        let backwards = Vec::from_iter(texts().into_iter().rev());
+        assert_eq!(par::over(texts()).rev().collect(), backwards);
+        let long = |text: &String| text.len() > 1;
+        assert_eq!(
+            par::over(texts()).filter(long).count(),
+            texts().iter().filter(|t| long(t)).count()
+        );
+        let boxed = texts().into_boxed_slice();
+        assert_eq!(
+            par::over(boxed).enumerate().map(|(at, _)| at).collect(),
+            Vec::from_iter(0..numbers.len())
+        );
+    });
+}
+
+#[test]
+fn items_that_a_loop_by_value_does_not_take_are_dropped_once() {
+    on_every_pool(|| {
+        for len in lengths() {
+            let counted = std::sync::Arc::new(());
+            let items = vec![counted.clone(); len];
+            assert_eq!(par::over(items).take(len / 2).count(), len / 2);
+            assert_eq!(std::sync::Arc::strong_count(&counted), 1);
+            let mut with_room = Vec::with_capacity(2 * len);
+            with_room.resize(len, counted.clone());
+            let found = par::over(with_room)
+                .enumerate()
+                .find_any(|(at, _)| at * 3 > len);
+            assert_eq!(found.is_some(), len > 1);
+            drop(found);
+            assert_eq!(std::sync::Arc::strong_count(&counted), 1);
+        }
+    });
+}
+
+#[test]
+fn maps_and_sets_are_gone_over_as_their_iterators_do() {
+    use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+    with_numbers(|numbers| {
+        let mut map: HashMap<u64, usize> = numbers.iter().copied().zip(0..).collect();
+        let tree: BTreeMap<u64, usize> = map.iter().map(|(key, value)| (*key, *value)).collect();
+        let sum: usize = map.values().sum();
+        assert_eq!(par::over(&map).map(|(_, value)| *value).sum::<usize>(), sum);
+        par::over(&mut map).for_each(|(_, value)| *value += 1);
+        assert_eq!(
+            par::over(map).map(|(_, value)| value).sum::<usize>(),
+            sum + tree.len()
+        );
+        assert_eq!(par::over(&tree).collect(), Vec::from_iter(&tree));
+        let set: BTreeSet<u64> = tree.keys().copied().collect();
+        assert_eq!(
+            par::over(&set).cloned().collect(),
+            Vec::from_iter(set.iter().copied())
+        );
+        let hashed: HashSet<u64> = par::over(set.clone()).collect_as();
+        assert!(hashed.len() == set.len() && set.iter().all(|number| hashed.contains(number)));
+        let queue: VecDeque<u64> = numbers.iter().copied().collect();
+        assert_eq!(par::over(&queue).cloned().collect(), numbers);
+        assert_eq!(par::over(tree.clone()).collect_as::<BTreeMap<_, _>>(), tree);
+    });
+}
+
+#[test]
+fn inclusive_ranges_end_with_their_last_number() {
+    on_every_pool(|| {
+        for len in lengths() {
+            let expected = Vec::from_iter(1..=len as u64);
+            assert_eq!(par::over(1..=len as u64).collect(), expected);
+        }
+        assert_eq!(par::over(i8::MIN..=i8::MAX).count(), 256);
+        assert_eq!(par::over(i8::MIN..=i8::MAX).max(), Some(i8::MAX));
+    });
+}
+
+#[test]
+fn positions_beside_what_items_became() {
+    with_numbers(|numbers| {
+        let expected = Vec::from_iter(numbers.iter().map(|n| n + 1).enumerate());
+        assert_eq!(
+            par::over(numbers).map(|n| n + 1).enumerate().collect(),
+            expected
+        );
+        let odd = |pair: &(usize, u64)| pair.0 % 2 == 1;
+        assert_eq!(
+            par::over(numbers)
+                .cloned()
+                .enumerate()
+                .filter(odd)
+                .collect(),
+            Vec::from_iter(numbers.iter().copied().enumerate().filter(odd))
+        );
+        let middle = numbers.len() / 3;
+        let part = par::over(numbers)
+            .map(|n| n * 2)
+            .skip(middle)
+            .take(10)
+            .enumerate()
+            .collect();
+        let expected = numbers
+            .iter()
+            .map(|n| n * 2)
+            .skip(middle)
+            .take(10)
+            .enumerate();
+        assert_eq!(part, Vec::from_iter(expected));
+    });
+}
+
+#[test]
+fn pairs_are_taken_apart_and_results_put_together() {
+    with_numbers(|numbers| {
+        let pair = |n: &u64| (*n, n.to_string());
+        let expected: (Vec<_>, Vec<_>) = numbers.iter().map(pair).unzip();
+        assert_eq!(par::over(numbers).map(pair).unzip(), expected);
+        let checked = |n: &u64| if *n < 99 { Ok(*n) } else { Err(*n) };
+        let expected: Result<Vec<u64>, u64> = numbers.iter().map(checked).collect();
+        assert_eq!(
+            par::over(numbers)
+                .map(checked)
+                .collect_as::<Result<Vec<_>, _>>(),
+            expected
+        );
+        let text: String = par::over(numbers).map(u64::to_string).collect_as();
+        assert_eq!(text, numbers.iter().map(u64::to_string).collect::<String>());
+    });
+}
+
+#[test]
+fn a_value_is_made_for_each_block_and_kept_within_it() {
+    on_every_pool(|| {
+        let made = AtomicU64::new(0);
+        let init = || made.fetch_add(1, Ordering::Relaxed);
+        let blocks = par::over(0..10_000_usize)
+            .grain(Grain::AUTO)
+            .map_init(init, |block, _: usize| *block)
+            .collect();
+        let made = made.load(Ordering::Relaxed);
+        assert!((1..10_000).contains(&made), "{made} values");
+        assert!(blocks.iter().all(|block| *block < made));
+    });
+}
+
+#[test]
+fn iterators_are_bridged_in_order() {
+    with_numbers(|numbers| {
+        let expected = Vec::from_iter(numbers.iter().map(|n| n + 1));
+        assert_eq!(par::bridge(numbers).map(|n| n + 1), expected);
+        // What cannot be cut.
+        let (sender, receiver) = std::sync::mpsc::channel();
+        numbers.iter().for_each(|n| sender.send(*n).unwrap());
+        drop(sender);
+        let sum = AtomicU64::new(0);
+        par::bridge(receiver).for_each(|n| {
+            sum.fetch_add(n, Ordering::Relaxed);
+        });
+        assert_eq!(sum.into_inner(), numbers.iter().sum());
+    });
+}

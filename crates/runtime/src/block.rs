@@ -134,8 +134,8 @@ fn ready_value<R>(poll: Poll<R>) -> Option<R> {
 
 /// Waits for a future of anybody's; the stack of a job is parked meanwhile, and its worker does something else.
 ///
-/// The future is polled on the calling thread. If it needs a runtime of its own (tokio's timers and sockets do), enter
-/// that first.
+/// The future is polled on the calling thread. If it needs a runtime of its own (tokio's timers and sockets do), use `tokio::block_on`
+/// (feature `tokio`), which enters that for each poll. Entering it here and then waiting would leave it entered for other jobs.
 ///
 /// ```
 /// use jobtree_runtime::block_on;

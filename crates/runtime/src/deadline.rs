@@ -85,7 +85,7 @@ impl TimeLimit {
     pub(crate) fn check(&self, place: &Place, job: &Job) {
         let now = place.runtime.timers.now();
         if self.own(place).is_some_and(|own| now >= own) {
-            job.cancel(Cause::Timeout.into());
+            job.cancel(Cause::Timeout);
         }
     }
 }

@@ -5,15 +5,18 @@ use std::mem::ManuallyDrop;
 use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use jobtree_base::user_code::{Place, drop_user};
 use jobtree_pool::raw::outermost;
 use jobtree_pool::raw::task::run_if_oldest;
 use jobtree_tree::{CancelReason, Cause, Ended, Job, JobError, Outcome, WaitingFor, raw};
 
-use crate::block::unless_cancelled;
+use crate::block::{Either, FirstOf, unless_cancelled};
 use crate::budget::later::with_limits_of;
 use crate::current::checkpoint;
+use crate::deadline::Sleep;
+use crate::runtime;
 use crate::sim;
 use crate::task::{Slot, Spawned, task_around};
 
@@ -70,7 +73,7 @@ impl<T> JobHandle<T> {
 
     /// Asks the job to end; `false` if it was asked before or has ended.
     pub fn cancel(&self, reason: impl Into<CancelReason>) -> bool {
-        let asked = self.job.cancel(reason.into());
+        let asked = self.job.cancel(reason);
         sim::point_or_unwind();
         asked
     }
@@ -91,6 +94,38 @@ impl<T> JobHandle<T> {
             return Err(cancelled);
         }
         self.into_outcome()
+    }
+
+    /// Waits for the job no longer than `limit`, and returns the handle if that is over first. The job goes on then.
+    ///
+    /// ```
+    /// use jobtree_runtime::{nursery, sleep};
+    /// use std::time::Duration;
+    ///
+    /// nursery(|n| {
+    ///     let slow = n.spawn(|| Ok(sleep(Duration::MAX)?));
+    ///     let slow = slow.join_timeout(Duration::from_millis(1)).unwrap_err();
+    ///     assert!(!slow.is_finished());
+    ///     slow.cancel("too slow");
+    ///     assert!(slow.join().unwrap_err().is_cancelled());
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), jobtree_runtime::JobError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The handle, if the job has not ended in time. Otherwise there is an outcome, as of [`join`](JobHandle::join).
+    pub fn join_timeout(self, limit: Duration) -> Result<Outcome<T>, JobHandle<T>> {
+        if !self.job.is_ended() {
+            let timers = runtime::current().runtime.timers.clone();
+            let first = FirstOf(self.job.ended(), Sleep::new(timers, limit));
+            match unless_cancelled(first, WaitingFor::Job(self.job.id())) {
+                Ok(Either::First(_)) => {}
+                Ok(Either::Second(())) => return Err(self),
+                Err(cancelled) => return Ok(Err(JobError::Cancelled(cancelled))),
+            }
+        }
+        Ok(self.into_outcome())
     }
 
     #[cold]

@@ -21,6 +21,7 @@
 //! ```
 //!
 //! A body returns `Result<T, BoxError>`: `Ok(value)`, or any error by `?`.
+#![doc = include_str!("../README.md")]
 
 pub mod actor;
 mod atomics;
@@ -43,6 +44,8 @@ mod expiry_calls;
 pub mod future;
 mod handle;
 mod inline;
+mod interval;
+mod join_set;
 #[cfg(all(test, loom))]
 mod modelling;
 mod nursery;
@@ -60,6 +63,8 @@ pub mod supervision;
 pub mod sync;
 mod task;
 mod timers;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 pub mod user_code;
 mod waiters;
 mod withdraw;
@@ -73,12 +78,14 @@ pub use deadline::{shield, sleep, with_timeout};
 pub use dispatcher::{DispatchedSpawner, Dispatcher, DispatcherError, DrainError};
 pub use handle::{CancelOnDrop, JobHandle};
 pub use inline::with_local;
+pub use interval::{Interval, interval};
 pub use jobtree_pool::{PoolStats, WorkerStats};
 pub use jobtree_tree::{
     BoxError, CancelCallback, CancelReason, CancelToken, Cancelled, Cause, Counters, DropGuard,
     Ended, Event, EventKind, Failure, Job, JobError, JobId, JobInfo, JobLocal, JobState, Lacking,
     Outcome, Panic, Recorded, TimedOut, TreeDump, WaitingFor,
 };
+pub use join_set::JoinSet;
 pub use nursery::{Nursery, NurseryState, labelled_nursery, nursery, supervisor};
 pub use produce::Producer;
 pub use runtime::{Runtime, ShutdownError, pool_stats};

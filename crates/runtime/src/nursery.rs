@@ -395,7 +395,7 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
 
     /// Asks everything in the scope to end; `false` if it was asked before.
     pub fn cancel(&self, reason: impl Into<CancelReason>) -> bool {
-        let asked = self.job.cancel(reason.into());
+        let asked = self.job.cancel(reason);
         sim::point_or_unwind();
         asked
     }

@@ -123,7 +123,7 @@ impl OwnedNursery {
     /// Cancels what is in the scope and closes it, without waiting: what runs in it ends by itself, and whatever is above
     /// the scope ends after it.
     pub fn abandon(&self) {
-        self.job().cancel(Cause::Abandoned.into());
+        self.job().cancel(Cause::Abandoned);
         self.end(BodyResult::Cancelled);
     }
 

@@ -95,7 +95,7 @@ impl<T> Producer<T> {
 
     #[cold]
     fn abandoned(&self) -> Cancelled {
-        self.job.cancel(Cause::Abandoned.into());
+        self.job.cancel(Cause::Abandoned);
         // The current job may be one below the producer, and sees it as its own; or be shielded.
         let seen = checkpoint().err().or_else(|| self.job.cancellation());
         match seen {

@@ -520,7 +520,7 @@ impl Runtime {
 /// A job in a tree that was cancelled: what one gets of a root that has ended, and can have no more children.
 pub(crate) fn born_cancelled<T: Send>(pool: &PoolRef) -> task::Spawned<T> {
     let tree = Tree::new();
-    tree.root().cancel(Cause::Shutdown.into());
+    tree.root().cancel(Cause::Shutdown);
     let never = || unreachable!("a job that is born cancelled never runs");
     // SAFETY: the body borrows nothing, and the outermost context is always there.
     let spawned = unsafe {

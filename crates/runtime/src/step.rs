@@ -23,6 +23,14 @@ pub(crate) enum Step {
     PermitsReturned,
     /// Who gives up its place lets the next one look.
     NextLooks,
+    /// `Notify::notify_one`: waking those first whom `notify_all` has notified already.
+    EarlierFirst,
+    /// `Notification`: comparing the generation with that in which the wait began.
+    GenerationCounts,
+    /// A notification that was handed to a waiter that gave up goes to the next one.
+    NotificationPassedOn,
+    /// `Arriving::take_back`: leaving the number as it is if the last one has counted the arrival.
+    CountedStays,
     /// A select looks at all of its channels and enters them under one hold of all of their locks.
     OneHold,
     /// `TaskState::begin_run`: the acquire order, by which the poll sees what was written before a wake.

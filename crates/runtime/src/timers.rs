@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use jobtree_base::user_code::{Place, drop_user, wake_user};
 use jobtree_pool::raw::{
-    PoolRef, is_bell, monotonic_nanos, set_before_sleep, start_service_thread,
+    PoolRef, Process, is_bell, monotonic_nanos, set_before_sleep, start_service_thread,
 };
 use jobtree_pool::{Yield, yield_now};
 use jobtree_tree::raw::putting_jobs_aside;
@@ -57,7 +57,7 @@ impl Expiry {
     pub(crate) fn happen(self) {
         match self {
             Expiry::Cancel(job) => {
-                job.cancel(Cause::Timeout.into());
+                job.cancel(Cause::Timeout);
                 // Possibly the last handle: errors and locals of the job have destructors.
                 drop(job);
             }
@@ -75,6 +75,8 @@ pub(crate) struct Timers {
 
 struct Shared {
     origin: Instant,
+    /// The process that has the thread.
+    process: Process,
     /// In a simulation: nanoseconds since the origin.
     virtual_nanos: Option<AtomicU64>,
     state: Mutex<State>,
@@ -127,6 +129,7 @@ impl Timers {
         Timers {
             shared: Arc::new(Shared {
                 origin: Instant::now(),
+                process: Process::current(),
                 virtual_nanos,
                 state: Mutex::new(State {
                     wheel: Wheel::new(),
@@ -217,9 +220,12 @@ impl Timers {
         // Rounded up: never too early.
         let ticks = since_origin.as_nanos().div_ceil(TICK.as_nanos());
         let tick = u64::try_from(ticks).unwrap_or(u64::MAX);
+        let is_real = self.shared.virtual_nanos.is_none();
+        if is_real {
+            self.shared.process.must_be_current();
+        }
         let mut state = self.shared.lock();
         let key = state.wheel.insert(tick, expiry);
-        let is_real = self.shared.virtual_nanos.is_none();
         let is_first = is_real && state.driver == Driver::Absent && !state.is_closed;
         if is_first {
             state.driver = Driver::Thread;

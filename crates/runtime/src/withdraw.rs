@@ -49,6 +49,11 @@ impl<F> OrCancelled<F> {
         }
     }
 
+    /// The operation alone, which has not begun: nobody has pinned it.
+    pub(crate) fn into_operation(self) -> F {
+        self.operation
+    }
+
     pub(crate) fn operation(self: Pin<&mut Self>) -> Pin<&mut F> {
         // SAFETY: the field is pinned with the whole.
         unsafe { self.map_unchecked_mut(|this| &mut this.operation) }

@@ -415,7 +415,7 @@ fn the_limit_of_a_shield_counts_from_the_cancellation() {
         quiet?;
         let scope = n.job().clone();
         let cancelled_inside = shield(Duration::from_millis(1), || {
-            scope.cancel("stop".into());
+            scope.cancel("stop");
             for_ever::<()>()
         });
         assert!(cancelled_inside.unwrap_err().is_timed_out());
@@ -566,7 +566,7 @@ fn a_latch_is_no_cancellation_point_and_the_next_one_sees_the_cancellation() {
         Ok(())
     });
     begun.wait();
-    job.job().cancel("stop".into());
+    job.job().cancel("stop");
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(passed.load(Ordering::Relaxed), 0, "it waits for the latch");
     latch.set();

@@ -105,7 +105,7 @@ fn a_job_cancelled_on_its_way_to_a_worker_is_ended_once() {
             for (round, job) in jobs.iter().enumerate() {
                 start.wait();
                 spin(round % 11 * 10);
-                job.cancel("on its way".into());
+                job.cancel("on its way");
             }
         });
         for round in 0..total {

@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use jobtree_runtime::channel::{
-    self, Receiver, RecvError, RecvTimeoutError, Sender, TryRecvError, bounded, conflated,
-    dropping_newest, dropping_oldest, rendezvous, unbounded,
+    self, BroadcastRecvError, Receiver, RecvError, RecvTimeoutError, Sender, TryRecvError, bounded,
+    conflated, dropping_newest, dropping_oldest, oneshot, rendezvous, unbounded,
 };
 use jobtree_runtime::{BoxError, JobError, WaitingFor, block_on, nursery, shield};
 use support::{Bell, Census, FAR, end, rounds, runtime, until, until_it_waits, watch};
@@ -519,9 +519,7 @@ fn awaiting_in_a_job_ends_with_its_cancellation() {
             let polled = waiting.as_mut().poll(&mut Context::from_waker(&waker));
             assert!(polled.is_pending());
             is_begun.try_recv().unwrap();
-            jobtree_runtime::Job::current()
-                .unwrap()
-                .cancel("enough".into());
+            jobtree_runtime::Job::current().unwrap().cancel("enough");
             assert_eq!(bell.rings(), 1, "told of the cancellation");
             let polled = waiting.as_mut().poll(&mut Context::from_waker(&waker));
             assert!(matches!(polled, Poll::Ready(Err(RecvError::Cancelled(_)))));
@@ -656,4 +654,244 @@ fn ends_know_their_channel() {
     sender.send(1).unwrap();
     assert!(!sender.is_empty() && !receiver.is_empty());
     assert!(format!("{sender:?} {receiver:?}").contains("capacity: Some(3)"));
+}
+
+#[test]
+fn an_answer_arrives_even_if_the_job_that_gives_it_is_cancelled() {
+    let _watch = watch();
+    let (answer, answered) = oneshot();
+    let outcome = nursery(|n| {
+        n.cancel("enough");
+        assert!(answer.send(42).is_ok());
+        Ok(())
+    });
+    assert!(outcome.unwrap_err().is_cancelled());
+    assert_eq!(answered.recv().unwrap(), 42);
+}
+
+#[test]
+fn who_waits_for_an_answer_hears_that_there_will_be_none() {
+    let _watch = watch();
+    let runtime = runtime(1);
+    let (answer, answered) = oneshot::<u32>();
+    let waiting = runtime.spawn(move || Ok(answered.recv()));
+    until_it_waits(waiting.job());
+    assert_eq!(waiting.job().waiting_for(), Some(WaitingFor::Channel));
+    drop(answer);
+    assert!(matches!(waiting.join().unwrap(), Err(RecvError::Closed)));
+    end(&runtime);
+}
+
+#[test]
+fn an_answer_that_nobody_receives_comes_back_or_is_dropped_with_the_receiver() {
+    let _watch = watch();
+    let census = Census::default();
+    let (answer, answered) = oneshot();
+    assert!(answered.close());
+    assert!(answer.is_closed());
+    let unsent = answer.send(census.value()).unwrap_err();
+    drop(unsent.into_inner());
+    assert_eq!(census.dropped(), 1);
+    let (answer, answered) = oneshot();
+    assert!(answer.send(census.value()).is_ok());
+    assert_eq!(census.dropped(), 1);
+    drop(answered);
+    assert_eq!(census.dropped(), 2);
+}
+
+#[test]
+fn an_answer_takes_part_in_select_and_can_be_waited_for_again_after_a_limit() {
+    let _watch = watch();
+    let (answer, answered) = oneshot();
+    let too_early = answered.recv_timeout(Some(Duration::ZERO)).unwrap_err();
+    assert!(too_early.is_timed_out());
+    answer.send(7).unwrap();
+    let received = jobtree_runtime::select! {
+        recv(answered) -> value => value.unwrap(),
+        after(FAR) => 0,
+    };
+    assert_eq!(received.unwrap(), 7);
+    let (answer, answered) = oneshot();
+    std::thread::scope(|s| {
+        s.spawn(|| answer.send(8).unwrap());
+        assert_eq!(block_on(answered.recv_async()).unwrap().unwrap(), 8);
+    });
+}
+
+#[test]
+fn a_broadcast_value_reaches_every_receiver_once_and_in_order() {
+    let _watch = watch();
+    let runtime = runtime(3);
+    let (sender, receiver) = channel::broadcast(100);
+    let receivers = (0..3).map(|_| sender.subscribe()).chain([receiver]);
+    let receivers = Vec::from_iter(receivers);
+    runtime
+        .nursery(|n| {
+            for mut receiver in receivers {
+                n.launch(move || {
+                    for expected in 0..100_u32 {
+                        assert_eq!(*receiver.recv()?, expected);
+                    }
+                    assert!(matches!(receiver.recv(), Err(BroadcastRecvError::Closed)));
+                    Ok(())
+                });
+            }
+            for number in 0..100 {
+                assert!(sender.send(number) <= 4);
+            }
+            drop(sender);
+            Ok(())
+        })
+        .unwrap();
+    end(&runtime);
+}
+
+#[test]
+fn a_receiver_that_is_behind_is_told_how_much_it_missed() {
+    let (sender, mut receiver) = channel::broadcast(3);
+    let counted = Arc::new(());
+    for number in 0..10_u32 {
+        assert_eq!(sender.send((number, counted.clone())), 1);
+    }
+    assert_eq!(Arc::strong_count(&counted), 4, "three are kept");
+    assert!(matches!(
+        receiver.recv(),
+        Err(BroadcastRecvError::Lagged(7))
+    ));
+    assert_eq!(receiver.recv().unwrap().0, 7);
+    let mut late = sender.subscribe();
+    assert!(
+        late.try_recv().is_none(),
+        "it gets what is sent from now on"
+    );
+    drop(receiver);
+    drop(late);
+    assert_eq!(Arc::strong_count(&counted), 1, "nobody would receive them");
+    assert_eq!(sender.send((10, counted.clone())), 0);
+    assert_eq!(Arc::strong_count(&counted), 1);
+}
+
+#[test]
+fn a_watched_value_shows_its_newest_state_and_its_end() {
+    let _watch = watch();
+    let runtime = runtime(2);
+    let (sender, mut receiver) = channel::watch(0);
+    let seen = runtime.spawn(move || {
+        let mut seen = Vec::new();
+        while let Ok(value) = receiver.changed() {
+            seen.push(*value);
+        }
+        Ok(seen)
+    });
+    for number in 1..=1000 {
+        sender.send(number);
+    }
+    let mut other = sender.subscribe();
+    assert!(!other.has_changed());
+    assert_eq!(*other.get(), 1000);
+    drop(sender);
+    let seen = seen.join().unwrap();
+    assert!(seen.is_sorted() && seen.last() == Some(&1000), "{seen:?}");
+    assert!(matches!(other.changed(), Err(RecvError::Closed)));
+    end(&runtime);
+}
+
+#[test]
+fn waits_of_broadcast_and_watch_end_with_a_cancellation() {
+    let _watch = watch();
+    let runtime = runtime(2);
+    let (values, mut value) = channel::watch(0);
+    let (news, mut listener) = channel::broadcast::<u32>(1);
+    let (_one, never) = channel::rendezvous::<u32>();
+    let waits = [
+        runtime.spawn(move || {
+            value.changed()?;
+            Ok(())
+        }),
+        runtime.spawn(move || {
+            listener.recv()?;
+            Ok(())
+        }),
+        runtime.spawn(move || {
+            channel::recv_any(&[never])?;
+            Ok(())
+        }),
+    ];
+    for wait in waits {
+        until_it_waits(wait.job());
+        assert!(wait.cancel("enough"));
+        assert!(wait.join().unwrap_err().is_cancelled());
+    }
+    drop((values, news));
+    end(&runtime);
+}
+
+#[test]
+fn of_many_channels_each_gets_its_turn_and_no_value_is_lost() {
+    let _watch = watch();
+    let runtime = runtime(3);
+    let (senders, receivers): (Vec<_>, Vec<_>) =
+        (0..5).map(|_| channel::bounded::<usize>(1)).unzip();
+    let mut sums = [0; 5];
+    runtime
+        .nursery(|n| {
+            for sender in senders {
+                n.launch(move || {
+                    for number in 1..=100 {
+                        sender.send(number)?;
+                    }
+                    Ok(())
+                });
+            }
+            while let Ok((place, number)) = channel::recv_any(&receivers) {
+                sums[place] += number;
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(sums, [5050; 5]);
+    let none: [channel::Receiver<u32>; 0] = [];
+    assert!(matches!(channel::recv_any(&none), Err(RecvError::Closed)));
+    end(&runtime);
+}
+
+#[test]
+fn no_channel_keeps_the_others_from_their_turns() {
+    let (full, others) = (channel::unbounded(), channel::unbounded());
+    for number in 0..100 {
+        full.0.send(number).unwrap();
+    }
+    others.0.send(1000).unwrap();
+    let receivers = [full.1, others.1];
+    let first_few = (0..2).map(|_| channel::recv_any(&receivers).unwrap().0);
+    assert!(first_few.max() == Some(1));
+}
+
+#[cfg(feature = "stream")]
+#[test]
+fn a_receiver_as_a_stream_gives_what_is_sent_and_leaves_what_it_does_not_take() {
+    use futures_core::Stream;
+    use std::future::poll_fn;
+    use std::pin::pin;
+
+    let (sender, receiver) = channel::unbounded();
+    let other = receiver.clone();
+    for number in 0..3 {
+        sender.send(number).unwrap();
+    }
+    let first = jobtree_runtime::block_on(async {
+        let mut stream = pin!(receiver.into_stream());
+        poll_fn(|context| stream.as_mut().poll_next(context)).await
+    });
+    assert_eq!(first.unwrap(), Some(0));
+    drop(sender);
+    let rest = jobtree_runtime::block_on(async {
+        let mut stream = pin!(other.into_stream());
+        let mut rest = Vec::new();
+        while let Some(number) = poll_fn(|context| stream.as_mut().poll_next(context)).await {
+            rest.push(number);
+        }
+        rest
+    });
+    assert_eq!(rest.unwrap(), [1, 2]);
 }

@@ -328,3 +328,55 @@ fn a_limit_races_with_the_end() {
     })
     .unwrap();
 }
+
+#[cfg(not(miri))]
+#[test]
+fn an_interval_keeps_its_times_and_skips_those_that_were_missed() {
+    use jobtree_runtime::{interval, sim, sleep};
+    const SECOND: Duration = Duration::from_secs(1);
+    sim::check(0..20, |_| {
+        let mut each = interval(10 * SECOND);
+        let mut ticks = Vec::new();
+        for pause in [0, 3, 0, 35, 0, 0] {
+            each.wait()?;
+            ticks.push(sim::elapsed().unwrap().as_secs());
+            sleep(pause * SECOND)?;
+        }
+        // What takes three seconds delays nothing. After the 35 s one tick is late, and the next one is at its time.
+        assert_eq!(ticks, [0, 10, 20, 30, 65, 70]);
+        jobtree_runtime::block_on(async {
+            each.wait_async().await?;
+            each.wait_async().await
+        })??;
+        assert_eq!(sim::elapsed().unwrap().as_secs(), 90);
+        Ok(())
+    });
+}
+
+#[cfg(not(miri))]
+#[test]
+fn a_join_with_a_limit_gives_the_handle_back() {
+    use jobtree_runtime::{nursery, sim, sleep};
+    const SECOND: Duration = Duration::from_secs(1);
+    sim::check(0..20, |_| {
+        nursery(|n| {
+            let slow = n.spawn(|| {
+                sleep(10 * SECOND)?;
+                Ok(42)
+            });
+            let slow = slow.join_timeout(SECOND).unwrap_err();
+            assert_eq!(sim::elapsed(), Some(SECOND));
+            let outcome = slow.join_timeout(3600 * SECOND).expect("it ends in time");
+            assert_eq!(outcome?, 42);
+            assert_eq!(sim::elapsed(), Some(10 * SECOND));
+            let quick = n.spawn(|| Ok(1));
+            sleep(SECOND)?;
+            assert_eq!(
+                quick.join_timeout(Duration::ZERO).expect("it has ended")?,
+                1
+            );
+            Ok(())
+        })?;
+        Ok(())
+    });
+}

@@ -113,7 +113,7 @@ fn the_thread_for_deadlines_is_tried_again() {
         .join()
         .unwrap();
     assert!(runtime.dump_tree().to_string().contains("it runs now"));
-    sleeper.job().cancel("enough".into());
+    sleeper.job().cancel("enough");
     end(&runtime);
 }
 

@@ -86,7 +86,7 @@ const CASES: &[(&str, Case)] = &[
         let handle = Runtime::global().spawn(|| Ok(sleep(LONG)?));
         let job = handle.job().clone();
         drop_with_waker(handle, unwinds);
-        job.cancel("the test is over".into());
+        job.cancel("the test is over");
     }),
     ("cancel on drop", |unwinds| {
         let handle = Runtime::global().spawn(|| Ok(sleep(LONG)?));

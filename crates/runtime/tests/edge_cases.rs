@@ -20,9 +20,9 @@ fn self_cancel() {
     let runtime = runtime(2);
     let job = runtime.spawn(|| {
         let own = Job::current().unwrap();
-        assert!(own.cancel("by myself".into()));
+        assert!(own.cancel("by myself"));
         assert_eq!(own.state(), JobState::Cancelling);
-        assert!(!own.cancel("once more".into()));
+        assert!(!own.cancel("once more"));
         assert!(checkpoint().is_err());
         // Whatever it returns, it was cancelled ...
         Ok("a value")
@@ -32,7 +32,7 @@ fn self_cancel() {
     assert_eq!(handle.state(), JobState::Cancelled);
     // ... unless it fails.
     let job = runtime.spawn(|| {
-        Job::current().unwrap().cancel("by myself".into());
+        Job::current().unwrap().cancel("by myself");
         Err::<(), _>("and it broke".into())
     });
     assert!(matches!(job.join(), Err(JobError::Failed(_))));
@@ -85,7 +85,7 @@ fn timeout_against_explicit_cancel() {
     let outcome = with_timeout(Duration::ZERO, || {
         let job = Job::current().unwrap();
         until(|| job.is_cancelled());
-        assert!(!job.cancel("too late".into()));
+        assert!(!job.cancel("too late"));
         let reason = job.cancellation().unwrap().reason().clone();
         assert_eq!((reason.cause(), reason.message()), (Cause::Timeout, None));
         Ok(())
@@ -95,7 +95,7 @@ fn timeout_against_explicit_cancel() {
     let outcome = with_timeout(Duration::from_millis(1), || {
         let job = Job::current().unwrap();
         let deadline = job.deadline().unwrap();
-        assert!(job.cancel("in time".into()));
+        assert!(job.cancel("in time"));
         until(|| std::time::Instant::now() > deadline);
         // The thread that keeps deadlines has had its turn when a later deadline is kept.
         nursery(|_| Ok(())).unwrap_err();
@@ -121,7 +121,7 @@ fn timeout_and_explicit_cancel_race_and_one_of_them_wins() {
             while std::time::Instant::now() < deadline {
                 std::hint::spin_loop();
             }
-            asked = job.cancel("race".into());
+            asked = job.cancel("race");
             Ok(())
         });
         match outcome {

@@ -107,7 +107,7 @@ fn the_job_is_the_current_one_in_every_poll_and_in_the_destructor() {
     let job = handle.job().clone();
     assert_eq!(heard.recv().unwrap().as_ref(), Some(&job));
     assert_eq!(heard.recv().unwrap().as_ref(), Some(&job));
-    job.cancel(Cause::Explicit.into());
+    job.cancel(Cause::Explicit);
     assert_eq!(heard.recv().unwrap().as_ref(), Some(&job));
     assert!(matches!(handle.join(), Err(JobError::Cancelled(_))));
     end(&runtime);

@@ -46,7 +46,7 @@ fn behave(seed: u64, depth: usize) -> Result<(), BoxError> {
         1 => Ok(with_timeout(Duration::from_millis(1), for_ever)?),
         2 => {
             let own = Job::current().unwrap();
-            own.cancel("by itself".into());
+            own.cancel("by itself");
             Ok(checkpoint()?)
         }
         3 => with_timeout(Duration::from_millis(1), for_ever).or(Ok(())),
@@ -67,7 +67,7 @@ fn grow_trees(runtime: &Runtime, trees: usize) {
                     for _ in 0..seed % 50 {
                         std::thread::yield_now();
                     }
-                    job.cancel("from outside".into());
+                    job.cancel("from outside");
                     stop.set();
                 });
             } else {

@@ -1,4 +1,4 @@
-//! The mutex and the semaphore: every rule by name.
+//! The mutex, the lock for readers and writers, and the semaphore: every rule by name.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use jobtree_runtime::channel::unbounded;
-use jobtree_runtime::sync::{AcquireError, Mutex, Semaphore, TryAcquireError};
+use jobtree_runtime::sync::{AcquireError, Mutex, RwLock, Semaphore, TryAcquireError};
 use jobtree_runtime::{JobError, WaitingFor, nursery, sleep};
 use support::{Bell, end, rounds, runtime, until, until_it_waits, watch};
 
@@ -296,4 +296,148 @@ fn permits_that_are_out_count_for_the_limit_so_that_they_can_come_back() {
     semaphore.acquire(3).unwrap().forget();
     assert!(add(3) && !add(1));
     assert_eq!(semaphore.available(), usize::MAX);
+}
+
+#[test]
+fn readers_share_the_lock_and_a_writer_has_it_alone() {
+    let _watch = watch();
+    let runtime = runtime(3);
+    let pair = RwLock::new((0, 0));
+    runtime
+        .nursery(|n| {
+            for job in 0..12 {
+                let pair = &pair;
+                n.launch(move || {
+                    for _ in 0..rounds(20) {
+                        if job % 3 == 0 {
+                            let mut pair = pair.write()?;
+                            pair.0 += 1;
+                            jobtree_pool::yield_now();
+                            pair.1 += 1;
+                        } else {
+                            let pair = pair.read()?;
+                            let before = pair.0;
+                            jobtree_pool::yield_now();
+                            assert_eq!((pair.0, pair.1), (before, before));
+                        }
+                    }
+                    Ok(())
+                });
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(pair.into_inner(), (4 * rounds(20), 4 * rounds(20)));
+    end(&runtime);
+}
+
+#[test]
+fn readers_that_come_after_a_writer_wait_for_it() {
+    let _watch = watch();
+    let lock = RwLock::new(0);
+    let bells: [Arc<Bell>; 3] = Default::default();
+    let wakers = bells.each_ref().map(Bell::waker);
+    let mut contexts = wakers.each_ref().map(Context::from_waker);
+    let rings = || bells.each_ref().map(|bell| bell.rings());
+    let one = lock.try_read().unwrap();
+    let other = lock.try_read().expect("readers share it");
+    let mut writer = Box::pin(lock.write_async());
+    let mut third = pin!(lock.read_async());
+    let mut fourth = pin!(lock.read_async());
+    assert!(writer.as_mut().poll(&mut contexts[0]).is_pending());
+    assert!(third.as_mut().poll(&mut contexts[1]).is_pending());
+    assert!(fourth.as_mut().poll(&mut contexts[2]).is_pending());
+    assert!(lock.try_read().is_none(), "a writer waits");
+    drop(one);
+    assert_eq!(rings(), [0, 0, 0]);
+    drop(other);
+    assert_eq!(rings(), [1, 0, 0]);
+    // The writer was handed the lock and gives up: both readers have it.
+    drop(writer);
+    assert_eq!(rings(), [1, 1, 1]);
+    let Poll::Ready(Ok(third)) = third.as_mut().poll(&mut contexts[1]) else {
+        panic!("it reads");
+    };
+    assert!(fourth.as_mut().poll(&mut contexts[2]).is_ready());
+    assert!(lock.try_write().is_none());
+    drop(third);
+    *lock.try_write().unwrap() += 1;
+    assert_eq!(*lock.try_read().unwrap(), 1);
+}
+
+#[test]
+fn a_cancelled_job_neither_reads_nor_writes() {
+    let _watch = watch();
+    let runtime = runtime(1);
+    let lock = Arc::new(RwLock::new(0));
+    let held = lock.try_write().unwrap();
+    let reader = runtime.spawn({
+        let lock = Arc::clone(&lock);
+        move || Ok(*lock.read()?)
+    });
+    let writer = runtime.spawn({
+        let lock = Arc::clone(&lock);
+        move || {
+            *lock.write()? += 1;
+            Ok(0)
+        }
+    });
+    for job in [reader, writer] {
+        until_it_waits(job.job());
+        assert_eq!(job.job().waiting_for(), Some(WaitingFor::Lock));
+        job.cancel("enough");
+        assert!(job.join().unwrap_err().is_cancelled());
+    }
+    drop(held);
+    assert_eq!(*lock.try_write().unwrap(), 0);
+    end(&runtime);
+}
+
+#[test]
+fn owned_permits_and_guards_keep_what_they_belong_to() {
+    let semaphore = Arc::new(Semaphore::new(2));
+    let permit = semaphore.acquire_owned(2).unwrap();
+    assert_eq!((permit.count(), semaphore.available()), (2, 0));
+    assert!(semaphore.try_acquire_owned(1).is_err());
+    let weak = Arc::downgrade(&semaphore);
+    drop(semaphore);
+    assert_eq!(weak.upgrade().unwrap().available(), 0);
+    drop(permit);
+    assert!(weak.upgrade().is_none());
+
+    let mutex = Arc::new(Mutex::new(1));
+    let mut guard = mutex.lock_owned().unwrap();
+    assert!(mutex.try_lock_owned().is_none());
+    *guard += 1;
+    let guard = std::thread::spawn(move || guard).join().unwrap();
+    drop(guard);
+    assert_eq!(*mutex.try_lock_owned().unwrap(), 2);
+
+    let lock = Arc::new(RwLock::new(1));
+    let readers = [lock.read_owned().unwrap(), lock.read_owned().unwrap()];
+    assert!(lock.try_write().is_none());
+    assert_eq!(*readers[0] + *readers[1], 2);
+    drop(readers);
+    *lock.write_owned().unwrap() += 1;
+    assert_eq!(*lock.try_read().unwrap(), 2);
+}
+
+#[test]
+fn owned_permits_and_guards_are_awaited_and_gone_permits_stay_gone() {
+    let semaphore = Arc::new(Semaphore::new(1));
+    let (mutex, lock) = (Arc::new(Mutex::new(1)), Arc::new(RwLock::new(1)));
+    jobtree_runtime::block_on(async {
+        semaphore
+            .clone()
+            .acquire_owned_async(1)
+            .await
+            .unwrap()
+            .forget();
+        *mutex.clone().lock_owned_async().await.unwrap() += 1;
+        *lock.clone().write_owned_async().await.unwrap() += 1;
+        assert_eq!(*lock.clone().read_owned_async().await.unwrap(), 2);
+    })
+    .unwrap();
+    assert_eq!(semaphore.available(), 0);
+    assert_eq!(*mutex.lock().unwrap(), 2);
 }

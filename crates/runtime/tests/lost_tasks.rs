@@ -245,7 +245,7 @@ fn cancel_each_blocked_child() -> Result<(), BoxError> {
             }
             let job = child.job().clone();
             n.launch(move || {
-                assert!(job.cancel("while it is blocked".into()));
+                assert!(job.cancel("while it is blocked"));
                 block_on(job.ended())?;
                 assert_eq!(job.state(), JobState::Cancelled, "{what}");
                 ended.lock().unwrap().push(what);
@@ -259,7 +259,7 @@ fn cancel_each_blocked_child() -> Result<(), BoxError> {
             let others = n.job().children();
             let own = Job::current();
             for other in others.iter().filter(|other| Some(*other) != own.as_ref()) {
-                other.cancel("too".into());
+                other.cancel("too");
             }
             Ok(())
         });

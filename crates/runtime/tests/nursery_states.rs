@@ -287,7 +287,7 @@ fn closed_and_cancelled_are_for_ever() {
         let job = job.unwrap();
         let state = NurseryState::from(job.state());
         assert_eq!(state, if cancels { Cancelled } else { Closed });
-        assert!(!job.cancel("too late".into()));
+        assert!(!job.cancel("too late"));
         assert_eq!(NurseryState::from(job.state()), state);
     }
 }

@@ -434,7 +434,7 @@ fn attempt_by(
         CancelCallback => {
             let token = CancelToken::new();
             let _callback = token.on_cancel(move |_| call());
-            by_thread(Box::new(move || assert!(token.cancel("now".into()))))
+            by_thread(Box::new(move || assert!(token.cancel("now"))))
         }
         CapturedByCallback => {
             let token = CancelToken::new();
@@ -449,7 +449,7 @@ fn attempt_by(
             let polled = requested.as_mut().poll(&mut Context::from_waker(&waker));
             assert!(polled.is_pending());
             let canceller = token.clone();
-            by_thread(Box::new(move || assert!(canceller.cancel("now".into()))))
+            by_thread(Box::new(move || assert!(canceller.cancel("now"))))
         }
         WakerOfChannel => {
             // Made by a thread without limits: not all code with limits may make one.

@@ -112,7 +112,7 @@ fn cancel_from_beside(
             until(|| done.load(Ordering::Relaxed) > 1000);
             let job = scope.lock().unwrap().take().unwrap();
             let began = Instant::now();
-            assert!(job.cancel("enough".into()));
+            assert!(job.cancel("enough"));
             began
         });
         let outcome = open(&mut |job| {

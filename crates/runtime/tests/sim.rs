@@ -6,7 +6,7 @@ mod simulated;
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jobtree_pool::{OnceLatch, join, yield_now};
@@ -508,4 +508,82 @@ fn checked_by_another() {
         Ok(seed) if seed % 2 == 1 => Err("odd".into()),
         _ => Ok(()),
     });
+}
+
+/// A job that computes for ever, and in steps: it ends when the other one has gone on.
+fn computes_until(is_over: &AtomicBool) -> Result<(), BoxError> {
+    while !is_over.load(Ordering::Acquire) {
+        jobtree_pool::raw::sim::point();
+    }
+    Ok(())
+}
+
+#[test]
+fn a_sleeper_goes_on_in_time_although_a_job_begins_to_compute_where_it_sleeps() {
+    const MILLISECOND: Duration = Duration::from_millis(1);
+    let _watch = watch();
+    let mut latest = Duration::ZERO;
+    for seed in 0..300 {
+        let simulation = sim::Runtime::builder(seed)
+            .time_per_step(Duration::from_micros(1))
+            .max_steps(1_000_000)
+            .build();
+        let report = simulation.run(|rt| {
+            let went_on = AtomicBool::new(false);
+            let late = rt.nursery(|n| {
+                let sleeper = n.spawn(|| {
+                    let until = sim::elapsed().unwrap() + 20 * MILLISECOND;
+                    sleep(20 * MILLISECOND)?;
+                    went_on.store(true, Ordering::Release);
+                    Ok(sim::elapsed().unwrap() - until)
+                });
+                // Others are idle when it comes, since nothing else has to be done.
+                sleep(10 * MILLISECOND)?;
+                n.launch(|| computes_until(&went_on));
+                Ok(sleeper.join()?)
+            })?;
+            Ok(late)
+        });
+        let late = report
+            .outcome
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        latest = latest.max(late);
+    }
+    println!("at most {latest:?} late");
+    // A tick of the clock, and as many steps as the seeds let others go first.
+    assert!(latest < 5 * MILLISECOND, "{latest:?}");
+}
+
+#[test]
+fn a_sleeper_goes_on_in_time_although_its_only_worker_forks() {
+    let _watch = watch();
+    for seed in 0..100 {
+        let simulation = sim::Runtime::builder(seed)
+            .workers(1)
+            .time_per_step(Duration::from_micros(1))
+            .max_steps(1_000_000)
+            .build();
+        let report = simulation.run(|rt| {
+            let went_on = AtomicBool::new(false);
+            rt.nursery(|n| {
+                n.launch(|| {
+                    sleep(SECOND / 50)?;
+                    went_on.store(true, Ordering::Release);
+                    Ok(())
+                });
+                sleep(SECOND / 100)?;
+                n.launch(|| {
+                    while !went_on.load(Ordering::Acquire) {
+                        join(|| (), || ());
+                    }
+                    Ok(())
+                });
+                Ok(())
+            })?;
+            Ok(())
+        });
+        report
+            .outcome
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
 }

@@ -615,7 +615,7 @@ fn a_token_is_cancelled_with_those_above_even_if_the_one_between_is_gone() {
     let mut cancelled = pin!(root.child().cancelled());
     let mut context = Context::from_waker(Waker::noop());
     assert!(cancelled.as_mut().poll(&mut context).is_pending());
-    assert!(root.cancel("enough".into()));
+    assert!(root.cancel("enough"));
     assert_eq!(below.reason().unwrap().message(), Some("enough"));
     assert!(called.load(Ordering::Relaxed));
     assert!(cancelled.as_mut().poll(&mut context).is_ready());
@@ -639,7 +639,7 @@ fn a_chain_of_a_million_tokens_is_cancelled_without_recursion() {
                     called.store(true, Ordering::Relaxed);
                 }
             });
-            assert!(chain[0].cancel("enough".into()));
+            assert!(chain[0].cancel("enough"));
             assert!(chain.iter().all(CancelToken::is_cancelled));
             assert!(called.load(Ordering::Relaxed));
             let last = chain[chain.len() - 1].reason().unwrap();

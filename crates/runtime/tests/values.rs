@@ -90,7 +90,7 @@ fn a_handle_that_is_dropped_while_its_job_is_cancelled_and_ends_loses_nothing() 
         });
         let known = job.job().clone();
         std::thread::scope(|threads| {
-            threads.spawn(|| job.job().cancel("race".into()));
+            threads.spawn(|| job.job().cancel("race"));
             if round % 2 == 0 {
                 until(|| job.job().is_cancelled() || job.is_finished());
             }
@@ -130,7 +130,7 @@ fn the_value_of_a_job_that_did_not_complete_is_dropped() {
         let census = &census;
         let child = n.spawn(move || {
             let own = jobtree_runtime::Job::current();
-            own.unwrap().cancel("of its own".into());
+            own.unwrap().cancel("of its own");
             Ok(census.value())
         });
         until(|| child.is_finished());

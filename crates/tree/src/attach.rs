@@ -18,7 +18,7 @@ use crate::word::{Cause, Word};
 /// Puts `child` among the children of `parent`.
 ///
 /// # Safety
-/// `parent` is alive. `child` is alive, known to nobody else and in no list; it stays alive until its end was told to
+/// `parent` is alive. `child` is alive, known to no other thread and in no list; it stays alive until its end was told to
 /// the parent. Both pointers are those that the allocations gave.
 #[inline]
 pub(crate) unsafe fn link(

@@ -29,21 +29,21 @@ use crate::sync::model_has_failed;
 use crate::waiters::Wake;
 use crate::word::{BodyEnd, Cause, JobState, Phase, Word};
 
-/// How a body ended.
+/// The way in which a body ended.
 #[non_exhaustive]
 pub enum BodyResult {
-    /// With a value, which lies where the runner keeps it.
+    /// The body returned a value, which lies where the runner keeps it.
     Value,
-    /// With an error. If it holds the cancellation of this very job, the job is cancelled and has not failed.
+    /// The body returned an error. If it holds the cancellation of this very job, the job is cancelled and has not failed.
     Failed(BoxError),
-    /// With a panic, and where, if that is known.
+    /// The body panicked, and where, if that is known.
     Panicked {
-        /// What was caught.
+        /// The payload that was caught.
         payload: Box<dyn Any + Send>,
         /// `file:line:column`.
         location: Option<String>,
     },
-    /// It saw that its job is cancelled, or was never begun.
+    /// The body saw that its job is cancelled, or was never begun.
     Cancelled,
 }
 
@@ -116,7 +116,7 @@ impl Drop for Body {
         if model_has_failed() {
             return;
         }
-        self.job.cancel(Cause::Abandoned.into());
+        self.job.cancel(Cause::Abandoned);
         // SAFETY: the execution's reference is given away, once: `end` forgets the body.
         unsafe { end_body(self.job.pointer(), BodyResult::Cancelled) };
     }
@@ -145,7 +145,7 @@ unsafe fn end_body(node: NonNull<Node>, result: BodyResult) {
     }
 }
 
-/// Ends a job that nobody but its body knows, by one change under its parent's lock; `false`, and nothing has happened,
+/// Ends a job that no thread but its body's knows, by one change under its parent's lock; `false`, and nothing has happened,
 /// if it is not one.
 ///
 /// # Safety
@@ -185,7 +185,7 @@ unsafe fn end_leaf(node: NonNull<Node>) -> bool {
         outermost(|| trace(id, EventKind::Finalize { state }));
     }
     if changed.after.references() == 0 {
-        // SAFETY: nobody has a reference. There was no handle, or it was dropped, and its value with it: else the value
+        // SAFETY: no thread has a reference. There was no handle, or it was dropped, and its value with it: else the value
         // would not be wanted.
         let free = || unsafe { (this.kind.free)(node) };
         if parent_ends {
@@ -322,7 +322,7 @@ unsafe fn end_body_slowly(node: NonNull<Node>, result: BodyResult) {
     }
 }
 
-/// What a body's result means for its job.
+/// The meaning of a body's result for its job.
 struct Judgement {
     end: BodyEnd,
     /// The error that the job is to record.
@@ -378,7 +378,7 @@ fn passed_on_or_own(node: &Node, error: BoxError) -> JobError {
     }
 }
 
-/// What to do, after the lock of `job` was given back, when it has begun to cancel because of a failure.
+/// Returns the work that follows when `job` has begun to cancel because of a failure, to be done after its lock was released.
 fn broadcast_with(job: Job) -> impl FnOnce() {
     // SAFETY: called under the lock of a job whose end is not decided, so its tree is alive; what is needed
     // of it later is taken now.
@@ -399,13 +399,13 @@ unsafe fn become_terminal(node: NonNull<Node>) -> Word {
     // SAFETY: alive by the execution's reference.
     let this = unsafe { node.as_ref() };
     if this.word.load().cause() == Some(Cause::Timeout) {
-        // Made while its path is still known, and before anybody can ask for it.
+        // Made while its path is still known, and before any thread can ask for it.
         let timed_out = JobError::TimedOut(TimedOut::new(JobId(this.id), path_of(this)));
         let mut locked = this.lock();
         let side = locked.side();
         side.ended_with = Some(side.errors.after(timed_out));
     }
-    // Before anybody can see the end: who joins the job and passes its error on must not be heard first.
+    // Before any thread can see the end: who joins the job and passes its error on must not be heard first.
     if let (Some(parent), Some(error)) =
         (this.parent, error_for_parent(this, this.word.load().end()))
     {
@@ -419,7 +419,7 @@ unsafe fn become_terminal(node: NonNull<Node>) -> Word {
             let _ending = Ending::here(this);
             // SAFETY: alive by the execution's reference.
             let limits = unsafe { limits_of(node) };
-            // SAFETY: the body has returned, and nobody takes a value that is to be dropped.
+            // SAFETY: the body has returned, and no handle takes a value that is to be dropped.
             within(limits.as_deref(), || unsafe {
                 (this.kind.discard_value)(node)
             });
@@ -489,7 +489,7 @@ unsafe fn tell_waiters(node: &Node, word: Word) {
     }
 }
 
-/// What the parent has to know of the failure of a job that will end as `ended`.
+/// Returns the error that the parent is given if a job that will end as `ended` failed or timed out.
 fn error_for_parent(node: &Node, ended: Word) -> Option<JobError> {
     match ended.phase() {
         Phase::TimedOut | Phase::Failed
@@ -501,7 +501,7 @@ fn error_for_parent(node: &Node, ended: Word) -> Option<JobError> {
     }
 }
 
-/// Why a job that has ended failed or timed out.
+/// Returns the error of a job that has ended, if it failed or timed out.
 pub(crate) fn error_of(node: &Node) -> Option<JobError> {
     let locked = node.lock();
     let side = locked.side.as_ref()?;

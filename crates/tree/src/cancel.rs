@@ -39,7 +39,7 @@ pub(crate) fn cancel(job: &Job, reason: CancelReason) -> bool {
     true
 }
 
-/// Makes `job` cancel, and tells nobody else; `None` if it was asked before or has ended. The hook is the broadcast's.
+/// Makes `job` cancel, and tells no other thread; `None` if it was asked before or has ended. The hook is the broadcast's.
 fn begin(job: &Job, reason: CancelReason) -> Option<Option<CancelledHook>> {
     let node = job.node();
     let cause = reason.cause();
@@ -149,8 +149,8 @@ fn tell_child(child: &Node, origin: NonNull<Node>) -> Option<Word> {
     if is_shielded || word.cancel(Cause::Parent).is_none() {
         return None;
     }
-    // Before the change that lets others read it. Nobody else writes it: only a parent's cancellation
-    // does, and that is here, under its lock. Should the change fail, nobody reads it.
+    // Before the change that lets others read it. No other thread writes it: only a parent's cancellation
+    // does, and that is here, under its lock. Should the change fail, no thread reads it.
     child.origin.set(origin);
     let changed = child.word.change(|word| word.cancel(Cause::Parent)).ok()?;
     // SAFETY: a job with an active child has not ended, so its tree is alive.
@@ -204,7 +204,7 @@ fn take_waiters(job: &Job, user_code: &mut UserCode, mut follow: impl FnMut(Job)
         let mut was_last = false;
         for wake in batch {
             match wake {
-                // No user code: whoever is woken by it may be what a callback waits for.
+                // No user code: a job that is woken by it may be what a callback waits for.
                 Some(Wake::Own(waker)) => waker.wake(),
                 Some(Wake::OwnCall(callback)) => callback(),
                 Some(Wake::Task(waker)) => user_code.wakers.push(waker),

@@ -1,4 +1,4 @@
-//! Where jobs lie: a job together with what the layer that runs it keeps beside it, in one allocation.
+//! The memory of jobs: a job together with what the layer that runs it keeps beside it, in one allocation.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -13,24 +13,24 @@ use crate::node::{Kind, Node, Origin, drop_user_parts, has_user_parts};
 use crate::options::{JobOptions, ParentEnded};
 use crate::outermost::{limits_of, outermost, within};
 
-/// What a runner keeps beside a job.
+/// The data that a runner keeps beside a job.
 ///
 /// # Safety
 /// `discard_value` and dropping may happen on any thread, so what is inside must allow that, whatever its
 /// type says: the runner who makes it answers for the lifetimes of what it borrows.
 pub unsafe trait Beside: Sized {
     /// Drops the value that the body left, if there is one. Called at most once, after the body has
-    /// returned, when nobody will take the value; nobody else looks at it then.
+    /// returned, when no handle will take the value; no other thread looks at it then.
     fn discard_value(&self);
 
-    /// Whether [`cancelled`](Beside::cancelled) is to be called.
+    /// `true` if [`cancelled`](Beside::cancelled) is to be called.
     const WANTS_CANCELLATION: bool = false;
 
     /// The job was asked to end: called once, on any thread, without a lock, at any time of the job's life; even when its
     /// body has returned.
     fn cancelled(&self) {}
 
-    /// Whether [`parent_returned`](Beside::parent_returned) is to be called.
+    /// `true` if [`parent_returned`](Beside::parent_returned) is to be called.
     const WANTS_PARENTS_RETURN: bool = false;
 
     /// The body of the job above has returned, and this job has not ended: called once, on the thread of that body, without a
@@ -68,13 +68,13 @@ impl<X: Beside> JobCell<X> {
 
     unsafe fn free(node: NonNull<Node>) {
         let cell = node.cast::<JobCell<X>>();
-        // SAFETY: made in `attach_beside` of this type and with its layout; nobody else has a reference. What the user has
+        // SAFETY: made in `attach_beside` of this type and with its layout; no other thread has a reference. What the user has
         // in the node is gone or was never there, and nothing else in it has a destructor.
         let free = || unsafe {
             (&raw mut (*cell.as_ptr()).beside).drop_in_place();
             memory::free(cell.cast(), Layout::new::<JobCell<X>>());
         };
-        // SAFETY: nobody else has a reference.
+        // SAFETY: no other thread has a reference.
         if unsafe { has_user_parts(node) } {
             // SAFETY: this is the end of the last reference; put aside, the job is freed by the one who gets it.
             if unsafe { put_aside(node) } {
@@ -141,7 +141,7 @@ pub struct Attached<X> {
     pub job: Job,
     /// The right and duty to run it.
     pub body: Body,
-    /// What lies beside it; alive as long as any handle or the body is.
+    /// The data beside the job; alive as long as any handle or the body is.
     pub beside: NonNull<X>,
 }
 
@@ -195,7 +195,7 @@ pub unsafe fn attach_beside_with<X: Beside>(
         NonNull::new_unchecked(&raw mut (*cell.as_ptr()).beside)
     };
     write(beside);
-    // SAFETY: the parent is alive by its handle. The child was just made, so it is alive, known to nobody else and in no
+    // SAFETY: the parent is alive by its handle. The child was just made, so it is alive, known to no other thread and in no
     // list. Both pointers come from their allocations.
     match unsafe { attach::link(parent_pointer, node, shielded) } {
         Ok(()) => {
@@ -209,7 +209,7 @@ pub unsafe fn attach_beside_with<X: Beside>(
             }
         }
         Err(ended) => {
-            // SAFETY: made above, and not linked, so nobody else knows it; each field is read once, and the memory
+            // SAFETY: made above, and not linked, so no other thread knows it; each field is read once, and the memory
             // given back with the layout that it has.
             let JobCell { node, beside } = unsafe {
                 let contents = cell.read();

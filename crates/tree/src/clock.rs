@@ -1,5 +1,5 @@
-//! When a job was made, to the nearest few milliseconds: all that a report of its age needs, at a fraction
-//! of the price of an exact clock.
+//! The time at which a job was made, to the nearest few milliseconds: all that a report of its age needs, at a fraction of the
+//! price of an exact clock.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) fn coarse_millis() -> u32 {
     START.get_or_init(Instant::now).elapsed().as_millis() as u32
 }
 
-/// How long ago `millis` was; a job older than 49 days looks younger than it is.
+/// Returns the time since `millis`; a job older than 49 days looks younger than it is.
 pub(crate) fn since(millis: u32) -> Duration {
     Duration::from_millis(coarse_millis().wrapping_sub(millis).into())
 }

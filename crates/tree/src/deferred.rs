@@ -45,7 +45,7 @@ pub(crate) unsafe fn put_aside(node: NonNull<Node>) -> bool {
         let Some(jobs) = jobs.as_mut() else {
             return false;
         };
-        // SAFETY: alive, and nobody else can reach it, by contract. The handle gets the only reference.
+        // SAFETY: alive, and no other thread can reach it, by contract. The handle gets the only reference.
         let job = unsafe {
             node.as_ref().word.renew_last_reference();
             Job::from_reference(node)

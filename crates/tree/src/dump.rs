@@ -14,17 +14,17 @@ use crate::word::JobState;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct JobInfo {
-    /// How far below the top of the dump it is.
+    /// The depth of the job below the top of the dump.
     pub depth: usize,
-    /// Its id.
+    /// The job's id.
     pub id: JobId,
-    /// What it is called; without a label, its id.
+    /// The job's label; without one, its id.
     pub label: String,
-    /// Where it is in its life.
+    /// The job's state.
     pub state: JobState,
-    /// How long ago it was made.
+    /// The time since the job was made.
     pub age: Duration,
-    /// What its body waits for, as far as it is known.
+    /// The thing that the job's body waits for, as far as it is known.
     pub waiting_for: Option<WaitingFor>,
 }
 
@@ -87,7 +87,7 @@ impl TreeDump {
         self
     }
 
-    /// What is wrong with what runs the jobs, a line each; mostly nothing.
+    /// Returns what is wrong with the runtime that runs the jobs, one line each; usually none.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

@@ -1,4 +1,4 @@
-//! How a job ends when it does not end with a value, told so that a person can act on it.
+//! The errors with which a job ends, told so that a person can act on them.
 //!
 //! All of these are cheap to clone: a failure is told to the job's own handle and to every job above it.
 
@@ -13,10 +13,10 @@ use jobtree_base::user_code::{Place, call_user, discard_payload, drop_user, mess
 
 use crate::word::Cause;
 
-/// What a body returns when it fails: any error. `?` turns every error type into it.
+/// The error that a body returns when it fails. `?` turns every error type into it.
 pub type BoxError = Box<dyn Error + Send + Sync + 'static>;
 
-/// What comes of a job.
+/// The outcome of a job: its value or its error.
 pub type Outcome<T> = Result<T, JobError>;
 
 /// Names a job for as long as the program runs; ids are never used twice.
@@ -36,17 +36,17 @@ impl fmt::Display for JobId {
     }
 }
 
-/// Why a job did not end with a value.
-#[derive(Clone, Debug)]
+/// The reason why a job did not end with a value.
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum JobError {
-    /// Its body, or a child's, returned an error.
+    /// The job's body, or a child's, returned an error.
     Failed(Failure),
-    /// Its body, or a child's, panicked.
+    /// The job's body, or a child's, panicked.
     Panicked(Panic),
-    /// Its time was over.
+    /// The job's time limit was reached.
     TimedOut(TimedOut),
-    /// It was cancelled.
+    /// The job was cancelled.
     Cancelled(Cancelled),
 }
 
@@ -93,7 +93,7 @@ pub struct Panic {
 struct Caught {
     message: String,
     location: Option<String>,
-    /// Taken by whoever lets the panic go on first.
+    /// Taken by the caller that lets the panic go on first.
     payload: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -125,7 +125,7 @@ pub struct Cancelled {
     pub(crate) reason: CancelReason,
 }
 
-/// Why somebody cancelled.
+/// The reason of a cancellation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CancelReason {
     cause: Cause,
@@ -149,7 +149,7 @@ impl CancelReason {
         self.cause
     }
 
-    /// What the one who cancelled said, if anything.
+    /// Returns the message of the caller that cancelled, if it gave one.
     pub fn message(&self) -> Option<&str> {
         self.message.as_deref()
     }
@@ -205,7 +205,7 @@ impl Cancelled {
         self.origin
     }
 
-    /// Why.
+    /// Returns the reason of the cancellation.
     pub fn reason(&self) -> &CancelReason {
         &self.reason
     }
@@ -258,7 +258,7 @@ impl Panic {
         }
     }
 
-    /// What the panic said.
+    /// Returns the message of the panic.
     pub fn message(&self) -> &str {
         &self.caught.message
     }
@@ -273,7 +273,7 @@ impl Panic {
         &self.path
     }
 
-    /// Lets the panic go on here. The payload goes to whoever asks first; others get the message.
+    /// Lets the panic go on here. The payload goes to the caller that asks first; others get the message.
     pub fn resume(&self) -> ! {
         let payload = self
             .caught
@@ -325,7 +325,7 @@ impl JobError {
         }
     }
 
-    /// Whether both tell of the same event.
+    /// Returns `true` if both errors tell of the same event.
     pub(crate) fn is_same_event(&self, other: &JobError) -> bool {
         match (self, other) {
             (JobError::Failed(a), JobError::Failed(b)) => Arc::ptr_eq(&a.error, &b.error),
@@ -360,7 +360,7 @@ impl JobError {
             .unwrap_or_default()
     }
 
-    /// How many errors came after this one, kept or not.
+    /// Returns the number of errors that came after this one, kept or not.
     pub fn more(&self) -> usize {
         self.later_errors().map_or(0, |later| later.count)
     }
@@ -375,12 +375,12 @@ impl JobError {
         }
     }
 
-    /// Whether it is a cancellation.
+    /// Returns `true` if the job was cancelled.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, JobError::Cancelled(_))
     }
 
-    /// Whether it is a deadline that came.
+    /// Returns `true` if the job timed out.
     pub fn is_timed_out(&self) -> bool {
         matches!(self, JobError::TimedOut(_))
     }
@@ -420,6 +420,19 @@ impl fmt::Display for JobError {
     }
 }
 
+impl fmt::Debug for JobError {
+    /// The message, after the kind of error: it is what `unwrap` shows.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            JobError::Failed(_) => "Failed",
+            JobError::Panicked(_) => "Panicked",
+            JobError::TimedOut(_) => "TimedOut",
+            JobError::Cancelled(_) => "Cancelled",
+        };
+        f.debug_tuple(kind).field(&format_args!("{self}")).finish()
+    }
+}
+
 impl Error for JobError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
@@ -456,8 +469,8 @@ impl fmt::Display for Report<'_> {
     }
 }
 
-/// How far the sources of an error are followed: an error may name itself as its source. Picked by feel, far above what
-/// real errors have.
+/// The most sources of an error that are followed: an error may name itself as its source. Picked by feel, far above what real
+/// errors have.
 const MOST_SOURCES: usize = 256;
 
 /// Returns the origins of the cancellations that `error` is or that lie behind it. `source` is the user's code: if it
@@ -479,7 +492,7 @@ fn cancellations_in<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item 
         })
 }
 
-/// What lies behind an error. An `io::Error` that wraps another one names only that one's source as its own.
+/// Returns the error behind an error. An `io::Error` that wraps another one names only that one's source as its own.
 fn behind<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'static)> {
     match error
         .downcast_ref::<io::Error>()

@@ -1,4 +1,4 @@
-//! A job as everybody but its body sees it: a handle that keeps it alive, asks it and cancels it.
+//! A job as all code but its body sees it: a handle that keeps it alive, asks it and cancels it.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -55,7 +55,7 @@ impl Job {
     /// A handle to the job at `address`, which [`Job::as_ptr`] gave.
     ///
     /// # Safety
-    /// The job is alive: somebody holds a handle or its body during the call.
+    /// The job is alive: the caller holds a handle or its body during the call.
     pub unsafe fn from_ptr(address: *const ()) -> Option<Job> {
         let node = NonNull::new(address.cast::<Node>().cast_mut())?;
         // SAFETY: alive by contract, and from `as_ptr`.
@@ -88,30 +88,30 @@ impl Job {
         }
     }
 
-    /// Whether it was made under `parent` and whoever cancels that one cancels it, too.
+    /// Returns `true` if the job was made under `parent` and a cancellation of `parent` cancels it, too.
     #[inline]
     pub fn is_cancelled_with(&self, parent: &Job) -> bool {
         let node = self.node();
         node.parent == Some(parent.node) && !node.word.load().is_shielded()
     }
 
-    /// Its name for as long as the program runs.
+    /// Returns the job's id, which is unique for as long as the program runs.
     pub fn id(&self) -> JobId {
         JobId(self.node().id)
     }
 
-    /// Where it is in its life.
+    /// Returns the job's state.
     pub fn state(&self) -> JobState {
         stack::state_of(self.node())
     }
 
-    /// Whether it has ended; what its body has written is then visible.
+    /// Returns `true` if the job has ended; what its body has written is then visible.
     #[inline]
     pub fn is_ended(&self) -> bool {
         self.node().word.load().is_terminal()
     }
 
-    /// Whether it was asked to end.
+    /// Returns `true` if the job was asked to end.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.node().word.load().is_cancelling_or_was()
@@ -127,17 +127,17 @@ impl Job {
     /// let tree = Tree::new();
     /// let (parent, _body) = tree.root().attach(JobOptions::new())?;
     /// let (child, _child_body) = parent.attach(JobOptions::new())?;
-    /// assert!(parent.cancel("nobody needs it any more".into()));
+    /// assert!(parent.cancel("nobody needs it any more"));
     /// assert_eq!(child.state(), JobState::Cancelling);
     /// let cancelled = child.cancellation().unwrap();
     /// assert_eq!(cancelled.reason().message(), Some("nobody needs it any more"));
     /// # Ok::<(), jobtree_tree::ParentEnded>(())
     /// ```
-    pub fn cancel(&self, reason: CancelReason) -> bool {
-        cancel::cancel(self, reason)
+    pub fn cancel(&self, reason: impl Into<CancelReason>) -> bool {
+        cancel::cancel(self, reason.into())
     }
 
-    /// Its cancellation as an error, if it was asked to end: what a body returns through `?`.
+    /// Returns the job's cancellation as an error, if it was asked to end: what a body returns through `?`.
     pub fn cancellation(&self) -> Option<Cancelled> {
         cancel::cancellation(self)
     }
@@ -149,7 +149,7 @@ impl Job {
         }
     }
 
-    /// Why it did not end with a value; `None` if it did, or has not ended.
+    /// Returns the reason why the job did not end with a value; `None` if it did, or has not ended.
     pub fn error(&self) -> Option<JobError> {
         match self.node().word.load().phase() {
             Phase::Failed | Phase::TimedOut => error_of(self.node()),
@@ -172,7 +172,7 @@ impl Job {
         node.parent.map(|parent| unsafe { Job::of_node(parent) })
     }
 
-    /// What reports and dumps call it; they escape control characters.
+    /// Returns the name that reports and dumps use; they escape control characters.
     pub fn label(&self) -> String {
         path::label_of(self.node())
     }
@@ -190,7 +190,7 @@ impl Job {
         path::join(&labels)
     }
 
-    /// How long ago it was made, to the nearest few milliseconds.
+    /// Returns the time since the job was made, to the nearest few milliseconds.
     pub fn age(&self) -> Duration {
         clock::since(self.node().created)
     }
@@ -247,7 +247,7 @@ impl Job {
         CancelCallback::new(self.clone(), Box::new(callback))
     }
 
-    /// What its body waits for, if it said so.
+    /// Returns the thing that the job's body waits for, if the body said so.
     pub fn waiting_for(&self) -> Option<WaitingFor> {
         WaitingFor::decode(self.node().waiting.load(Ordering::Relaxed))
     }

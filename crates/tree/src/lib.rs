@@ -1,12 +1,12 @@
-//! The job tree: who belongs to whom, who is cancelled with whom, and what came of it.
+//! The job tree: parents and children, cancellation, and outcomes.
 //!
 //! There are no threads here. A [`Tree`] has a root [`Job`]; [`Job::attach`] makes a job under another one, and a
-//! [`Body`], with which whoever runs the job says that it begins and how it ends. A job ends when its body
-//! has returned and all its children have ended. Cancelling a job cancels all below it; a job that fails cancels
+//! [`Body`], with which the runner of the job says that it begins and how it ends. A job ends when its body
+//! has returned and all its children have ended. Cancelling a job cancels all jobs below it; a job that fails cancels
 //! its parent, unless that is a supervisor. [`Wheel`] keeps deadlines.
 //!
-//! Programs use this through `jobtree`, whose runtime runs the jobs on a pool. `word.rs` tells the states and every
-//! transition.
+//! Programs use this through `jobtree`, whose runtime runs the jobs on a pool.
+#![doc = include_str!("../README.md")]
 
 mod attach;
 mod body;

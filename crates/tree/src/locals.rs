@@ -1,5 +1,4 @@
-//! What a job inherits from the jobs above it beside cancellation: values under typed keys, such as a
-//! trace id.
+//! Values under typed keys, such as a trace id, that a job inherits from the jobs above it.
 //!
 //! The values of a job are a list that begins with its own and goes on with its parent's. Nothing is ever
 //! changed in it, so children share it.
@@ -64,7 +63,7 @@ struct Entry {
 }
 
 impl Locals {
-    /// These values and one more, which hides an older one of the same key.
+    /// Returns these values and one more, which hides an older one of the same key.
     pub(crate) fn with<T: Send + Sync + 'static>(
         &self,
         key: &'static JobLocal<T>,

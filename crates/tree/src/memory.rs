@@ -2,7 +2,7 @@
 //!
 //! A job is made and freed in some tens of nanoseconds, of which the system's allocator would take more than half. A
 //! thread has two stacks of blocks of each size, of at most [`BATCH`] each, so that one that makes and frees by
-//! turns never needs anybody else. Jobs are often made by one thread and freed by another: whole stacks go from those
+//! turns never needs any other thread. Jobs are often made by one thread and freed by another: whole stacks go from those
 //! who have too many to those who have none through a depot, which is locked once for a batch. What the depot has
 //! no room for goes back to the system.
 
@@ -19,10 +19,10 @@ const MOST_STEPS: usize = 8;
 const ALIGN: usize = 64;
 /// Blocks that change hands at once.
 const BATCH: u32 = 64;
-/// What the depot keeps of one size at most, in bytes: a million jobs, so that a burst is cheap when it comes again.
+/// The most bytes that the depot keeps of one size: a million jobs, so that a burst is cheap when it comes again.
 const MOST_KEPT: usize = 256 * 1024 * 1024;
 
-/// A block that nobody uses.
+/// A block that is not in use.
 struct FreeBlock {
     next: Option<NonNull<FreeBlock>>,
 }
@@ -34,7 +34,7 @@ struct Pile {
     len: u32,
 }
 
-// SAFETY: the blocks of a pile belong to whoever has the pile.
+// SAFETY: the blocks of a pile belong to the thread that has the pile.
 unsafe impl Send for Pile {}
 
 impl Pile {
@@ -71,7 +71,7 @@ impl Pile {
     }
 }
 
-/// What a thread keeps of one size.
+/// The blocks of one size that a thread keeps.
 struct Shelf {
     /// Blocks are taken from here and put here.
     current: Cell<Pile>,
@@ -94,7 +94,7 @@ thread_local! {
     };
 }
 
-/// Full piles of each size, for everybody.
+/// Full piles of each size, for all threads.
 static DEPOT: [Mutex<Vec<Pile>>; MOST_STEPS + 1] =
     [const { Mutex::new(Vec::new()) }; MOST_STEPS + 1];
 
@@ -157,8 +157,8 @@ impl Shelf {
     }
 }
 
-/// Which shelf blocks for `layout` are on; `None` if they are not kept. Neither are they where tools look for
-/// uses after the end, which would see a block's next life instead.
+/// Returns the shelf of blocks for `layout`; `None` if they are not kept. They are not kept either where tools look for uses
+/// after the end, which would see a block's next life instead.
 #[inline(always)]
 fn steps_of(layout: Layout) -> Option<usize> {
     let steps = layout.size().div_ceil(STEP);
@@ -166,7 +166,7 @@ fn steps_of(layout: Layout) -> Option<usize> {
     (is_kept && !cfg!(any(miri, loom, jobtree_plain_memory))).then_some(steps)
 }
 
-/// How many piles of a size the depot keeps.
+/// Returns the number of piles of a size that the depot keeps.
 const fn most_kept(steps: usize) -> usize {
     MOST_KEPT / (steps * STEP * BATCH as usize)
 }
@@ -202,7 +202,7 @@ fn allocate_anew(layout: Layout) -> NonNull<u8> {
 /// Gives back memory.
 ///
 /// # Safety
-/// It came from [`allocate`] with the same layout, and nobody uses it any more.
+/// It came from [`allocate`] with the same layout, and it is no longer in use.
 #[inline]
 pub(crate) unsafe fn free(block: NonNull<u8>, layout: Layout) {
     let Some(steps) = steps_of(layout) else {

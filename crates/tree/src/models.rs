@@ -41,7 +41,7 @@ fn loom_complete_against_cancel_against_attach() {
             let (job, body) = child(tree.root());
             let canceller = {
                 let job = job.clone();
-                thread::spawn(move || job.cancel("stop".into()))
+                thread::spawn(move || job.cancel("stop"))
             };
             let attacher = {
                 let job = job.clone();
@@ -197,12 +197,12 @@ fn loom_cancel_against_waiter_removal() {
             let ender = {
                 let job = job.clone();
                 thread::spawn(move || {
-                    job.cancel("stop".into());
+                    job.cancel("stop");
                     body.end(BodyResult::Cancelled);
                 })
             };
             take_back(going);
-            // The entry is gone: whoever wakes must not touch it any more, and must not have lost the others.
+            // The entry is gone: the thread that wakes must not touch it any more, and must not have lost the others.
             ender.join().expect("no panic");
             take_back(entry);
             take_back(entry_too);
@@ -221,11 +221,11 @@ struct Stack {
     is_in_use: UnsafeCell<bool>,
 }
 
-/// How a cancellation makes a waker of the name of a [`Stack`].
+/// Makes a waker of the name of a [`Stack`], as a cancellation does.
 unsafe fn waker_of(name: *const ()) -> Waker {
     // SAFETY: models keep their stacks until all threads have ended.
     let stack = unsafe { &*name.cast::<Stack>() };
-    // SAFETY: loom looks whether anybody writes meanwhile.
+    // SAFETY: loom looks whether any thread writes meanwhile.
     let is_in_use = stack.is_in_use.with(|is_in_use| unsafe { *is_in_use });
     assert!(is_in_use, "rung after the body has returned");
     Waker::from(Arc::clone(&stack.bell))
@@ -251,8 +251,8 @@ fn loom_cancel_against_a_body_that_waits_on_its_stack() {
             }),
             is_in_use: UnsafeCell::new(true),
         });
-        // From above: nobody is entered in the job's lists, so it is the stack that makes it worth telling.
-        let canceller = thread::spawn(move || parent.cancel("stop".into()));
+        // From above: no waiter is entered in the job's lists, so it is the stack that makes it worth telling.
+        let canceller = thread::spawn(move || parent.cancel("stop"));
         let name = StackName::new(Arc::as_ptr(&stack).cast()).expect("not null");
         if start_on(&body, name) {
             assert!(is_woken_on(&job, Some(name)), "it runs there");
@@ -267,7 +267,7 @@ fn loom_cancel_against_a_body_that_waits_on_its_stack() {
             }
         }
         body.end(BodyResult::Cancelled);
-        // SAFETY: loom looks whether anybody reads meanwhile.
+        // SAFETY: loom looks whether any thread reads meanwhile.
         stack
             .is_in_use
             .with_mut(|is_in_use| unsafe { *is_in_use = false });
@@ -287,7 +287,7 @@ fn loom_reading_a_cancellation_against_the_end_of_its_origin() {
         let tree = Tree::new();
         let (above, above_body) = child(tree.root());
         let (below, below_body) = child(&above);
-        assert!(above.cancel("stop".into()));
+        assert!(above.cancel("stop"));
         let origin = above.id();
         let reader = {
             let below = below.clone();
@@ -316,10 +316,10 @@ fn loom_a_cancellation_from_above_against_the_end_of_the_job() {
         let tree = Tree::new();
         let (above, above_body) = child(tree.root());
         let (below, below_body) = child(&above);
-        // Without somebody who waits, it would end as a leaf, which a cancelled job never does.
+        // Without a waiter, it would end as a leaf, which a cancelled job never does.
         let _waits = below.on_cancel(|_| {});
         let origin = above.id();
-        let canceller = thread::spawn(move || above.cancel("stop".into()));
+        let canceller = thread::spawn(move || above.cancel("stop"));
         below_body.end(BodyResult::Value);
         above_body.end(BodyResult::Value);
         if let Some(cancelled) = below.cancellation() {

@@ -2,19 +2,19 @@
 //!
 //! # Who may touch what
 //!
-//! * `word`: anybody, through the transitions of [`word`](crate::word).
-//! * `guarded`: whoever holds `lock`. No lock is taken while another one is held, except a child's word,
+//! * `word`: any thread, through the transitions of [`word`](crate::word).
+//! * `guarded`: the thread that holds `lock`. No lock is taken while another one is held, except a child's word,
 //!   which is not a lock.
-//! * `links`: whoever holds the *parent's* lock.
-//! * `parent`, `tree`, `kind`, `id`, `created`, `locals`: written once, before anybody else knows the job.
-//! * `stack`: whoever runs the body, when it begins; anybody may look.
+//! * `links`: the thread that holds the *parent's* lock.
+//! * `parent`, `tree`, `kind`, `id`, `created`, `locals`: written once, before any other thread knows the job.
+//! * `stack`: the thread that runs the body, when it begins; any thread may look.
 //! * `origin`: see [`origin`](crate::origin).
-//! * `waiting`: the thread that runs the body; anybody may look.
+//! * `waiting`: the thread that runs the body; any thread may look.
 //!
 //! # How long it lives
 //!
 //! Pointers to a job are never made from a reference to it, but copied from the one that its allocation
-//! gave: whoever drops the last reference frees the whole cell through it.
+//! gave: the thread that drops the last reference frees the whole cell through it.
 //!
 //! A job is freed with its last reference. Each handle is one, and its execution is one, which is given
 //! back when the job has ended and its parent knows. A parent cannot end before its children, so a child
@@ -32,17 +32,17 @@ use crate::tree::TreeShared;
 use crate::waiters::WaitList;
 use crate::word::{AtomicWord, Beginning, Word};
 
-/// What all jobs of one type have in common.
+/// The properties that all jobs of one type have in common.
 pub(crate) struct Kind {
     /// Frees the memory that the job lies in, and drops what else is in it.
     ///
     /// # Safety
-    /// Nobody else has a reference, and the value was discarded or taken.
+    /// No other thread has a reference, and the value was discarded or taken.
     pub(crate) free: unsafe fn(NonNull<Node>),
     /// Drops the value that the body left, if it left one.
     ///
     /// # Safety
-    /// The body has returned, and nobody else looks at the value.
+    /// The body has returned, and no other thread looks at the value.
     pub(crate) discard_value: unsafe fn(NonNull<Node>),
     /// To be called when the job is asked to end, if its runner wants that.
     ///
@@ -56,20 +56,20 @@ pub(crate) struct Kind {
     pub(crate) parent_returned: Option<unsafe fn(NonNull<Node>)>,
 }
 
-/// What the parent's lock guards of its children.
+/// The part of a child that its parent's lock guards.
 #[derive(Clone, Copy)]
 pub(crate) struct Links {
     pub(crate) previous: Option<NonNull<Node>>,
     pub(crate) next: Option<NonNull<Node>>,
 }
 
-/// What a job's own lock guards.
+/// The part of a job that its own lock guards.
 pub(crate) struct Guarded {
     /// One that has not ended, if there is any.
     pub(crate) first_child: Option<NonNull<Node>>,
-    /// Who waits for the end.
+    /// The waiters for the end.
     pub(crate) waiters: WaitList,
-    /// Who waits for cancellation.
+    /// The waiters for cancellation.
     pub(crate) cancel_waiters: WaitList,
     pub(crate) side: Option<Box<Side>>,
 }
@@ -92,7 +92,7 @@ pub(crate) struct Node {
     pub(crate) id: u64,
     /// The job at which the cancellation began that reached this one from above.
     pub(crate) origin: OriginCell,
-    /// What the body waits for; see [`waiting`](crate::waiting).
+    /// The thing that the body waits for; see [`waiting`](crate::waiting).
     pub(crate) waiting: AtomicU64,
     /// Names the stack on which the body has begun; null if it has not, or its runner does not tell. See
     /// [`stack`](crate::stack).
@@ -113,7 +113,7 @@ unsafe impl Send for Node {}
 // SAFETY: as above.
 unsafe impl Sync for Node {}
 
-/// What a new job is made of.
+/// The parts that a new job is made of.
 pub(crate) struct Origin {
     pub(crate) beginning: Beginning,
     pub(crate) parent: Option<NonNull<Node>>,
@@ -129,7 +129,7 @@ impl Node {
     /// tenth more.
     ///
     /// # Safety
-    /// There is room for one at `place`, and nobody else looks.
+    /// There is room for one at `place`, and no other thread looks.
     #[inline(always)]
     pub(crate) unsafe fn write(place: NonNull<Node>, origin: Origin, kind: &'static Kind) {
         let place = place.as_ptr();
@@ -191,7 +191,7 @@ impl Node {
 pub(crate) unsafe fn has_user_parts(node: NonNull<Node>) -> bool {
     // SAFETY: alive by contract.
     let this = unsafe { node.as_ref() };
-    // SAFETY: no other thread has a reference, so the lock is free and nobody takes it.
+    // SAFETY: no other thread has a reference, so the lock is free and no thread takes it.
     !this.locals.is_empty() || unsafe { (*this.guarded.get()).side.is_some() }
 }
 
@@ -219,7 +219,7 @@ impl std::ops::Deref for Locked<'_> {
 
     #[inline]
     fn deref(&self) -> &Guarded {
-        // SAFETY: the lock is held, so nobody else has a reference.
+        // SAFETY: the lock is held, so no other thread has a reference.
         unsafe { &*self.guarded }
     }
 }
@@ -227,7 +227,7 @@ impl std::ops::Deref for Locked<'_> {
 impl std::ops::DerefMut for Locked<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Guarded {
-        // SAFETY: the lock is held, so nobody else has a reference; `self` is borrowed uniquely.
+        // SAFETY: the lock is held, so no other thread has a reference; `self` is borrowed uniquely.
         unsafe { &mut *self.guarded }
     }
 }
@@ -277,7 +277,7 @@ impl Locked<'_> {
         }
     }
 
-    /// Whether there are two children or more that have not ended.
+    /// Returns `true` if two children or more have not ended.
     pub(crate) fn has_many_children(&self) -> bool {
         // SAFETY: a child in the list is alive; its links are guarded by this lock.
         self.first_child

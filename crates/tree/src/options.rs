@@ -1,4 +1,4 @@
-//! What can be said about a job before it exists.
+//! The options of a job, given before it exists.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::word::Beginning;
 /// Makes a job's values of those that it inherits.
 type ExtendLocals = dyn FnOnce(&Locals) -> Locals + Send;
 
-/// How a job is made.
+/// The options with which a job is made.
 ///
 /// ```
 /// use jobtree_tree::JobOptions;
@@ -34,7 +34,7 @@ impl JobOptions {
         JobOptions::default()
     }
 
-    /// What reports and dumps call it.
+    /// Sets the name that reports and dumps use.
     pub fn label(mut self, label: impl Into<Cow<'static, str>>) -> JobOptions {
         self.label = Some(label.into());
         self
@@ -58,13 +58,13 @@ impl JobOptions {
         self
     }
 
-    /// Its body is running already.
+    /// Says that the job's body is running already.
     pub fn started(mut self) -> JobOptions {
         self.beginning = self.beginning.and(Beginning::STARTED);
         self
     }
 
-    /// When its time is over. The layer that runs the job has to see to it; here it is only shown.
+    /// Sets the job's deadline. The layer that runs the job has to enforce it; here it is only shown.
     pub fn deadline(mut self, deadline: Instant) -> JobOptions {
         self.deadline = Some(deadline);
         self

@@ -27,7 +27,7 @@ const IS_ID: usize = 1;
 /// See the module's head.
 pub(crate) struct OriginCell(AtomicPtr<Node>);
 
-/// What an [`OriginCell`] holds.
+/// The content of an [`OriginCell`].
 enum Origin {
     /// The job has not decided its end, and this one is above it.
     Above(NonNull<Node>),

@@ -1,4 +1,5 @@
-//! Where the ends of jobs run: outside of every job, on a stack that knows which ends it is responsible for.
+//! The stack and context in which the ends of jobs run: outside of every job, on a stack that knows which ends it is responsible
+//! for.
 //!
 //! The last child of a job ends the job, and that may end the job above, and so on, on the child's own thread. By then the
 //! frames of those jobs may be gone, and with them the context that the thread still has installed. User code that runs
@@ -20,7 +21,7 @@ use crate::node::Node;
 use crate::raw::with_current;
 use crate::sync::Ordering;
 
-/// How the runner connects stacks and contexts with the tree.
+/// The functions by which the runner connects stacks and contexts with the tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings {
     /// Calls the function in the outermost context. The context that is installed around the call is put back afterwards, but

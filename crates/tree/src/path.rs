@@ -1,4 +1,4 @@
-//! Where a job is in its tree, for people: the labels from the root down.
+//! The path of a job in its tree, for people: the labels from the root down.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ pub(crate) fn path_of(node: &Node) -> Arc<str> {
     join(&labels).into()
 }
 
-/// What to call a job: its label, or its id.
+/// Returns the name of a job: its label, or its id.
 pub(crate) fn label_of(node: &Node) -> String {
     given_label(node).unwrap_or_else(|| format!("#{}", node.id))
 }
 
-/// Its label, if it was given one.
+/// Returns the job's label, if it was given one.
 pub(crate) fn given_label(node: &Node) -> Option<String> {
     let locked = node.lock();
     let label = locked.side.as_ref().and_then(|side| side.label.as_deref());

@@ -1,4 +1,4 @@
-//! What a runner needs beside the public interface: memory next to a job, and the word that forks look at.
+//! The interface for runners beside the public one: memory next to a job, and the word that forks look at.
 //!
 //! This is no public interface; it changes with what `jobtree-runtime` needs.
 
@@ -28,7 +28,7 @@ pub fn stop_word(job: &Job) -> &AtomicU64 {
     job.node().word.as_atomic()
 }
 
-/// A handle made of a reference that somebody holds without one: the counterpart of forgetting a handle.
+/// A handle made of a reference that a caller holds without one: the counterpart of forgetting a handle.
 ///
 /// # Safety
 /// `address` is a job's ([`Job::as_ptr`]), and the caller gives away one reference to it.
@@ -44,7 +44,7 @@ pub fn on_cancel_first(job: &Job, callback: impl FnOnce() + Send + 'static) -> C
     CancelCallback::of_runner(job.clone(), Box::new(callback))
 }
 
-/// Whether the code of `job`'s body is inside of a shield that has not ended.
+/// Returns `true` if the code of `job`'s body is inside a shield that has not ended.
 pub fn is_sheltered(job: &Job) -> bool {
     let mut inside = vec![job.clone()];
     while let Some(job) = inside.pop() {
@@ -67,15 +67,15 @@ pub fn has_locals(job: &Job) -> bool {
     !job.node().locals.is_empty()
 }
 
-/// Whether there are jobs below `job` that have not ended.
+/// Returns `true` if there are jobs below `job` that have not ended.
 #[inline]
 pub fn has_children(job: &Job) -> bool {
     let node = job.node();
-    // A job that nobody else knows has none, and needs no lock.
+    // A job that no other thread knows has none, and needs no lock.
     node.word.load().is_involved() && node.lock().first_child.is_some()
 }
 
-/// Whether the body of the job above has returned. `false` under a root, whose body returns when its tree is closed.
+/// Returns `true` if the body of the job above has returned. `false` under a root, whose body returns when its tree is closed.
 #[inline]
 pub fn has_parent_returned(execution: &Body) -> bool {
     execution.job().node().parent.is_some_and(|parent| {
@@ -85,8 +85,8 @@ pub fn has_parent_returned(execution: &Body) -> bool {
     })
 }
 
-/// Nobody will take the value of `job` any more; `true` if the caller has to drop it, because the job has
-/// ended with one. Otherwise it is dropped when the job ends.
+/// Says that no handle will take the value of `job`. Returns `true` if the caller has to drop the value, because the job has
+/// ended with one; otherwise the value is dropped when the job ends.
 #[must_use]
 pub fn lose_interest(job: &Job) -> bool {
     let changed = job.node().word.change_always(|word| word.lose_interest());

@@ -1,4 +1,4 @@
-//! What most jobs never need, in a block of its own that is made when the first of it comes.
+//! The parts that most jobs never need, in a block of its own that is made when the first of them is needed.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -13,7 +13,7 @@ const MOST_LATER_ERRORS: usize = 8;
 #[derive(Default)]
 pub(crate) struct Side {
     pub(crate) label: Option<Cow<'static, str>>,
-    /// What the one who cancelled said; written before the job begins to cancel.
+    /// The message of the caller that cancelled; written before the job begins to cancel.
     pub(crate) cancel_message: Option<Cow<'static, str>>,
     pub(crate) deadline: Option<Instant>,
     pub(crate) errors: Errors,
@@ -21,7 +21,7 @@ pub(crate) struct Side {
     pub(crate) ended_with: Option<JobError>,
 }
 
-/// What failed: the first error, some more, and how many.
+/// The errors of a job: the first one, some more, and how many.
 #[derive(Default)]
 pub(crate) struct Errors {
     first: Option<JobError>,

@@ -1,4 +1,4 @@
-//! The stack that a body runs on, and how a cancellation wakes whoever waits there.
+//! The stack that a body runs on, and how a cancellation wakes the thread that waits there.
 //!
 //! A body that waits must hear of its job's cancellation. It could enter itself into the job's list for each wait, and leave
 //! it afterwards: four locked instructions. A runner whose stacks have a bell each names the stack once instead, when the
@@ -13,14 +13,14 @@
 //!               makes a waker for the stack; rings
 //! ```
 //!
-//! *Nothing is lost.* If the body did not see STOP, it was set after ON_STACK; so whoever set it sees ON_STACK, and the
+//! *Nothing is lost.* If the body did not see STOP, it was set after ON_STACK; so the thread that set it sees ON_STACK, and the
 //! name, which was written before. And it was set after the body looked, so the ring comes later still: the bell is not
 //! silenced any more before the body sleeps.
 //!
 //! *The stack is there.* The body of a job that was asked to end returns under its job's lock. As long as the canceller
 //! holds that and the body has not returned, its stack is in use; afterwards the waker keeps what it rings.
 //!
-//! A ring that finds nobody waiting, or somebody else, does no harm: whoever waits looks around when it is woken.
+//! A ring that finds nobody waiting, or another thread, does no harm: the thread that waits looks around when it is woken.
 
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -55,12 +55,12 @@ impl StackName {
     }
 }
 
-/// Makes a waker for whoever waits on a stack.
+/// Makes a waker for the thread that waits on a stack.
 type WakerOf = unsafe fn(*const ()) -> Waker;
 
 static WAKER_OF: OnceLock<WakerOf> = OnceLock::new();
 
-/// Tells how to make a waker for whoever waits on a stack. The first one stays.
+/// Tells how to make a waker for the thread that waits on a stack. The first one stays.
 ///
 /// # Safety
 /// It may be called from any thread with the name of a stack that a body was started on and has not returned from, nor does
@@ -89,7 +89,7 @@ pub fn name_stack(body: &Body, stack: StackName) {
     name.store(stack.as_ptr(), Ordering::Release);
 }
 
-/// Where a job is in its life: one whose body has begun on a stack is not Pending any more, whatever its word says.
+/// Returns the state of a job: one whose body has begun on a stack is no longer Pending, whatever its word says.
 pub(crate) fn state_of(node: &Node) -> JobState {
     match node.word.load().state() {
         JobState::Pending if !node.stack.load(Ordering::Relaxed).is_null() => JobState::Active,
@@ -97,8 +97,8 @@ pub(crate) fn state_of(node: &Node) -> JobState {
     }
 }
 
-/// Whether a cancellation of `job` wakes whoever waits on this stack: from now on, if it is where its body runs. To be
-/// asked by who runs on that stack.
+/// Returns `true` if a cancellation of `job` wakes the code that waits on this stack: from now on, if it is where the job's body
+/// runs. To be called on that stack.
 #[inline]
 pub fn is_woken_on(job: &Job, stack: Option<StackName>) -> bool {
     let node = job.node();

@@ -13,7 +13,7 @@ mod real {
         std::thread::yield_now();
     }
 
-    /// Whether destructors must leave everything as it is.
+    /// Returns `true` if destructors must leave everything as it is.
     #[inline(always)]
     pub(crate) fn model_has_failed() -> bool {
         false
@@ -64,7 +64,7 @@ pub struct SpinLock(AtomicU32);
 const PAUSES: u32 = 64;
 
 impl SpinLock {
-    /// A lock that nobody holds.
+    /// A lock that no thread holds.
     #[expect(
         clippy::new_without_default,
         reason = "loom's words cannot be made anywhere"

@@ -19,7 +19,7 @@ use crate::word::Cause;
 /// let program = CancelToken::new();
 /// let request = program.child();
 /// let both = CancelToken::any_of([&request, &CancelToken::new()]);
-/// program.cancel("the user closed the window".into());
+/// program.cancel("the user closed the window");
 /// assert!(request.is_cancelled() && both.is_cancelled());
 /// assert_eq!(request.reason().unwrap().message(), Some("the user closed the window"));
 /// ```
@@ -28,7 +28,7 @@ pub struct CancelToken(Arc<Inner>);
 
 struct Inner {
     job: Job,
-    /// Of a token that is nobody's job: it ends with the token.
+    /// The body of a token that is no job's: it ends with the token.
     body: Option<Body>,
     /// The entries in the lists of the tokens that it follows.
     follows: Vec<CancelCallback>,
@@ -53,7 +53,7 @@ impl Drop for Inner {
     }
 }
 
-/// Tokens that are nobody's jobs hang on a tree of their own.
+/// Tokens that are no job's hang on a tree of their own.
 fn nobodys_tree() -> &'static Tree {
     static TREE: OnceLock<Tree> = OnceLock::new();
     TREE.get_or_init(Tree::new)
@@ -105,17 +105,17 @@ impl CancelToken {
     }
 
     /// Cancels it and what follows it; `false` if it was cancelled before. The token of a job cancels the job.
-    pub fn cancel(&self, reason: CancelReason) -> bool {
+    pub fn cancel(&self, reason: impl Into<CancelReason>) -> bool {
         self.0.job.cancel(reason)
     }
 
-    /// Whether it was cancelled.
+    /// Returns `true` if the token was cancelled.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.0.job.is_cancelled()
     }
 
-    /// Why it was cancelled, if it was.
+    /// Returns the reason of the cancellation, if there was one.
     pub fn reason(&self) -> Option<CancelReason> {
         self.0
             .job
@@ -123,7 +123,7 @@ impl CancelToken {
             .map(|cancelled| cancelled.reason().clone())
     }
 
-    /// Its cancellation as an error.
+    /// Returns the cancellation as an error.
     ///
     /// # Errors
     /// If it was cancelled.
@@ -187,7 +187,7 @@ impl DropGuard {
 impl Drop for DropGuard {
     fn drop(&mut self) {
         if let Some(token) = self.0.take() {
-            token.cancel(Cause::Abandoned.into());
+            token.cancel(Cause::Abandoned);
         }
     }
 }

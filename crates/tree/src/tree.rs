@@ -18,15 +18,15 @@ use crate::side::Side;
 use crate::sync::model_has_failed;
 use crate::word::{Beginning, Cause};
 
-/// What all jobs of a tree share. It lives until the root is freed, and may be used by any job that has
-/// not told its parent of its end.
+/// The state that all jobs of a tree share. It lives until the root is freed, and may be used by any job that has not told its
+/// parent of its end.
 pub(crate) struct TreeShared {
     pub(crate) monitor: Monitor,
     hooks: Hooks,
     extension: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
-/// What the layer that runs the jobs wants to be told.
+/// The functions that the layer which runs the jobs wants called.
 #[derive(Clone, Default)]
 pub struct Hooks {
     /// Called after jobs were cancelled: their bodies may be in the middle of forks and loops that look for it only
@@ -36,10 +36,10 @@ pub struct Hooks {
     pub event: Option<Watcher>,
 }
 
-/// What is called after a cancellation; see [`Hooks::cancelled`].
+/// A function that is called after a cancellation; see [`Hooks::cancelled`].
 pub(crate) type CancelledHook = Arc<dyn Fn() + Send + Sync>;
 
-/// What is called for every event; see [`Hooks::event`].
+/// A function that is called for every event; see [`Hooks::event`].
 pub type Watcher = Arc<dyn Fn(JobId, EventKind) + Send + Sync>;
 
 impl fmt::Debug for Hooks {
@@ -49,7 +49,7 @@ impl fmt::Debug for Hooks {
 }
 
 impl TreeShared {
-    /// What to call after a cancellation, if anything.
+    /// Returns the function to call after a cancellation, if there is one.
     pub(crate) fn cancelled_hook(&self) -> Option<CancelledHook> {
         self.hooks.cancelled.clone()
     }
@@ -99,9 +99,9 @@ const ROOT: Kind = Kind {
 };
 
 unsafe fn free_root(node: NonNull<Node>) {
-    // SAFETY: nobody else has a reference.
+    // SAFETY: no other thread has a reference.
     outermost(|| unsafe { drop_user_parts(node) });
-    // SAFETY: made by `Box::into_raw` of this type in `Tree::with_hooks`; nobody else has a reference.
+    // SAFETY: made by `Box::into_raw` of this type in `Tree::with_hooks`; no other thread has a reference.
     drop(unsafe { Box::from_raw(node.cast::<RootCell>().as_ptr()) });
 }
 
@@ -156,7 +156,7 @@ impl Tree {
             locals: Locals::default(),
             side: Some(Box::new(side)),
         };
-        // SAFETY: there is room for a cell, whose first field is the node, and nobody else knows it. A new node has two
+        // SAFETY: there is room for a cell, whose first field is the node, and no other thread knows it. A new node has two
         // references, one for each handle made here.
         let (root, body) = unsafe {
             Node::write(node, origin, &ROOT);
@@ -175,7 +175,7 @@ impl Tree {
         &self.root
     }
 
-    /// What happened so far, counted.
+    /// Returns the counts of what happened so far.
     pub fn counters(&self) -> Counters {
         self.shared.monitor.counters()
     }

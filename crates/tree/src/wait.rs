@@ -23,7 +23,7 @@ use crate::sync::model_has_failed;
 use crate::waiters::{CancelFn, Entered, WaitList, WaitNode, Wake};
 use crate::word::Word;
 
-/// What is waited for.
+/// The event that is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     End,
@@ -138,7 +138,7 @@ impl Drop for Registration {
     }
 }
 
-/// Takes an entry out of its list. A job that nobody else knows then ends as cheaply as if nobody ever had.
+/// Takes an entry out of its list. A job that no other thread knows then ends as cheaply as if none ever had.
 ///
 /// # Safety
 /// `waiter` is in this list of `job` or in none.
@@ -171,7 +171,7 @@ fn drop_wake(wake: Wake) {
     }
 }
 
-/// [`CancelRequested`] for somebody who blocks: the job and the waker are only lent.
+/// [`CancelRequested`] for a thread that blocks: the job and the waker are only lent.
 pub struct CancelWatch<'j> {
     job: &'j Job,
     waiter: WaitNode,
@@ -179,7 +179,7 @@ pub struct CancelWatch<'j> {
 }
 
 impl<'j> CancelWatch<'j> {
-    /// Nobody is entered yet.
+    /// Makes a watch that has no waiter entered yet.
     pub fn new(job: &'j Job) -> CancelWatch<'j> {
         CancelWatch {
             job,
@@ -204,7 +204,7 @@ impl<'j> CancelWatch<'j> {
         // SAFETY: nothing is moved out of the place.
         let this = unsafe { self.get_unchecked_mut() };
         let mut locked = node.lock();
-        // Under the lock: whoever makes it come takes the list under it afterwards.
+        // Under the lock: the thread that makes it come takes the list under it afterwards.
         match node.word.change(Word::involve).map(|changed| changed.after) {
             Ok(word) if !What::Cancellation.has_come(word) => {}
             Ok(_) | Err(_) => return false,
@@ -261,11 +261,11 @@ impl fmt::Debug for Ended {
 /// is never ready.
 pub struct CancelRequested {
     registration: Registration,
-    /// What the cancellation comes through: dropped after the registration.
+    /// The value through which the cancellation comes: dropped after the registration.
     _kept: Option<Kept>,
 }
 
-/// Something that lives as long as a registration.
+/// A value that lives as long as a registration.
 pub(crate) type Kept = Arc<dyn Any + Send + Sync>;
 
 impl CancelRequested {
@@ -297,7 +297,7 @@ impl fmt::Debug for CancelRequested {
 #[must_use = "dropping it takes the callback back"]
 pub struct CancelCallback {
     _entered: Option<Pin<Box<Registration>>>,
-    /// What the cancellation comes through: dropped after the registration.
+    /// The value through which the cancellation comes: dropped after the registration.
     _kept: Option<Kept>,
 }
 

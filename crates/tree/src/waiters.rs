@@ -21,7 +21,7 @@ use crate::sync::UnsafeCell;
 /// A function that is called when a job is cancelled.
 pub(crate) type CancelFn = Box<dyn FnOnce(&CancelReason) + Send>;
 
-/// How a waiter is told.
+/// The way in which a waiter is notified.
 pub(crate) enum Wake {
     /// A task, or a thread behind a waker.
     Task(Waker),
@@ -78,7 +78,7 @@ impl WaitNode {
     }
 }
 
-/// What [`WaitList::enter`] did.
+/// The result of [`WaitList::enter`].
 #[must_use = "the old wake is to be dropped when the lock is free"]
 pub(crate) enum Entered {
     /// The entry is new in the list.
@@ -87,7 +87,7 @@ pub(crate) enum Entered {
     Renewed(Option<Wake>),
 }
 
-/// How many waiters are taken out under one hold of the lock. In a model one, so that others come between.
+/// The most waiters that are taken out under one hold of the lock. In a model one, so that others come between.
 pub(crate) const BATCH: usize = if cfg!(loom) { 1 } else { 8 };
 
 /// The waiters of a job, newest first. Used under the job's lock.
@@ -152,7 +152,7 @@ impl WaitList {
         }
     }
 
-    /// Whether nobody is in it.
+    /// Returns `true` if the list has no waiter.
     pub(crate) fn is_empty(&self) -> bool {
         self.first.is_null()
     }

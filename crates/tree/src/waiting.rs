@@ -1,11 +1,10 @@
-//! What a job's body waits for, as a dump shows it: one word that the body's thread writes and anybody
-//! may read.
+//! The thing that a job's body waits for, as a dump shows it: one word that the body's thread writes and any thread may read.
 
 use std::fmt;
 
 use crate::error::JobId;
 
-/// What a body waits for.
+/// The thing that a body waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitingFor {
@@ -25,6 +24,8 @@ pub enum WaitingFor {
     Select,
     /// A budget that is used up.
     Budget,
+    /// A notification, or others at a barrier.
+    Notification,
 }
 
 const ID_BITS: u32 = 56;
@@ -42,6 +43,7 @@ impl WaitingFor {
             Some(WaitingFor::Lock) => kind(6),
             Some(WaitingFor::Select) => kind(7),
             Some(WaitingFor::Budget) => kind(8),
+            Some(WaitingFor::Notification) => kind(9),
         }
     }
 
@@ -55,6 +57,7 @@ impl WaitingFor {
             6 => Some(WaitingFor::Lock),
             7 => Some(WaitingFor::Select),
             8 => Some(WaitingFor::Budget),
+            9 => Some(WaitingFor::Notification),
             _ => None,
         }
     }
@@ -71,6 +74,7 @@ impl fmt::Display for WaitingFor {
             WaitingFor::Lock => f.write_str("a lock"),
             WaitingFor::Select => f.write_str("one of several things"),
             WaitingFor::Budget => f.write_str("a new budget"),
+            WaitingFor::Notification => f.write_str("a notification"),
         }
     }
 }
@@ -91,6 +95,7 @@ mod tests {
             Some(WaitingFor::Lock),
             Some(WaitingFor::Select),
             Some(WaitingFor::Budget),
+            Some(WaitingFor::Notification),
         ] {
             assert_eq!(WaitingFor::decode(WaitingFor::encode(waiting)), waiting);
         }

@@ -1,7 +1,7 @@
-//! What a job's state is, and every way in which it changes: nothing else writes it.
+//! The state of a job, and every way in which it changes: no other code writes it.
 //!
 //! A job's state is one packed word. The functions here say what a change makes of a word, or that it is
-//! not allowed; [`AtomicWord`] tries them against the word in memory until nobody else was faster.
+//! not allowed; [`AtomicWord`] tries them against the word in memory until no other thread was faster.
 //!
 //! # The phases
 //!
@@ -28,9 +28,9 @@
 //! | TimedOut   | terminal: a deadline came first             | never                                     |
 //!
 //! A job ends when its body has returned (a bit beside the phase) *and* no child is active, whichever
-//! comes last. A body that never began counts as returned when whoever would have run it finds out. The
+//! comes last. A body that never began counts as returned when the thread that would have run it finds out. The
 //! end has two steps: it is decided (a bit), which fixes the outcome and closes the job to new children;
-//! then a value that nobody will take is dropped; then it becomes visible.
+//! then a value that no handle will take is dropped; then it becomes visible.
 //!
 //! # Which end
 //!
@@ -51,8 +51,8 @@
 //!
 //! # Why the leaf is quick
 //!
-//! A job that has never had a child, a waiter or an error is not *involved*: nobody but its body knows
-//! it, so it ends by one compare-and-swap. Setting [`INVOLVED`] is the first thing that anybody else
+//! A job that has never had a child, a waiter or an error is not *involved*: no thread but its body's knows
+//! it, so it ends by one compare-and-swap. Setting [`INVOLVED`] is the first thing that any other thread
 //! does, under the job's lock, and fails if the job has ended; from then on the end, too, is decided under
 //! the lock.
 
@@ -66,32 +66,32 @@ const PHASE: u64 = 0b111;
 const BODY_RETURNED: u64 = 1 << 3;
 /// A child's failure is none of this job's.
 const SUPERVISOR: u64 = 1 << 4;
-/// Somebody other than the body knows the job: it ends under its lock.
+/// A thread other than the body's knows the job: it ends under its lock.
 const INVOLVED: u64 = 1 << 5;
 /// The body or a child has failed.
 const FAILED: u64 = 1 << 6;
-/// Nobody will ask for the value.
+/// No handle will take the value.
 const UNWANTED: u64 = 1 << 7;
 /// A parent's cancellation does not reach it.
 const SHIELDED: u64 = 1 << 8;
 /// Set together with Cancelling, and never cleared: what forks and loops look at.
 pub const STOP: u64 = 1 << 9;
-/// Its outcome goes to the code that made it and waits for it, not to the parent.
+/// The outcome goes to the code that made the job and waits for it, not to the parent.
 const CONTAINED: u64 = 1 << 10;
-/// It is decided that the job ends: no child can be attached, nothing can change the outcome.
+/// The end of the job is decided: no child can be attached, nothing can change the outcome.
 const ENDING: u64 = 1 << 11;
 const CAUSE_SHIFT: u32 = 12;
 const CAUSE: u64 = 0b111 << CAUSE_SHIFT;
 /// The body has a stack, and a cancellation wakes it there.
 const ON_STACK: u64 = 1 << 15;
-/// It has had a child that must be told when the body returns.
+/// The job has had a child that must be told when the body returns.
 const HAS_SCOPES: u64 = 1 << 16;
 const REFERENCE_SHIFT: u32 = 32;
 const ONE_REFERENCE: u64 = 1 << REFERENCE_SHIFT;
 /// More handles than any program has; beyond it the count would run over, so the process ends.
 const MOST_REFERENCES: u64 = 1 << 31;
 
-/// Where a job is in its life, as the word stores it.
+/// The phase of a job's life, as the word stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Pending,
@@ -115,15 +115,15 @@ impl Phase {
     ];
 }
 
-/// Where a job is in its life.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum JobState {
     /// Waits to begin.
     Pending,
-    /// Its body runs.
+    /// Runs its body.
     Active,
-    /// Its body has returned; children still run.
+    /// Waits for its children after its body has returned.
     Completing,
     /// Asked to end.
     Cancelling,
@@ -138,7 +138,7 @@ pub enum JobState {
 }
 
 impl JobState {
-    /// Whether the job has ended; such a state never changes again.
+    /// Returns `true` if the job has ended; such a state never changes again.
     pub fn is_terminal(self) -> bool {
         !matches!(
             self,
@@ -167,21 +167,21 @@ impl fmt::Display for JobState {
     }
 }
 
-/// Why a job was asked to end.
+/// The reason why a job was asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// Somebody asked for it.
+    /// A caller requested it.
     Explicit,
-    /// Its deadline came.
+    /// The job's deadline came.
     Timeout,
     /// A job above it was asked to.
     Parent,
-    /// Its body or one of its children failed.
+    /// The job's body or one of its children failed.
     Failure,
     /// The runtime ends.
     Shutdown,
-    /// Whoever wanted its value is gone.
+    /// The handle that wanted the job's value is gone.
     Abandoned,
 }
 
@@ -196,18 +196,18 @@ impl Cause {
     ];
 }
 
-/// How a body ended.
+/// The way in which a body ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyEnd {
-    /// With a value.
+    /// The body returned a value.
     Value,
-    /// Because it saw its own job's cancellation, or never began.
+    /// The body saw its own job's cancellation, or never began.
     Cancelled,
-    /// With an error or a panic.
+    /// The body returned an error or panicked.
     Failed,
 }
 
-/// How a job begins: bits of its first word.
+/// The bits with which a job's first word begins.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beginning(u64);
 
@@ -216,9 +216,9 @@ impl Beginning {
     pub(crate) const SUPERVISOR: Beginning = Beginning(SUPERVISOR);
     /// A parent's cancellation does not reach it.
     pub(crate) const SHIELDED: Beginning = Beginning(SHIELDED);
-    /// Its outcome is none of the parent's.
+    /// The job's outcome does not concern the parent.
     pub(crate) const CONTAINED: Beginning = Beginning(CONTAINED);
-    /// Nobody will ask for the value.
+    /// No handle will take the value.
     pub(crate) const UNWANTED: Beginning = Beginning(UNWANTED);
     /// Active at once: the body is running already.
     pub(crate) const STARTED: Beginning = Beginning(Phase::Active as u64);
@@ -281,13 +281,13 @@ impl Word {
         self.0 & CONTAINED != 0
     }
 
-    /// Whether the value that the body left, if it left one, will not be taken by anybody.
+    /// Returns `true` if the value that the body left, if it left one, will not be taken by any handle.
     #[inline]
     pub(crate) fn drops_value(self) -> bool {
         self.0 & (UNWANTED | STOP) != 0
     }
 
-    /// Whether it has ended, or it is decided that it does.
+    /// Returns `true` if the job has ended, or its end is decided.
     #[inline]
     pub(crate) fn is_ending(self) -> bool {
         self.0 & ENDING != 0
@@ -298,7 +298,7 @@ impl Word {
         self.0 & BODY_RETURNED != 0
     }
 
-    /// Why it was asked to end, if it was.
+    /// Returns the reason why the job was asked to end, if it was.
     #[inline]
     pub(crate) fn cause(self) -> Option<Cause> {
         let stored = ((self.0 & CAUSE) >> CAUSE_SHIFT) as usize;
@@ -333,19 +333,19 @@ impl Word {
         Word(self.0 & !CAUSE | cause | STOP).with_phase(Phase::Cancelling)
     }
 
-    /// Whether the body may begin: nobody has cancelled it first.
+    /// Returns `true` if the body may begin: no thread has cancelled the job before.
     #[inline]
     pub(crate) fn may_start(self) -> bool {
         self.phase() == Phase::Pending
     }
 
-    /// From now on a cancellation wakes the body on its stack.
+    /// Says that from now on a cancellation wakes the body on its stack.
     #[inline]
     pub(crate) fn wait_on_stack(self) -> Word {
         Word(self.0 | ON_STACK)
     }
 
-    /// Whether a cancellation wakes the body on its stack.
+    /// Returns `true` if a cancellation wakes the body on its stack.
     #[inline]
     pub(crate) fn is_on_stack(self) -> bool {
         self.0 & ON_STACK != 0
@@ -397,7 +397,7 @@ impl Word {
         Word(self.0 | ENDING)
     }
 
-    /// The end, visible to everybody; after [`Word::begin_end`].
+    /// The end, visible to every thread; after [`Word::begin_end`].
     #[inline]
     pub(crate) fn end(self) -> Word {
         debug_assert!(self.is_ending() && !self.is_terminal());
@@ -413,13 +413,13 @@ impl Word {
         self.with_phase(phase)
     }
 
-    /// Somebody wants to be told of the end or of cancellation; `None` if it has ended.
+    /// Says that a thread wants to learn of the end or of cancellation; `None` if the job has ended.
     #[inline]
     pub(crate) fn involve(self) -> Option<Word> {
         (!self.is_terminal()).then_some(Word(self.0 | INVOLVED))
     }
 
-    /// Under the job's lock: nobody but its body knows it any more. `None` if it is too late for that to matter.
+    /// Under the job's lock: no thread but its body's knows it any more. `None` if it is too late for that to matter.
     #[inline]
     pub(crate) fn forget_others(self) -> Option<Word> {
         let is_plain = self.0 & (STOP | BODY_RETURNED | ENDING) == 0;
@@ -432,7 +432,7 @@ impl Word {
         Word(self.0 | HAS_SCOPES)
     }
 
-    /// Whether there may be children that must be told when the body returns.
+    /// Returns `true` if there may be children that must be told when the body returns.
     #[inline]
     pub(crate) fn has_scopes(self) -> bool {
         self.0 & HAS_SCOPES != 0
@@ -444,9 +444,9 @@ impl Word {
         (!self.is_ending()).then_some(Word(self.0 | INVOLVED))
     }
 
-    /// A job that nobody but its body knows ends with a value that is wanted: the body returns, the end is decided and
-    /// visible, and the execution gives back its reference, all at once. `None` if somebody knows it, or it was
-    /// cancelled, or nobody wants the value.
+    /// A job that no thread but its body's knows ends with a value that is wanted: the body returns, the end is decided and
+    /// visible, and the execution gives back its reference, all at once. `None` if another thread knows it, or it was
+    /// cancelled, or no handle wants the value.
     #[inline]
     pub(crate) fn end_as_leaf(self) -> Option<Word> {
         if self.0 & (INVOLVED | STOP | UNWANTED) != 0 {
@@ -458,7 +458,7 @@ impl Word {
         Some(Word(ended.0 - ONE_REFERENCE))
     }
 
-    /// Nobody will ask for the value any more.
+    /// Says that no handle will take the value.
     #[inline]
     pub(crate) fn lose_interest(self) -> Word {
         Word(self.0 | UNWANTED)
@@ -492,13 +492,13 @@ impl AtomicWord {
         AtomicWord(AtomicU64::new(word.0))
     }
 
-    /// Everything written before the last change is visible afterwards.
+    /// Loads the word. Everything written before its last change is visible afterwards.
     #[inline]
     pub(crate) fn load(&self) -> Word {
         Word(self.0.load(Ordering::Acquire))
     }
 
-    /// For looking without any promise.
+    /// Loads the word without any promise.
     #[inline]
     pub(crate) fn load_relaxed(&self) -> Word {
         Word(self.0.load(Ordering::Relaxed))
@@ -549,7 +549,7 @@ impl AtomicWord {
     /// One reference more.
     #[inline]
     pub(crate) fn add_reference(&self) {
-        // Relaxed: whoever adds one holds one.
+        // Relaxed: the thread that adds one holds one.
         let before = Word(self.0.fetch_add(ONE_REFERENCE, Ordering::Relaxed));
         if before.references() >= MOST_REFERENCES {
             eprintln!("jobtree: a job has more than 2^31 handles; aborting");
@@ -557,7 +557,7 @@ impl AtomicWord {
         }
     }
 
-    /// One reference less; `true` if it was the last one: nobody else can reach the word then.
+    /// One reference less; `true` if it was the last one: no other thread can reach the word then.
     #[inline]
     pub(crate) fn drop_reference(&self) -> bool {
         // Who holds the only reference need not tell anybody.

@@ -93,7 +93,7 @@ fn a_child_that_fails_while_its_parent_is_completing_fails_it() {
 fn a_child_of_a_cancelling_parent_is_born_cancelled_and_does_not_start() {
     let tree = Tree::new();
     let (parent, body) = child(tree.root());
-    assert!(parent.cancel("enough".into()));
+    assert!(parent.cancel("enough"));
     let (born, born_body) = parent.attach(JobOptions::new()).unwrap();
     assert!(!born_body.start());
     assert_eq!(born.cancellation().unwrap().origin(), parent.id());
@@ -131,11 +131,11 @@ fn a_cancelled_child_leaves_its_parent_alone_and_a_timed_out_one_fails_it() {
     let tree = Tree::new();
     let (parent, body) = child(tree.root());
     let (cancelled, cancelled_body) = child(&parent);
-    cancelled.cancel("not needed".into());
+    cancelled.cancel("not needed");
     cancelled_body.end(BodyResult::Cancelled);
     assert_eq!(parent.state(), JobState::Active);
     let (late, late_body) = child(&parent);
-    late.cancel(Cause::Timeout.into());
+    late.cancel(Cause::Timeout);
     late_body.end(BodyResult::Cancelled);
     assert_eq!(late.state(), JobState::TimedOut);
     body.end(BodyResult::Value);
@@ -147,7 +147,7 @@ fn a_cancelled_child_leaves_its_parent_alone_and_a_timed_out_one_fails_it() {
 fn a_timeout_keeps_a_later_failure_as_what_came_after() {
     let tree = Tree::new();
     let (job, body) = child(tree.root());
-    job.cancel(Cause::Timeout.into());
+    job.cancel(Cause::Timeout);
     body.end(failed("broke while ending"));
     let error = job.error().unwrap();
     assert!(error.is_timed_out() && error.more() == 1);
@@ -163,7 +163,7 @@ fn an_error_that_holds_the_jobs_own_cancellation_is_no_failure() {
     let tree = Tree::new();
     let (parent, parent_body) = child(tree.root());
     let (job, body) = child(&parent);
-    parent.cancel("stop".into());
+    parent.cancel("stop");
     let own = job.cancellation().unwrap();
     #[derive(Debug)]
     struct Wrapped(Box<dyn Error + Send + Sync>);
@@ -190,13 +190,13 @@ fn an_error_that_holds_another_jobs_cancellation_is_a_failure() {
     let tree = Tree::new();
     let (parent, body) = child(tree.root());
     let (other, other_body) = child(&parent);
-    other.cancel("just this one".into());
+    other.cancel("just this one");
     other_body.end(BodyResult::Cancelled);
     body.end(BodyResult::Failed(Box::new(other.error().unwrap())));
     assert_eq!(parent.state(), JobState::Failed);
     // Even if the job itself was cancelled, for another reason.
     let (parent, body) = child(tree.root());
-    parent.cancel("everything".into());
+    parent.cancel("everything");
     body.end(BodyResult::Failed(Box::new(other.error().unwrap())));
     assert_eq!(parent.state(), JobState::Failed);
 }
@@ -208,12 +208,12 @@ fn a_shielded_child_is_not_reached_from_above_but_can_be_cancelled() {
     let shielded = || JobOptions::new().started().shielded();
     let (inner, inner_body) = parent.attach(shielded()).unwrap();
     let (below, below_body) = child(&inner);
-    parent.cancel("stop".into());
+    parent.cancel("stop");
     assert!(!inner.is_cancelled() && !below.is_cancelled());
     // Not even born cancelled.
     let (late, late_body) = parent.attach(shielded()).unwrap();
     assert!(!late.is_cancelled());
-    assert!(inner.cancel("now".into()) && below.is_cancelled());
+    assert!(inner.cancel("now") && below.is_cancelled());
     for body in [below_body, inner_body, late_body, body] {
         body.end(BodyResult::Value);
     }
@@ -274,7 +274,7 @@ fn callbacks_are_called_once_at_once_if_it_is_late_and_not_when_taken_back() {
     };
     let kept = job.on_cancel(count(&calls));
     drop(job.on_cancel(count(&calls)));
-    parent.cancel("stop".into());
+    parent.cancel("stop");
     assert_eq!(calls.load(Ordering::SeqCst), 1);
     let late = job.on_cancel(count(&calls));
     assert_eq!(calls.load(Ordering::SeqCst), 2);
@@ -305,7 +305,7 @@ fn a_tree_of_a_hundred_thousand_levels_is_cancelled_and_ends_without_recursion()
         parent = job;
     }
     let top = tree.root().children().pop().unwrap();
-    top.cancel("from the top".into());
+    top.cancel("from the top");
     assert!(parent.is_cancelled());
     // The bodies first, from the top down: the last one ends them all.
     for body in bodies {
@@ -426,7 +426,7 @@ fn events_tell_a_jobs_life_in_order_and_counters_count_each_once() {
             .poll(&mut Context::from_waker(&waker))
             .is_pending()
     );
-    assert!(job.cancel("stop".into()) && !job.cancel("again".into()));
+    assert!(job.cancel("stop") && !job.cancel("again"));
     body.end(BodyResult::Cancelled);
     let recorded = tree.take_events();
     assert_eq!(recorded.lost, 0);
@@ -479,10 +479,10 @@ fn tokens_follow_their_parents_and_each_other() {
     let alone = CancelToken::new();
     let either = CancelToken::any_of([&below, &alone]);
     assert!(either.check().is_ok());
-    alone.cancel("alone".into());
+    alone.cancel("alone");
     assert!(either.is_cancelled() && !below.is_cancelled());
     assert_eq!(either.reason().unwrap().message(), Some("alone"));
-    job.cancel("the job".into());
+    job.cancel("the job");
     assert!(below.is_cancelled());
     assert_eq!(below.reason().unwrap().message(), Some("the job"));
     assert!(below.check().is_err());

@@ -89,7 +89,7 @@ fn jobs_below_a_followed_one_are_spans() {
         nameless.end(BodyResult::Value);
         let (pixel, pixel_body) = labelled(&lane, "pixel");
         assert!(pixel.span().is_some());
-        pixel.cancel("enough".into());
+        pixel.cancel("enough");
         pixel_body.end(BodyResult::Cancelled);
         assert!(pixel.span().is_none(), "it has ended");
         lane_body.end(BodyResult::Value);

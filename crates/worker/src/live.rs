@@ -49,7 +49,7 @@ impl LiveJobs {
 
     pub(crate) fn cancel_all(&self, reason: &'static str) {
         for (_, run) in self.runs() {
-            run.cancel(reason.into());
+            run.cancel(reason);
         }
     }
 

@@ -329,7 +329,7 @@ fn shut_down(stage: &Arc<Stage>) {
 
 fn cancel(job: Option<Job>) {
     if let Some(job) = job {
-        job.cancel("planned".into());
+        job.cancel("planned");
     }
 }
 

@@ -218,7 +218,7 @@ impl Handle {
     fn close(&self) {
         self.client.close();
         // Which ends the socket, and with it the threads.
-        self.keeper.cancel("the transport is closed".into());
+        self.keeper.cancel("the transport is closed");
     }
 }
 

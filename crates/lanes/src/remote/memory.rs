@@ -135,7 +135,7 @@ impl MemoryTransport {
         let shared = &self.handle.shared;
         shared.is_closed.store(true, Ordering::SeqCst);
         shared.pending.fail_sent_on(ONLY, &lost);
-        self.handle.job.cancel("the connection was cut".into());
+        self.handle.job.cancel("the connection was cut");
     }
 }
 
@@ -182,7 +182,7 @@ impl Handle {
     fn close(&self) {
         self.shared.is_closed.store(true, Ordering::SeqCst);
         self.shared.pending.close();
-        self.job.cancel("the transport is closed".into());
+        self.job.cancel("the transport is closed");
     }
 }
 

@@ -210,7 +210,7 @@ impl RemoteServer {
         let operations = load.running();
         self.server.say_goodbye();
         if operations > 0 {
-            self.job.cancel("the server ends".into());
+            self.job.cancel("the server ends");
             return Err(StillRunning { operations });
         }
         // The goodbyes are written, and the peers go; whoever does not is cut off.
@@ -225,7 +225,7 @@ const PARTING: Duration = Duration::from_secs(1);
 impl Drop for RemoteServer {
     fn drop(&mut self) {
         self.server.end_listening();
-        self.job.cancel("the server ends".into());
+        self.job.cancel("the server ends");
     }
 }
 
@@ -408,7 +408,7 @@ fn welcome<'scope>(n: &'scope Nursery<'scope, '_>, server: &Arc<Server>, stream:
         let limit = server.settings.connect_timeout;
         let _ = first_of(job.ended(), future::sleep(limit)).await;
         if !has_begun.swap(true, Ordering::SeqCst) {
-            job.cancel("no blocking thread was free in time".into());
+            job.cancel("no blocking thread was free in time");
             refuse(&server, &stream, RemoteError::NoThread);
         }
         Ok(())

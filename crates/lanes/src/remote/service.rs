@@ -331,7 +331,7 @@ impl Session {
     pub(super) fn cancel(&self, number: u64) {
         let job = self.running().calls.get(&number).cloned().flatten();
         if let Some(job) = job {
-            job.cancel("the peer has cancelled the request".into());
+            job.cancel("the peer has cancelled the request");
         }
     }
 }

@@ -240,6 +240,35 @@ where
     }
 }
 
+struct Unzip;
+
+impl<A: Send, B: Send> Consume<(A, B)> for Unzip {
+    type State = (Pieces<A>, Pieces<B>);
+
+    fn start(&self) -> Self::State {
+        (Pieces::new(), Pieces::new())
+    }
+
+    #[inline(always)]
+    fn feed(
+        &self,
+        (mut left, mut right): Self::State,
+        _: usize,
+        items: impl Iterator<Item = (A, B)>,
+    ) -> Self::State {
+        let (lefts, rights) = (left.last(), right.last());
+        items.for_each(|(a, b)| {
+            lefts.push(a);
+            rights.push(b);
+        });
+        (left, right)
+    }
+
+    fn combine(&self, left: Self::State, right: Self::State) -> Self::State {
+        (left.0.append(right.0), left.1.append(right.1))
+    }
+}
+
 impl<S, T> Loop<S, T>
 where
     S: Source,
@@ -282,6 +311,48 @@ where
             };
             drive(items, self.grain, &fill)
         });
+    }
+
+    /// Any collection of all items, in order: a map, a set, a `String`, or a `Result` or `Option` of one. What the items
+    /// become is computed in parallel; one worker then puts them into the collection.
+    ///
+    /// A loop that shall end with the first error is [`try_collect`](Loop::try_collect).
+    ///
+    /// ```
+    /// use jobtree_par as par;
+    /// use std::collections::BTreeMap;
+    ///
+    /// let words = ["job", "tree"];
+    /// let lengths: BTreeMap<_, _> = par::over(&words).map(|word| (*word, word.len())).collect_as();
+    /// assert_eq!(lengths["tree"], 4);
+    ///
+    /// let numbers: Result<Vec<u8>, _> = par::over(["1", "two"]).map(str::parse).collect_as();
+    /// assert!(numbers.is_err());
+    /// ```
+    pub fn collect_as<C>(self) -> C
+    where
+        C: FromIterator<T::Out>,
+    {
+        self.collect().into_iter().collect()
+    }
+
+    /// Two vectors: the first halves of all pairs, and the second ones, both in order.
+    ///
+    /// ```
+    /// let (numbers, squares) = jobtree_par::over(0..4).map(|n| (n, n * n)).unzip();
+    /// assert_eq!((numbers, squares), (vec![0, 1, 2, 3], vec![0, 1, 4, 9]));
+    /// ```
+    pub fn unzip<A, B>(self) -> (Vec<A>, Vec<B>)
+    where
+        T: Transform<S::Item, Out = (A, B)>,
+        A: Send,
+        B: Send,
+    {
+        let pieces = self.consume(Unzip);
+        let (mut left, mut right) = (Vec::new(), Vec::new());
+        pieces.0.move_to(&mut left);
+        pieces.1.move_to(&mut right);
+        (left, right)
     }
 
     /// Two vectors: the items for which `predicate` holds, and the others, both in order.

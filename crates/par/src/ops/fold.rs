@@ -226,7 +226,7 @@ where
         self.consume(Multiplied(PhantomData))
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     ///
     /// ```
     /// assert_eq!(jobtree_par::over(0..1000).filter(|n| n % 7 == 0).count(), 143);

@@ -21,7 +21,7 @@ use crate::looping::Loop;
 use crate::source::Source;
 use crate::transform::Transform;
 
-/// What is done with items, wherever they come from. The methods are those of [`Body`].
+/// A consumer of items from any source. The methods are those of [`Body`].
 pub(crate) trait Consume<Item>: Sync {
     type State: Send;
 

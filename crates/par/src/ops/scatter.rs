@@ -13,31 +13,31 @@ use crate::looping::Loop;
 use crate::source::Source;
 use crate::transform::{OneToOne, Transform};
 
-/// Why [`Loop::scatter_to`] has stopped.
+/// The reason why [`Loop::scatter_to`] has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScatterError {
     /// There is no such place in the target.
     OutOfBounds {
-        /// Where the index stands in the list of indices.
+        /// The place of the index in the list of indices.
         position: usize,
         /// The index.
         index: usize,
-        /// How many places the target has.
+        /// The length of the target.
         len: usize,
     },
     /// The index occurs twice.
     Duplicate {
-        /// Where one of the two stands in the list of indices.
+        /// The place of one of the two in the list of indices.
         position: usize,
         /// The index.
         index: usize,
     },
     /// There are not as many indices as items. Nothing has been written.
     Unequal {
-        /// How many items there are.
+        /// The number of items.
         items: usize,
-        /// How many indices there are.
+        /// The number of indices.
         indices: usize,
     },
 }

@@ -12,7 +12,7 @@ use crate::looping::Loop;
 use crate::source::Source;
 use crate::transform::{AsIs, AtMostOne, Transform};
 
-/// How many items a worker may handle after another one has ended the loop.
+/// The most items that a worker handles after another one has ended the loop.
 const SEARCH_BLOCK: usize = 64;
 
 struct UntilAny<F> {
@@ -123,7 +123,7 @@ where
     }
 }
 
-/// Where the first block begins in which an item has ended the loop.
+/// The beginning of the first block in which an item has ended the loop.
 pub(super) struct FirstEnd(AtomicUsize);
 
 impl FirstEnd {
@@ -136,7 +136,7 @@ impl FirstEnd {
         self.0.fetch_min(position, Ordering::Relaxed);
     }
 
-    /// Whether a block that begins at `position` comes after the end.
+    /// Returns `true` if a block that begins at `position` comes after the end.
     #[inline(always)]
     pub(super) fn is_before(&self, position: usize) -> bool {
         self.0.load(Ordering::Relaxed) < position
@@ -286,7 +286,7 @@ where
         self.find_last(|_| true)
     }
 
-    /// Whether `predicate` holds for some item.
+    /// Returns `true` if `predicate` holds for some item.
     ///
     /// ```
     /// assert!(jobtree_par::over(&[1, 5, 9]).any(|n| n % 5 == 0));
@@ -299,7 +299,7 @@ where
             .is_some()
     }
 
-    /// Whether `predicate` holds for every item.
+    /// Returns `true` if `predicate` holds for every item.
     ///
     /// ```
     /// assert!(jobtree_par::over(&[1, 5, 9]).all(|n| n % 2 == 1));

@@ -213,8 +213,8 @@ where
     });
 }
 
-/// How often to halve: at least two pieces for each worker, an even number of times so that no sorted piece has to be
-/// copied before it is merged.
+/// Returns how often to halve: at least two pieces for each worker, and an even number of times, so that no sorted piece has to
+/// be copied before it is merged.
 fn halvings(worker: &Worker, len: usize) -> u32 {
     let workers = worker.workers();
     if workers == 1 {

@@ -8,10 +8,10 @@
 
 use crate::looping::over;
 
-/// How many items a part has.
+/// The number of items of a part.
 const PART: usize = if cfg!(miri) { 32 } else { 2048 };
 
-/// How many pairs are looked at before asking whether to go on: so many that the compiler can make it a few
+/// The number of pairs compared before each decision whether to continue: so many that the compiler can make it a few
 /// instructions, so few that nothing is lost on items in disorder.
 const PAIRS: usize = if cfg!(miri) { 16 } else { 32 };
 
@@ -32,7 +32,7 @@ where
     false
 }
 
-/// Whether `relation` holds between all neighbours.
+/// Returns `true` if `relation` holds between all neighbours.
 fn holds_throughout<T, R>(items: &mut [T], relation: &R) -> bool
 where
     T: Send,

@@ -1,9 +1,11 @@
-//! What a loop can go over: things that know their length and can be cut anywhere.
+//! The sources of loops: values that know their length and can be cut anywhere.
 
 mod chain;
 mod chunks;
+mod collections;
 mod drain;
 mod enumerate;
+mod items;
 mod range;
 mod reversed;
 mod slice;
@@ -14,6 +16,8 @@ pub use chain::Chain;
 pub use chunks::{Chunks, ChunksMut};
 pub use drain::Drain;
 pub use enumerate::Enumerate;
+pub use items::Items;
+pub use range::Last;
 pub use reversed::Reversed;
 pub use windows::Windows;
 pub use zip::Zip;
@@ -62,13 +66,13 @@ use crate::drive::Splittable;
 /// assert_eq!(par::over(sevens).sum::<u64>(), 7 * 999 * 500);
 /// ```
 pub trait Source: Sized + Send {
-    /// What it gives, one after the other.
+    /// The type of the items.
     type Item;
 
-    /// How many items there are. [`Source::items`] gives as many.
+    /// Returns the number of items. [`Source::items`] gives as many.
     fn len(&self) -> usize;
 
-    /// Whether there are none.
+    /// Returns `true` if there are no items.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -95,11 +99,20 @@ impl<S: Source> Splittable for S {
     }
 }
 
-/// What [`over`](crate::over), `zip` and `chain` take: a [`Source`], or something that can be seen as one.
+/// The argument of [`over`](crate::over), `zip` and `chain`: a [`Source`], or a value that can be seen as one.
+///
+/// Vectors, arrays, slices and ranges are, by value or by reference. So are the maps, sets and queues of the standard library;
+/// these cannot be cut, so what the loop goes over is put into a vector first. For any other iterator there is
+/// [`bridge`](crate::bridge()).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is nothing that a parallel loop goes over",
+    label = "not a vector, slice, range, map or set of the standard library",
+    note = "for an iterator use `par::bridge(iterator)`, or collect it into a vector first"
+)]
 pub trait IntoSource {
-    /// What it is seen as.
+    /// The type of the source.
     type Source: Source<Item = Self::Item>;
-    /// What it gives.
+    /// The type of the items.
     type Item;
 
     /// Makes a source of it.

@@ -99,7 +99,7 @@ impl<M> Address<M> {
     /// was asked before or has ended. Under a supervisor, this ends the running one; whether there will be another is for
     /// the restart policy to say.
     pub fn cancel(&self, reason: impl Into<CancelReason>) -> bool {
-        self.job().is_some_and(|job| job.cancel(reason.into()))
+        self.job().is_some_and(|job| job.cancel(reason))
     }
 
     /// The job that runs the actor; the newest, if it was restarted. `None` if a supervisor has not started it yet.

@@ -170,7 +170,7 @@ fn loom_a_recharge_against_a_cancellation() {
             .set_handler(Handler::new(|_| Decision::Ignore));
         let crew = Crew::new();
         let job = scene.job.clone();
-        crew.spawn(move || claim(job.cancel("stop".into()), "the job runs until then"));
+        crew.spawn(move || claim(job.cancel("stop"), "the job runs until then"));
         let was_given = Arc::new(AtomicBool::new(false));
         let (account, given) = (Arc::clone(&scene.account), Arc::clone(&was_given));
         crew.spawn(move || given.store(account.recharge(ONE_OP).is_ok(), Ordering::Relaxed));

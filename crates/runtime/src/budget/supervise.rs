@@ -110,7 +110,7 @@ impl Exhausted {
 
     /// Cancels it.
     pub fn cancel(&self) -> bool {
-        self.job.cancel("its budget is used up".into())
+        self.job.cancel("its budget is used up")
     }
 }
 

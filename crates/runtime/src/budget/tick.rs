@@ -262,7 +262,7 @@ fn cancel_if_far_over_memory(account: &Account) {
         .find(|account| account.memory.is_far_over());
     if let (Some(far_over), Some(job)) = (far_over, account.job()) {
         let (used, limit) = (far_over.memory.used(), far_over.memory.limit());
-        job.cancel(format!("{used} bytes of memory in use, of {limit} allowed").into());
+        job.cancel(format!("{used} bytes of memory in use, of {limit} allowed"));
     }
 }
 

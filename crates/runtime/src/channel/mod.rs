@@ -11,6 +11,10 @@
 //! | [`dropping_oldest`] | the newest `n` values | drops the oldest one |
 //! | [`dropping_newest`] | the first `n` values | drops what it sends |
 //!
+//! [`oneshot()`] has room for one value, and ends that are used up with it: for an answer. Of a [`broadcast()`] channel every receiver
+//! gets every value, and a [`watch()`] channel shows the newest state of one. [`recv_any`] receives from whichever of several
+//! channels has something.
+//!
 //! Both ends work everywhere: in a job, whose stack is parked while it waits; on any other thread, which sleeps; and in
 //! futures on any executor, by the `_async` forms. Waiting in a job, in either form, ends when the job is cancelled. A value
 //! is never lost by that: a sender gets it back, and what was meant for a receiver goes to the next one.
@@ -39,22 +43,34 @@
 //! # Ok::<(), jobtree_runtime::JobError>(())
 //! ```
 
+mod any;
+mod broadcast;
 pub(crate) mod core;
 mod errors;
 #[cfg(all(test, loom))]
 mod models;
+mod oneshot;
 pub(crate) mod operation;
 mod receiver;
 mod sender;
 pub(crate) mod shared;
 mod stats;
+#[cfg(feature = "stream")]
+mod stream;
+mod watch;
 
+pub use any::{recv_any, recv_any_async};
+pub use broadcast::{BroadcastReceiver, BroadcastRecvError, BroadcastSender, broadcast};
 pub use errors::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError, Unsent,
 };
+pub use oneshot::{OneshotReceiver, OneshotSender, oneshot};
 pub use receiver::{IntoIter, Iter, Receiver, Receiving};
 pub use sender::{Sender, Sending};
 pub use stats::ChannelStats;
+#[cfg(feature = "stream")]
+pub use stream::ReceiverStream;
+pub use watch::{WatchReceiver, WatchSender, watch};
 
 use self::core::Overflow;
 use crate::budget::{ChannelPermit, ChannelRefused, may_create_channel};

@@ -306,7 +306,7 @@ impl Nursery {
 
     /// Asks everything in the scope to end; `false` if it was asked before.
     pub fn cancel(&self, reason: impl Into<CancelReason>) -> bool {
-        self.job.cancel(reason.into())
+        self.job.cancel(reason)
     }
 }
 

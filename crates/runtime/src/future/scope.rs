@@ -95,7 +95,7 @@ unsafe impl Beside for Suspended {
 }
 
 fn abandon(execution: Body) {
-    execution.job().cancel(Cause::Abandoned.into());
+    execution.job().cancel(Cause::Abandoned);
     execution.end(BodyResult::Cancelled);
 }
 

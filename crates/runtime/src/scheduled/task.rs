@@ -161,7 +161,7 @@ where
         let place = unsafe { &mut *task.run.get() };
         let run = place.as_mut().expect("there is a turn until the end");
         let job = run.execution.job();
-        job.cancel(Cause::Abandoned.into());
+        job.cancel(Cause::Abandoned);
         // SAFETY: the task does not move before it is dropped, and the body is dropped in its place.
         let body = unsafe { Pin::new_unchecked(&mut run.body) };
         in_job(job, || body.discard());
@@ -450,7 +450,7 @@ where
     let mut ended_tree = None;
     let attached = attach_beside(nursery.job(), options, task).or_else(|(_, task)| {
         let tree = ended_tree.insert(Tree::new());
-        tree.root().cancel(Cause::Shutdown.into());
+        tree.root().cancel(Cause::Shutdown);
         attach_beside(tree.root(), JobOptions::new(), task)
     });
     let Ok(Attached {

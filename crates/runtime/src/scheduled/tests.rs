@@ -265,7 +265,7 @@ fn a_cancellation_is_a_wake_of_one_that_waits() {
 fn a_cancellation_during_a_poll_is_seen_by_the_next() {
     let world = World::new();
     let mut prepared = world.prepare(async {
-        Job::current().unwrap().cancel("by itself".into());
+        Job::current().unwrap().cancel("by itself");
         future::sleep(Duration::from_secs(3600)).await?;
         Ok(())
     });

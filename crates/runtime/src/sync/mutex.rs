@@ -127,6 +127,18 @@ impl<T: ?Sized> Mutex<T> {
     }
 }
 
+impl<T: ?Sized> Mutex<T> {
+    /// Returns the address of the value, which only the holder of the lock may follow.
+    pub(crate) fn value(&self) -> *mut T {
+        self.value.get()
+    }
+
+    /// Gives back a lock that was taken.
+    pub(crate) fn unlock(&self) {
+        self.permits.give(1);
+    }
+}
+
 impl<T: Default> Default for Mutex<T> {
     fn default() -> Mutex<T> {
         Mutex::new(T::default())

@@ -104,6 +104,16 @@ impl Semaphore {
         }
     }
 
+    /// Gives back permits that were taken.
+    pub(crate) fn give_back(&self, count: usize) {
+        self.permits.give(count);
+    }
+
+    /// Counts permits that were taken as gone for ever.
+    pub(crate) fn forget_permits(&self, count: usize) {
+        self.permits.forget(count);
+    }
+
     fn permit(&self, count: usize) -> Permit<'_> {
         Permit {
             semaphore: self,

@@ -1,7 +1,6 @@
-//! What happens to jobs, one by one, for whoever wants to see it: the newest in a ring, and with the
-//! feature `tracing` each of them there.
+//! The events of jobs, one by one, for subscribers: the newest in a ring, and with the feature `tracing` each of them there.
 //!
-//! Mostly nobody wants to, so the question whether somebody does is one load; the rest may be slow.
+//! Usually no subscriber wants to, so the question whether one does is one load; the rest may be slow.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,59 +10,59 @@ use crate::error::JobId;
 use crate::tree::Watcher;
 use crate::word::{Cause, JobState};
 
-/// Something that happened to a job.
+/// An event of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
-    /// Its place among all events that this tree has recorded, from 0; a gap means that some were lost.
+    /// The event's place among all events that this tree has recorded, from 0; a gap means that some were lost.
     pub sequence: u64,
     /// The job that it happened to.
     pub job: JobId,
-    /// What happened.
+    /// The kind of the event.
     pub kind: EventKind,
 }
 
-/// What can happen to a job.
+/// The kinds of events of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// It was made.
+    /// The job was made.
     Create {
         /// The job under which it was made; none for a root.
         parent: Option<JobId>,
     },
-    /// It went into another state that is not an end.
+    /// The job went into another state that is not an end.
     State {
         /// The new state.
         to: JobState,
     },
-    /// It was asked to end.
+    /// The job was asked to end.
     CancelRequest {
-        /// Why.
+        /// The reason.
         cause: Cause,
     },
-    /// It ended.
+    /// The job ended.
     Finalize {
-        /// How.
+        /// The state in which the job ended.
         state: JobState,
     },
-    /// It got a child.
+    /// The job got a child.
     ChildAttach {
         /// The child.
         child: JobId,
     },
-    /// Somebody began to wait for it.
+    /// A waiter for the job was registered.
     WaitRegister,
-    /// Somebody who waited for it was woken.
+    /// A waiter for the job was woken.
     WaitWake,
-    /// What runs the tree lacks something and goes on with less. It is said of the root.
+    /// The layer that runs the tree lacks something and continues with less. An event of the root.
     Degraded {
-        /// What it lacks.
+        /// The thing that is lacking.
         lacking: Lacking,
     },
 }
 
-/// Something that the system could not provide or that the program blocks, and without which the jobs of a tree run worse, but
+/// A resource that the system could not provide or that the program blocks, and without which the jobs of a tree run worse, but
 /// run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -114,13 +113,13 @@ pub struct Recorded {
     /// The newest ones, in the order in which they were recorded. Of what one thread did, that is the order
     /// in which it happened; what several threads did at the same time may be told in any order.
     pub events: Vec<Event>,
-    /// How many there were before them that found no room.
+    /// The number of events before them that found no room.
     pub lost: u64,
 }
 
-/// Keeps the newest events while somebody wants them.
+/// Keeps the newest events while a subscriber wants them.
 pub(super) struct Recorder {
-    /// Whether the ring's capacity is more than 0, or somebody watches; to be asked without its lock.
+    /// `true` if the ring's capacity is more than 0, or a subscriber watches; to be read without its lock.
     records: AtomicBool,
     ring: Mutex<Ring>,
     /// Is told of everything, without the ring's lock.
@@ -157,7 +156,7 @@ impl Recorder {
     }
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
-        // Whoever panicked in there ran out of memory at worst, and left the ring whole.
+        // The thread that panicked in there ran out of memory at worst, and left the ring whole.
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

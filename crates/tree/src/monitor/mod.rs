@@ -1,10 +1,10 @@
-//! What one tree of jobs has done: counters that are always on, and events for who asks for them.
+//! The counters and events of one tree of jobs: counters are always on, events are for subscribers.
 //!
 //! Counting must cost next to nothing, since every job counts when it is made and when it ends. So each
 //! thread has its own line of counters in each monitor and writes it alone: a load and a store. Which line
 //! that is, [`threads`] says; what happens to a line when its thread ends is proved there, too.
 //!
-//! A monitor is no part of the protocol between jobs: nobody decides anything by it. Its atomics are
+//! A monitor is no part of the protocol between jobs: no code decides anything by it. Its atomics are
 //! therefore always std's, and models do not see them.
 
 mod events;
@@ -27,8 +27,7 @@ use threads::OWN_LINES;
 use crate::error::JobId;
 use crate::tree::Watcher;
 
-/// What is counted. The order is what [`Monitor::counters`] relies on: what follows from something comes
-/// after it.
+/// The counters. [`Monitor::counters`] relies on their order: a count that follows from another one comes after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
     /// A job was made. Must be counted before the job can end.
@@ -43,15 +42,15 @@ pub enum Counter {
     Cancelled,
     /// A job ended because its time was over.
     TimedOut,
-    /// Somebody began to wait for a job. Must be counted before it can be woken.
+    /// Waiters that were registered. Must be counted before the waiter can be woken.
     WaitersRegistered,
-    /// Somebody who waited was woken.
+    /// Waiters that were woken.
     WaitersWoken,
 }
 
 const COUNTERS: usize = Counter::WaitersWoken as usize + 1;
 
-/// What a tree of jobs has done since it was made.
+/// The counts of a tree of jobs since it was made.
 ///
 /// Each number is exact, but they are not read at one moment. Even so, no more jobs have ended than were
 /// created, and no more waiters were woken than registered.
@@ -70,9 +69,9 @@ pub struct Counters {
     pub cancelled: u64,
     /// Jobs that ended because their time was over.
     pub timed_out: u64,
-    /// Times somebody began to wait for a job.
+    /// Times a waiter began to wait for a job.
     pub waiters_registered: u64,
-    /// Times somebody who waited was woken.
+    /// Times a waiter was woken.
     pub waiters_woken: u64,
 }
 
@@ -116,7 +115,7 @@ impl Monitor {
         match self.own.get(threads::own_line()) {
             Some(line) => {
                 let count = &line.0[counter as usize];
-                // Nobody else writes it, so nothing comes in between. Release: see `counters`.
+                // No other thread writes it, so nothing comes in between. Release: see `counters`.
                 count.store(count.load(Ordering::Relaxed) + 1, Ordering::Release);
             }
             None => self.count_without_line(counter),
@@ -136,7 +135,7 @@ impl Monitor {
     pub(crate) fn counters(&self) -> Counters {
         let lines = || self.own.iter().chain([&self.shared]);
         let mut totals = [0; COUNTERS];
-        // Backwards: whoever reads that a job ended acquires what its thread knew when it counted that,
+        // Backwards: the thread that reads that a job ended acquires what its thread knew when it counted that,
         // and it knew that the job was created, so the later reading counts it.
         for counter in (0..COUNTERS).rev() {
             totals[counter] = lines()
@@ -156,7 +155,7 @@ impl Monitor {
         }
     }
 
-    /// Tells whoever records. With the feature `tracing` this may run a subscriber's code: no lock may be
+    /// Notifies the subscribers. With the feature `tracing` this may run a subscriber's code: no lock may be
     /// held.
     #[inline]
     pub(crate) fn event(&self, job: JobId, kind: EventKind) {
@@ -164,7 +163,7 @@ impl Monitor {
         self.record(job, kind);
     }
 
-    /// Whether anybody wants to know of events.
+    /// Returns `true` if a subscriber wants to know of events.
     #[inline]
     pub(crate) fn is_watched(&self) -> bool {
         cfg!(feature = "tracing") || self.recorder.records()

@@ -1,8 +1,8 @@
-//! Jobs as spans of `tracing`, below those that somebody wants to follow.
+//! Jobs as spans of `tracing`, below those that a subscriber wants to follow.
 //!
 //! A span for each job of a program would be too many. So none has one, unless [`Job::trace_below`] was called for a job
 //! above it: then each job that is made below is a span below that of its parent, from when it is made until it has
-//! ended. A program that follows nobody pays a load for each job.
+//! ended. A program that follows no job pays a load for each job.
 //!
 //! Spans are not *entered*: a job may wait on a stack of its own while its thread does something else, and another
 //! thread may go on with it. Who wants to say something in a job's span names it: `tracing::info!(parent: &span, …)` with
@@ -23,8 +23,8 @@ use crate::node::Node;
 use crate::path::given_label;
 use crate::word::JobState;
 
-/// How many jobs have spans. Relaxed everywhere: a job is made below a followed one by somebody who knows that one, and
-/// so after it was counted.
+/// The number of jobs that have spans. Relaxed everywhere: a job is made below a followed one by a thread that knows that job,
+/// and so after it was counted.
 static FOLLOWED: AtomicUsize = AtomicUsize::new(0);
 
 /// The spans of jobs that have not ended, by the jobs' ids, which are unique in a process.
@@ -32,12 +32,12 @@ static SPANS: Mutex<Option<HashMap<u64, Followed>>> = Mutex::new(None);
 
 struct Followed {
     span: Span,
-    /// It was made here, for this job; else it is somebody else's.
+    /// `true` if the span was made here, for this job; else it is another job's.
     is_own: bool,
 }
 
 fn spans() -> MutexGuard<'static, Option<HashMap<u64, Followed>>> {
-    // Nobody runs foreign code under it.
+    // No thread runs foreign code under it.
     SPANS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -92,7 +92,7 @@ fn follow(job: &Node, parent: JobId) {
         job = job.id,
         state = tracing::field::Empty,
     );
-    // If nobody wants to hear of so small things, those below may still be wanted.
+    // If no subscriber wants to hear of such small things, those below may still be wanted.
     match span.is_disabled() {
         true => keep(job.id, above, false),
         false => keep(job.id, span, true),
@@ -118,7 +118,7 @@ impl Job {
     /// with the fields `label` (if it has one), `job` (its id) and, when it has ended, `state`, on level DEBUG, with the target `jobtree`.
     /// This job is `span` itself, until it has ended.
     ///
-    /// A span that nobody listens to changes nothing.
+    /// A span that has no listener changes nothing.
     ///
     /// Spans that are known by [`Job::span`] are not entered: see there.
     pub fn trace_below(&self, span: &Span) {

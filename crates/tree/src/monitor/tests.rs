@@ -154,7 +154,7 @@ fn destructors_of_thread_locals_may_count() {
     });
     assert_eq!(monitor.counters().created, 8);
     assert_eq!(monitor.counters().cancelled, 16);
-    // Whoever comes last must not write a line that is somebody else's by then.
+    // The thread that comes last must not write a line that is somebody else's by then.
     let shared = monitor.shared.0[Counter::Cancelled as usize].load(Ordering::Relaxed);
     assert!(shared >= 8, "{shared}");
 }
@@ -198,7 +198,7 @@ fn ids_are_unique_across_threads() {
     assert!(!seen.contains(&0));
 }
 
-/// Something to record, told apart by its number.
+/// Records an event that is told apart by its number.
 fn event(monitor: &Monitor, number: u64) {
     monitor.event(JobId(number), EventKind::WaitRegister);
 }

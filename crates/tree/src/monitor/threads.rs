@@ -1,5 +1,5 @@
-//! What a thread has to itself, for all monitors alike: the index of its line of counters, and ids for
-//! the jobs that it makes.
+//! The data that a thread has to itself, for all monitors alike: the index of its line of counters, and ids for the jobs that it
+//! makes.
 //!
 //! # Only one thread writes a line
 //!
@@ -8,20 +8,20 @@
 //! *At one time* an index has at most one owner: it is taken by clearing its bit in one compare-and-swap,
 //! and only the owner sets the bit again.
 //!
-//! The owner counts by a load and a store. That loses nothing if its load sees the last store of whoever
+//! The owner counts by a load and a store. That loses nothing if its load sees the last store of the thread that
 //! owned the line before, in each monitor. Let A give the index back, and B be the next to take it:
 //!
 //! 1. A's stores come before its `give_back`, on the same thread, and A stores nothing after it: it forgets
 //!    the index before the bit is set, and without its [`AT_END`] it claims none again.
 //! 2. `give_back` is a read-modify-write with Release; B's `take` is one with Acquire that read the bit as
-//!    set. Nobody took the index in between, so B read what A wrote, or what other read-modify-writes made
+//!    set. No thread took the index in between, so B read what A wrote, or what other read-modify-writes made
 //!    of it. Those continue A's release sequence, so A's `give_back` happens before B's `take`.
 //! 3. Hence all of A's stores happen before all of B's loads. By the same for A and those before it, B's
 //!    first load sees A's last store or, if A stored nothing, what A would have seen: there is no other
 //!    store that it could see.
 //!
 //! A monitor that was made while A ran is no exception: a line is looked at only through a monitor, and
-//! its zeros happen before anybody is handed the monitor.
+//! its zeros happen before any thread is handed the monitor.
 //!
 //! A stack that is parked stays with its thread, and nothing here parks, so the thread-local that is read
 //! is the one of the thread that counts.
@@ -29,7 +29,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many threads at a time have a line of their own.
+/// The number of threads that have a line of their own at a time.
 pub(super) const OWN_LINES: usize = u64::BITS as usize;
 
 /// The thread has no index. It is beyond any line, so that one comparison finds out.
@@ -41,7 +41,7 @@ const ID_BLOCK: u64 = 1024;
 static INDICES: Indices = Indices::new();
 static NEXT_BLOCK: AtomicU64 = AtomicU64::new(1);
 
-/// Which indices are free: one bit each.
+/// The free indices: one bit each.
 struct Indices(AtomicU64);
 
 impl Indices {
@@ -75,7 +75,7 @@ impl Indices {
     }
 }
 
-/// What a thread has to itself. It has no destructor, so it can be used until the very end.
+/// The data that a thread has to itself. It has no destructor, so it can be used until the very end.
 struct Own {
     line: Cell<usize>,
     /// The next id; the first of a block that this thread does not have if the block is used up. Blocks
@@ -114,7 +114,7 @@ pub(super) fn own_line() -> usize {
 
 /// Called by a thread without a line; `true` if it has one now.
 pub(super) fn claim_line() -> bool {
-    // The destructor first, as an index that nobody gives back would be lost. It cannot be had when it
+    // The destructor first, as an index that no thread gives back would be lost. It cannot be had when it
     // has run already.
     if AT_END.try_with(|_| ()).is_err() {
         return false;
@@ -141,7 +141,7 @@ pub(crate) fn next_id() -> u64 {
 #[cold]
 #[inline(never)]
 fn next_block() -> u64 {
-    // Relaxed: only that it is nobody else's matters.
+    // Relaxed: only that it is no other thread's matters.
     NEXT_BLOCK.fetch_add(ID_BLOCK, Ordering::Relaxed)
 }
 

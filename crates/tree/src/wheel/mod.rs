@@ -51,7 +51,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TimerKey {
     index: u32,
-    /// How many timers there were with this one: no two have the same.
+    /// The serial number of the timer: no two have the same.
     number: NonZero<u64>,
 }
 
@@ -99,11 +99,11 @@ const EMPTY: Queue = Queue {
 /// assert_eq!(wheel.pop_expired(300), None);
 /// ```
 pub struct Wheel<T> {
-    /// Where the wheel stands: no slot that starts before it has timers.
+    /// The position of the wheel: no slot that starts before it has timers.
     position: u64,
     /// The latest time that the caller has told; never before `position`.
     now: u64,
-    /// Which levels have timers, and which slots of each.
+    /// The levels that have timers, and which slots of each.
     used_levels: u32,
     used_slots: [u64; LEVELS],
     queues: Box<[Queue]>,
@@ -134,12 +134,12 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// How many timers wait.
+    /// Returns the number of timers that wait.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no timer waits.
+    /// Returns `true` if no timer waits.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -176,12 +176,12 @@ impl<T> Wheel<T> {
         Some(self.remove(key.index))
     }
 
-    /// Until when nothing fires: never later than the earliest timer, and `None` without timers.
+    /// Returns the time until which nothing fires: never later than the earliest timer, and `None` without timers.
     ///
     /// It is the earliest deadline itself if that is within the present 64 ticks or alone in its slot, else
-    /// the start of its slot. Whoever waits for it, calls [`Wheel::pop_expired`] with it until that is
+    /// the start of its slot. The thread that waits for it, calls [`Wheel::pop_expired`] with it until that is
     /// `None`, and asks again comes closer each time: either something has fired, or the answer is later
-    /// than it was. Nobody waits more often for a timer than there are levels.
+    /// than it was. No caller waits more often for a timer than there are levels.
     pub fn next_deadline(&self) -> Option<u64> {
         let slot = self.next_slot()?;
         let Queue { first, last } = self.queues[slot];

@@ -27,7 +27,7 @@ impl Random {
     }
 }
 
-/// What the wheel should do, in the simplest way.
+/// The wheel's behaviour, in the simplest way.
 #[derive(Default)]
 struct Model {
     /// By deadline and number of insertion, which is the value, too.

@@ -141,7 +141,7 @@ impl Family {
 
     fn cancel(&mut self) {
         for (parent, _) in &self.parents {
-            parent.cancel(Cause::Explicit.into());
+            parent.cancel(Cause::Explicit);
         }
     }
 

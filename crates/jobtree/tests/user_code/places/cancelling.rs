@@ -47,7 +47,7 @@ fn waiting(stage: &Arc<Stage>) -> jobtree::JobHandle<()> {
     // Re-entry of what calls back: the job itself.
     let job = handle.job().clone();
     stage.on_reenter(move || {
-        job.cancel("again".into());
+        job.cancel("again");
         drop(job.on_cancel(|_| ()));
         let _ = (job.children(), CancelToken::of_job(&job).child());
     });
@@ -76,7 +76,7 @@ fn by_worker(stage: &Arc<Stage>) {
     let handle = waiting(stage);
     let callback = handle.job().on_cancel(acting(stage));
     let job = handle.job().clone();
-    let canceller = jobtree::Runtime::global().spawn(move || Ok(job.cancel("a job".into())));
+    let canceller = jobtree::Runtime::global().spawn(move || Ok(job.cancel("a job")));
     let _ = canceller.join();
     check_cancelled(handle.join());
     stage.until_called();
@@ -88,7 +88,7 @@ fn by_itself(stage: &Arc<Stage>) {
     let handle = stage.in_job(move || {
         let job = Job::current().unwrap();
         let callback = job.on_cancel(acting(&user));
-        job.cancel("itself".into());
+        job.cancel("itself");
         sleep(Duration::MAX)?;
         drop(callback);
         Ok(())
@@ -221,7 +221,7 @@ fn token(stage: &Arc<Stage>) -> CancelToken {
     let token = CancelToken::new();
     let same = token.clone();
     stage.on_reenter(move || {
-        same.cancel("again".into());
+        same.cancel("again");
         drop(same.on_cancel(|_| ()));
         let _ = (same.child(), same.reason(), same.check().is_err());
     });
@@ -231,7 +231,7 @@ fn token(stage: &Arc<Stage>) -> CancelToken {
 fn token_callback(stage: &Arc<Stage>) {
     let token = token(stage);
     let callback = token.on_cancel(acting(stage));
-    token.cancel("the program".into());
+    token.cancel("the program");
     drop(callback);
 }
 
@@ -240,7 +240,7 @@ fn child_token_callback(stage: &Arc<Stage>) {
     let second = token.child();
     let first = second.child();
     let callback = first.on_cancel(acting(stage));
-    token.cancel("the program".into());
+    token.cancel("the program");
     assert!(first.is_cancelled() && second.is_cancelled());
     drop(callback);
 }
@@ -249,7 +249,7 @@ fn any_of_callback(stage: &Arc<Stage>) {
     let (one, other) = (token(stage), token(stage));
     let any = CancelToken::any_of([&one, &other]);
     let callback = any.on_cancel(acting(stage));
-    other.cancel("the program".into());
+    other.cancel("the program");
     assert!(any.is_cancelled() && !one.is_cancelled() || stage.behaviour == Behaviour::Reenter);
     drop(callback);
 }
@@ -319,7 +319,7 @@ fn taken_back_by_token(stage: &Arc<Stage>) {
     let callback = token.on_cancel(move |_| drop((child, value)));
     stage.contain(|| drop(callback));
     stage.until_acted();
-    token.cancel("the program".into());
+    token.cancel("the program");
 }
 
 fn left_when_job_ends(stage: &Arc<Stage>) {

@@ -187,7 +187,7 @@ fn on_cancelled_before_run(stage: &Arc<Stage>) {
     let manager = manager(stage);
     let user = stage.clone();
     let mut job = LaneJob::action(|| Ok(())).on_canceled(move || user.act());
-    job.cancel_token().cancel("before it is scheduled".into());
+    job.cancel_token().cancel("before it is scheduled");
     let handle = manager.schedule(job);
     leave(stage, manager, &handle);
     assert!(handle.join().unwrap_err().is_cancelled());

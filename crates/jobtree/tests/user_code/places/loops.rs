@@ -230,7 +230,7 @@ pub const PLACES: &[Place] = &[
             let job = Job::current().ok_or("no job")?;
             let results = par::over(0..COUNT).map(|item| {
                 if item == FAILS {
-                    job.cancel("enough".into());
+                    job.cancel("enough");
                 }
                 user.on_guarded_drop()
             });

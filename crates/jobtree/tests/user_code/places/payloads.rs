@@ -214,6 +214,7 @@ fn printed(stage: &Arc<Stage>, method: Method) {
     stage.contain(|| error.to_string());
     stage.contain(|| error.report().to_string());
     stage.contain(|| format!("{error:?}"));
+    stage.contain(|| format!("{:?}", error.source()));
     stage.contain(|| error.source().map(|source| source.source().is_some()));
     // What the library prints for itself.
     let runtime = stage.some_runtime();

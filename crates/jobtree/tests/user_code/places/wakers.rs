@@ -222,15 +222,9 @@ fn cancelled_by_deadline(stage: &Arc<Stage>) -> Awaited {
 fn token(stage: &Arc<Stage>) -> Awaited {
     let token = CancelToken::new();
     let same = token.clone();
-    stage.on_reenter(move || {
-        drop((
-            same.child(),
-            same.is_cancelled(),
-            same.cancel("again".into()),
-        ))
-    });
+    stage.on_reenter(move || drop((same.child(), same.is_cancelled(), same.cancel("again"))));
     awaited(token.cancelled(), move || {
-        token.cancel("the program".into());
+        token.cancel("the program");
     })
 }
 
@@ -239,15 +233,9 @@ fn child_token(stage: &Arc<Stage>) -> Awaited {
     let between = token.child();
     let child = between.child();
     let same = token.clone();
-    stage.on_reenter(move || {
-        drop((
-            same.child(),
-            same.is_cancelled(),
-            same.cancel("again".into()),
-        ))
-    });
+    stage.on_reenter(move || drop((same.child(), same.is_cancelled(), same.cancel("again"))));
     awaited(child.cancelled(), move || {
-        token.cancel("the program".into());
+        token.cancel("the program");
         drop((between, child));
     })
 }
