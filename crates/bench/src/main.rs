@@ -2,7 +2,7 @@
 //!
 //! The report goes to standard output, progress to standard error. The exit code is 0 if the run is valid, whether or
 //! not every goal was met; 3 if the control was off and the run is void; 2 if the command line makes no sense.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod alone;

@@ -7,14 +7,20 @@
 
 use std::env;
 use std::io::{self, BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command as Process, ExitCode, Stdio};
+use std::process::{Child, ChildStdin, Command as Process, ExitCode, Stdio};
 use std::str::FromStr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 
 /// The subcommand's name.
 pub const COMMAND: &str = "servant";
+
+/// The longest that a measurement may take. The longest one known takes seconds; a peer that waits for ever is ended, since the
+/// run would else never end either (effectum was seen to wait without an end).
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// Something that can be measured over there: so many iterations, to the time of all of them and the last one's result.
 pub struct Service {
@@ -34,7 +40,8 @@ pub struct Servant {
     process: Child,
     /// Taken to tell it to end.
     orders: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+    /// The lines that the process has printed, read by a thread that ends with it.
+    answers: Receiver<io::Result<String>>,
 }
 
 impl Servant {
@@ -60,41 +67,52 @@ impl Servant {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
-        let (Some(orders), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
+        let (Some(orders), Some(printed)) = (process.stdin.take(), process.stdout.take()) else {
             unreachable!("both were asked for");
         };
+        let (lines, answers) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(printed).lines() {
+                if lines.send(line).is_err() {
+                    return;
+                }
+            }
+        });
         Ok(Self {
             process,
             orders: Some(orders),
-            answers: BufReader::new(answers),
+            answers,
         })
     }
 
     /// Has one measurement made.
     ///
-    /// # Panics
+    /// # Errors
     ///
-    /// If the process is gone, most likely because something panicked there; its standard error is ours.
-    pub fn measure(&mut self, service: &str, iterations: u64) -> (Duration, u64) {
-        let answer = self
-            .ask(service, iterations)
-            .unwrap_or_else(|error| panic!("{service}: the peer's process: {error}"));
+    /// If the process is gone, most likely because something panicked there (its standard error is ours), or has not answered
+    /// within [`LIMIT`]: then it is killed.
+    pub fn measure(&mut self, service: &str, iterations: u64) -> io::Result<(Duration, u64)> {
+        let answer = self.ask(service, iterations, LIMIT)?;
         let Some((nanoseconds, result)) = parse(&answer) else {
-            panic!("{service}: the peer's process answered {answer:?}");
+            return Err(io::Error::other(format!("it answered {answer:?}")));
         };
-        (Duration::from_nanos(nanoseconds), result)
+        Ok((Duration::from_nanos(nanoseconds), result))
     }
 
-    fn ask(&mut self, service: &str, iterations: u64) -> io::Result<String> {
+    fn ask(&mut self, service: &str, iterations: u64, limit: Duration) -> io::Result<String> {
         if let Some(orders) = &mut self.orders {
             writeln!(orders, "{service} {iterations}")?;
             orders.flush()?;
         }
-        let mut answer = String::new();
-        if self.answers.read_line(&mut answer)? == 0 {
-            return Err(io::Error::other("it has ended"));
+        match self.answers.recv_timeout(limit) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("it has ended")),
+            Err(RecvTimeoutError::Timeout) => {
+                self.process.kill()?;
+                let limit = limit.as_secs();
+                Err(io::Error::other(format!("no answer within {limit} s")))
+            }
         }
-        Ok(answer)
     }
 }
 
@@ -141,4 +159,27 @@ pub fn serve(services: &Services, arguments: &ArgMatches) -> ExitCode {
         println!("{} {result}", time.as_nanos());
     }
     ExitCode::SUCCESS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_does_not_answer_is_killed() {
+        let mut servant = Servant::begin(Process::new("sleep").arg("1000")).expect("it starts");
+        let error = servant
+            .ask("anything", 1, Duration::from_millis(10))
+            .expect_err("no answer");
+        assert!(error.to_string().contains("no answer"), "{error}");
+        // Would wait for a quarter of an hour.
+        drop(servant);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_an_error() {
+        let mut servant =
+            Servant::begin(Process::new("sh").args(["-c", "read order"])).expect("it starts");
+        assert!(servant.measure("anything", 1).is_err());
+    }
 }

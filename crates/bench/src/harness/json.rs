@@ -18,6 +18,7 @@ pub fn render(report: &Report) -> Value {
         "rows": report.rows.iter().map(row).collect::<Vec<_>>(),
         "facts": report.facts.iter().map(fact).collect::<Vec<_>>(),
         "standings": report.standings.iter().map(standing).collect::<Vec<_>>(),
+        "notes": report.notes,
     })
 }
 
@@ -59,12 +60,17 @@ fn fact(fact: &Fact) -> Value {
 }
 
 fn standing(standing: &Standing) -> Value {
+    let [mean, worst] = standing.verdicts().map(verdict);
     json!({
         "title": standing.title,
         "rows": standing.rows,
         "geometric_mean": standing.geometric_mean,
         "worst": standing.worst,
         "worst_row": standing.worst_row,
+        "mean_at_most": standing.mean_at_most,
+        "mean_verdict": mean,
+        "worst_at_most": standing.worst_at_most,
+        "worst_verdict": worst,
     })
 }
 

@@ -164,6 +164,30 @@ impl Row {
         }
     }
 
+    /// The same row with one more side that nobody measured: the time of the sequential one, divided by `parts`. Work that is
+    /// shared evenly can take no less.
+    pub fn with_share_of_sequential(mut self, name: &'static str, parts: usize) -> Self {
+        let parts = parts as f64;
+        let sequential = self.side_with(Role::Sequential).copied();
+        let ratio = sequential.and_then(|side| self.ratio_to(side.name));
+        if let (Some(sequential), Some(ratio)) = (sequential, ratio) {
+            self.sides.push(SideFigure {
+                name,
+                role: Role::Limit,
+                typical: sequential.typical / parts,
+            });
+            self.ratios.push(Ratio {
+                against: name,
+                estimate: Estimate {
+                    median: ratio.estimate.median * parts,
+                    low: ratio.estimate.low * parts,
+                    high: ratio.estimate.high * parts,
+                },
+            });
+        }
+        self
+    }
+
     fn side_with(&self, role: Role) -> Option<&SideFigure> {
         self.sides.iter().find(|side| side.role == role)
     }
@@ -248,6 +272,10 @@ pub struct Standing {
     pub geometric_mean: f64,
     pub worst: f64,
     pub worst_row: String,
+    /// The geometric mean that is good enough, if there is a goal.
+    pub mean_at_most: Option<f64>,
+    /// The ratio of the worst row that is good enough, if there is a goal.
+    pub worst_at_most: Option<f64>,
 }
 
 impl Standing {
@@ -264,7 +292,29 @@ impl Standing {
             geometric_mean: geometric_mean(&plain),
             worst,
             worst_row,
+            mean_at_most: None,
+            worst_at_most: None,
         })
+    }
+
+    /// The same standing with goals for the geometric mean and for the worst row.
+    pub fn with_goals(mut self, mean_at_most: Option<f64>, worst_at_most: Option<f64>) -> Self {
+        self.mean_at_most = mean_at_most;
+        self.worst_at_most = worst_at_most;
+        self
+    }
+
+    /// How the goals of the mean and of the worst row were met.
+    pub fn verdicts(&self) -> [Verdict; 2] {
+        let judged = |value: f64, at_most: Option<f64>| match at_most {
+            None => Verdict::Shown,
+            Some(limit) if value <= limit => Verdict::Pass,
+            Some(_) => Verdict::Miss,
+        };
+        [
+            judged(self.geometric_mean, self.mean_at_most),
+            judged(self.worst, self.worst_at_most),
+        ]
     }
 }
 
@@ -276,6 +326,8 @@ pub struct Report {
     pub rows: Vec<Row>,
     pub facts: Vec<Fact>,
     pub standings: Vec<Standing>,
+    /// What a reader has to know of the rows besides.
+    pub notes: Vec<String>,
 }
 
 impl Report {
@@ -284,18 +336,25 @@ impl Report {
         self.rows.iter().filter(|row| row.is_void()).collect()
     }
 
-    /// How many rows and facts had this verdict.
+    /// How many rows, facts and goals of standings had this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         let rows = self
             .rows
             .iter()
             .filter(|row| row.verdict() == verdict)
             .count();
-        rows + self
+        let facts = self
             .facts
             .iter()
             .filter(|fact| fact.verdict() == verdict)
-            .count()
+            .count();
+        let standings = self
+            .standings
+            .iter()
+            .flat_map(Standing::verdicts)
+            .filter(|reached| *reached == verdict)
+            .count();
+        rows + facts + standings
     }
 }
 
@@ -334,6 +393,31 @@ mod tests {
         let ratio = row.judged().unwrap();
         assert_eq!((ratio.against, ratio.estimate.median), ("fast peer", 0.75));
         assert_eq!(row.verdict(), Verdict::Pass);
+    }
+
+    #[test]
+    fn a_share_of_the_sequential_time_is_shown_and_not_judged() {
+        let figures = [10.0, 6.0, 6.0, 12.0, 8.0];
+        let row = row(Goal::better_peer(0.9), figures, Tolerance::Strict)
+            .with_share_of_sequential("half", 2);
+        let half = row.sides.iter().find(|side| side.name == "half").unwrap();
+        assert_eq!(half.typical, 5.0);
+        assert_eq!(row.ratio_to("half").unwrap().estimate.median, 1.2);
+        assert_eq!(row.judged().unwrap().against, "fast peer");
+    }
+
+    #[test]
+    fn a_standing_counts_its_goals() {
+        let standing = Standing::over("all", &[("a".into(), 0.5), ("b".into(), 0.5)]).unwrap();
+        assert_eq!(standing.verdicts(), [Verdict::Shown, Verdict::Shown]);
+        let standing = standing.with_goals(Some(0.6), Some(0.4));
+        assert_eq!(standing.verdicts(), [Verdict::Pass, Verdict::Miss]);
+        let report = Report {
+            standings: vec![standing],
+            ..Report::default()
+        };
+        let counts = [Verdict::Pass, Verdict::Miss].map(|verdict| report.count(verdict));
+        assert_eq!(counts, [1, 1]);
     }
 
     #[test]

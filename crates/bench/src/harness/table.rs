@@ -46,17 +46,34 @@ pub fn render(report: &Report) -> String {
         text.push_str("VOID: this machine was too noisy; close other programs and run again\n");
     }
     for standing in &report.standings {
+        let [mean, worst] = standing.verdicts();
         let _ = writeln!(
             text,
-            "{} ({} rows): geometric mean {:.3}, worst {:.3} ({})",
+            "{} ({} rows): geometric mean {:.3}{}, worst {:.3} ({}){}",
             standing.title,
             standing.rows,
             standing.geometric_mean,
+            reached_text(standing.mean_at_most, mean),
             standing.worst,
-            standing.worst_row
+            standing.worst_row,
+            reached_text(standing.worst_at_most, worst),
         );
     }
+    for note in &report.notes {
+        let _ = writeln!(text, "{note}");
+    }
     text
+}
+
+/// Returns a standing's goal and whether it was met; nothing if there was none.
+fn reached_text(at_most: Option<f64>, verdict: Verdict) -> String {
+    let reached = match verdict {
+        Verdict::Pass => "met",
+        _ => "MISSED",
+    };
+    at_most.map_or_else(String::new, |limit| {
+        format!(" [goal <= {limit}: {reached}]")
+    })
 }
 
 fn comparison_table(rows: &[&Row]) -> String {
@@ -214,6 +231,7 @@ mod tests {
             standings: Standing::over("to the better peer", &[("fib".into(), 0.25)])
                 .into_iter()
                 .collect(),
+            notes: Vec::new(),
         }
     }
 
@@ -235,6 +253,23 @@ mod tests {
             text.lines().last(),
             Some("to the better peer (1 rows): geometric mean 0.250, worst 0.250 (fib)")
         );
+    }
+
+    #[test]
+    fn a_standing_with_goals_says_which_were_met() {
+        let mut report = report(4.0);
+        let standing = report.standings.remove(0);
+        report.standings = vec![standing.with_goals(Some(0.5), Some(0.2))];
+        report.notes = vec!["never profiled: fib".into()];
+        let text = render(&report);
+        assert!(
+            text.contains(
+                "geometric mean 0.250 [goal <= 0.5: met], worst 0.250 (fib) [goal <= 0.2: MISSED]"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("goals: 3 met, 1 missed"), "{text}");
+        assert_eq!(text.lines().last(), Some("never profiled: fib"));
     }
 
     #[test]

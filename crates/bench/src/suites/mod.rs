@@ -6,6 +6,7 @@ mod jobs;
 mod lanes;
 mod loops;
 mod primitives;
+mod programs;
 mod queue;
 mod shared;
 mod tasks;
@@ -20,6 +21,7 @@ pub const PROBES: &[&[Probe]] = &[
     jobs::PROBES,
     tasks::PROBES,
     tasks::TICK_PROBES,
+    programs::PROBES,
     lanes::PROBES,
     queue::PROBES,
     queue::DISPATCH_PROBES,
@@ -96,6 +98,11 @@ pub const ALL: &[Suite] = &[
         name: "primitives",
         about: "the pool's parts one by one: deque, stacks, waking, sleeping, idling",
         run: primitives::run,
+    },
+    Suite {
+        name: "programs",
+        about: "small whole programs as users write them, against rayon, chili, tokio, crossbeam and plain code",
+        run: programs::run,
     },
     Suite {
         name: "queue",

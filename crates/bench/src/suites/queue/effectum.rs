@@ -27,7 +27,7 @@ impl Effectum {
         Servant::begin(&mut process).map(Self)
     }
 
-    /// How long a job takes; nothing if it has no such work.
+    /// The time that a job takes in microseconds; `None` if effectum has no such work, or is gone.
     pub fn micros_each(&mut self, work: Work, count: usize) -> Option<f64> {
         let service = match work {
             Work::Submit { callers } => format!("submit-{callers}"),
@@ -40,8 +40,13 @@ impl Effectum {
             Work::Submit { callers } => (count / 10).max(callers),
             _ => count / 10,
         };
-        let (time, done) = self.0.measure(&service, fewer as u64);
-        Some(time.as_secs_f64() * 1e6 / done as f64)
+        match self.0.measure(&service, fewer as u64) {
+            Ok((time, done)) => Some(time.as_secs_f64() * 1e6 / done as f64),
+            Err(error) => {
+                eprintln!("  effectum: {service}: {error}; left out from here on");
+                None
+            }
+        }
     }
 }
 

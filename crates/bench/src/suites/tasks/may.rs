@@ -46,8 +46,10 @@ impl May {
     /// Its side of a row, if it has one.
     pub fn contender(&self, service: &'static str) -> Option<Contender<'_, ()>> {
         let servant = self.0.as_ref()?;
-        let measure =
-            move |(): &mut (), iterations| servant.borrow_mut().measure(service, iterations);
+        let measure = move |(): &mut (), iterations| {
+            let measured = servant.borrow_mut().measure(service, iterations);
+            measured.unwrap_or_else(|error| panic!("{service}: the peer's process: {error}"))
+        };
         Some(Contender::new(NAME, Role::Peer, measure))
     }
 }
