@@ -78,7 +78,7 @@ where
 {
     text.parse().map_err(|error: T::Err| {
         CliError::usage(format!(
-            "{name}: {text:?} cannot be read: {}",
+            "{name}: {text:?} is not valid: {}",
             error.to_string()
         ))
     })
@@ -105,7 +105,7 @@ pub fn duration(
 /// A number of bytes: `500`, `500M`, `2G`.
 pub fn bytes(name: &str, text: &str) -> Result<u64, CliError> {
     let wrong = || {
-        CliError::usage(format!("--{name}: {text:?} is no number of bytes"))
+        CliError::usage(format!("--{name}: {text:?} is not a number of bytes"))
             .hint("write 500M or 2G")
     };
     let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit()) {

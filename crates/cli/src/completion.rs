@@ -64,12 +64,7 @@ fn with_completer(argument: Arg) -> Arg {
 }
 
 fn plain<T: ToString>(values: impl IntoIterator<Item = T>) -> Vec<CompletionCandidate> {
-    // zsh takes what is behind a colon for a description.
-    let is_zsh = std::env::var_os(VARIABLE).is_some_and(|shell| shell == "zsh");
-    let each = values.into_iter().map(|value| match is_zsh {
-        true => value.to_string().replace(':', "\\:"),
-        false => value.to_string(),
-    });
+    let each = values.into_iter().map(|value| value.to_string());
     each.map(CompletionCandidate::new).collect()
 }
 
@@ -151,8 +146,22 @@ fn schedules() -> Vec<CompletionCandidate> {
     plain(names.map(|schedule| schedule.spec.name))
 }
 
-/// The words of a filter. Bash splits a word at its colon, and then asks for what stands behind it alone: so what may stand
-/// behind a colon is offered by itself, too.
+/// Returns the key of a filter whose value is asked for alone: bash splits a word at its colon. A word that ends with its colon
+/// looks to bash as if a space stood there.
+fn key_before(typed: &str) -> Option<String> {
+    // Only the script for bash sets this one. The variable by which the shell asked is gone by now.
+    std::env::var_os("_CLAP_COMPLETE_COMP_TYPE")?;
+    let index: usize = std::env::var("_CLAP_COMPLETE_INDEX").ok()?.parse().ok()?;
+    let mut words = std::env::args().skip_while(|word| word != "--").skip(1);
+    let before: Vec<String> = words.by_ref().take(index).collect();
+    match &before[..] {
+        [.., key, colon] if colon == ":" => Some(key.clone()),
+        [.., key] if typed.is_empty() => Some(key.clone()),
+        _ => None,
+    }
+}
+
+/// The words of a filter.
 fn filters(typed: &OsStr) -> Vec<CompletionCandidate> {
     let typed = typed.to_string_lossy().into_owned();
     let states = || {
@@ -166,21 +175,27 @@ fn filters(typed: &OsStr) -> Vec<CompletionCandidate> {
         let whole = values.into_iter().map(|value| format!("{key}:{value}"));
         whole.collect::<Vec<_>>()
     };
+    match key_before(&typed).as_deref() {
+        Some("state") => return plain(beginning(states(), &typed)),
+        Some("addon") => return plain(beginning(of_addon(), &typed)),
+        Some("type") => return plain(beginning(of_type(), &typed)),
+        _ => {}
+    }
     let all = match typed.split_once(':') {
         Some(("state", _)) => behind("state", states()),
         Some(("addon", _)) => behind("addon", of_addon()),
         Some(("type", _)) => behind("type", of_type()),
         Some(_) => Vec::new(),
         None => {
-            let keys = ["state:", "addon:", "type:", "tag:", "quarantined"].map(str::to_owned);
-            let values = || [states(), of_addon(), of_type()].concat();
-            let values = if typed.is_empty() {
-                Vec::new()
-            } else {
-                values()
-            };
-            keys.into_iter().chain(values).collect()
+            let keys = ["state:", "addon:", "type:", "tag:", "quarantined"];
+            keys.map(str::to_owned).into()
         }
     };
-    plain(all.into_iter().filter(|word| word.starts_with(&typed)))
+    plain(beginning(all, &typed))
+}
+
+/// Returns those that begin with what was typed.
+fn beginning(words: Vec<String>, typed: &str) -> impl Iterator<Item = String> {
+    let begins = move |word: &String| word.starts_with(typed);
+    words.into_iter().filter(begins)
 }

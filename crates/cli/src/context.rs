@@ -2,14 +2,18 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::ArgMatches;
-use jobtree_client::Client;
+use jobtree_client::{Client, ClientBuilder, Probe};
 
 use crate::error::CliError;
 use crate::out::Out;
 use crate::settings::{Settings, Sources};
+
+/// For how long a command that takes long waits for a daemon that went away.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Context {
     pub settings: Settings,
@@ -58,7 +62,7 @@ impl Context {
     /// # Errors
     /// If the address or the token cannot be.
     pub fn client(&self) -> Result<Client, CliError> {
-        self.client_with(Duration::from_millis(300))
+        Ok(self.builder(Duration::from_millis(300))?.build()?)
     }
 
     /// A client for what takes long: a daemon that is there now may go away for a while, and come back.
@@ -67,10 +71,29 @@ impl Context {
     /// If the address or the token cannot be, or nobody answers.
     pub fn patient_client(&self) -> Result<Client, CliError> {
         self.client()?.health()?;
-        self.client_with(Duration::from_secs(60))
+        let told = Mutex::new(String::new());
+        let out = self.out.clone();
+        let builder = self.builder(PATIENCE)?.on_retry(move |error| {
+            let text = error.to_string();
+            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            // A line for each new reason, and not for each attempt.
+            if *told != text {
+                out.note(&format!("waiting: {text}"));
+                *told = text;
+            }
+        });
+        Ok(builder.build()?)
     }
 
-    fn client_with(&self, patience: Duration) -> Result<Client, CliError> {
+    /// Returns what the daemon says of itself if it does not answer calls in time: its store may be the reason.
+    pub fn trouble(&self) -> Option<String> {
+        match self.client().ok()?.ready().ok()? {
+            Probe::Unwell(why) => Some(why),
+            Probe::Well => None,
+        }
+    }
+
+    fn builder(&self, patience: Duration) -> Result<ClientBuilder, CliError> {
         let mut builder = Client::builder(self.settings.value("url")).patience(patience);
         if let Some(token) = self.settings.token()? {
             builder = builder.token(token);
@@ -78,7 +101,7 @@ impl Context {
         if let Some(file) = self.settings.get("ca_file") {
             builder = builder.ca_file(file);
         }
-        Ok(builder.build()?)
+        Ok(builder)
     }
 }
 

@@ -23,6 +23,13 @@ pub enum CliError {
     },
     /// The daemon did not do it.
     Daemon(Box<ClientError>),
+    /// The daemon did not answer in time.
+    NoAnswer {
+        /// The state of the call, as far as it is known.
+        message: String,
+        /// The trouble that the daemon reports.
+        trouble: String,
+    },
     /// There is no such thing.
     NotFound {
         /// What was looked for.
@@ -89,8 +96,24 @@ impl CliError {
         self
     }
 
+    /// Adds what the daemon says of itself, if it answered nothing else.
+    pub fn explained(self, trouble: impl FnOnce() -> Option<String>) -> Self {
+        let Self::Daemon(error) = &self else {
+            return self;
+        };
+        if !matches!(**error, ClientError::TimedOut { .. }) {
+            return self;
+        }
+        let message = error.to_string();
+        match trouble() {
+            Some(trouble) => Self::NoAnswer { message, trouble },
+            None => self,
+        }
+    }
+
     pub fn exit(&self) -> Exit {
         match self {
+            Self::NoAnswer { .. } => Exit::UNREACHABLE,
             Self::Usage { .. } => Exit::USAGE,
             Self::NotFound { .. } => Exit::NOT_FOUND,
             Self::Refused { .. } => Exit::REFUSED,
@@ -155,6 +178,9 @@ impl CliError {
             Self::Refused { message, hint } => own("forbidden", message, hint),
             Self::Failed { message, hint } => own("failed", message, hint),
             Self::Daemon(error) => parts_of(error),
+            Self::NoAnswer { message, trouble } => {
+                own("timed_out", message, &Some(trouble.clone()))
+            }
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => return None,
             Self::Output(error) => {
                 let message = format!("the result could not be written: {error}");

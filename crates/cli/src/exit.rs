@@ -51,18 +51,18 @@ impl From<Exit> for ExitCode {
 pub const HELP: &str = "\
 Exit codes:
   0   done
-  1   it could not be done
-  2   arguments, variables or files that make no sense
+  1   it failed
+  2   invalid arguments, variables or files
   3   no daemon answers
   4   refused: no token, a wrong one, or one that does not allow this
   5   there is no such job, lease, schedule or token
-  6   its state does not allow this, or somebody else was faster
+  6   its state does not allow this, or another caller was faster
 
   run and wait exit with the code of the job's command, if it was one; else with
   0   the job is DONE
   10  the job is FAILED
   11  the job is CANCELED
-  12  the time was over first
+  12  --timeout was over first
 
 Settings come from flags, else from variables (JOBTREE_URL, JOBTREE_TOKEN, …), else from the file
 $XDG_CONFIG_HOME/jobtree/config.toml, else they are built in: `jobtree config show --origin`.";

@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_told() {
         for (line, part) in [
-            ("state:lost", "is no state: write QUEUED"),
+            ("state:lost", "is not a state: write QUEUED"),
             ("colour:red", "there is no filter \"colour\": write state:"),
             ("addon:a addon:b", "is there twice"),
             ("tag:", "nothing follows the colon"),

@@ -2,7 +2,7 @@
 //!
 //! Results go to standard output, everything else to standard error. What the exit codes mean stands in `exit.rs`, and
 //! in the help.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod args;
@@ -55,7 +55,10 @@ fn main() -> ExitCode {
         unreachable!("clap knows the subcommands from the same list");
     };
     // Global flags are found in the innermost matches, wherever they stood.
-    let ended = Context::from(arguments).and_then(|context| (subcommand.run)(arguments, &context));
+    let ended = Context::from(arguments).and_then(|context| {
+        let ended = (subcommand.run)(arguments, &context);
+        ended.map_err(|error| error.explained(|| context.trouble()))
+    });
     match ended {
         Ok(exit) => exit.into(),
         Err(error) => {

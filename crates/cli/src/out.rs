@@ -87,6 +87,12 @@ impl Out {
         }
     }
 
+    /// Prints an error, with -q, too.
+    pub fn warn(&self, text: &str) {
+        // Whoever cannot be told is not watching.
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
     pub fn is_quiet(&self) -> bool {
         self.quiet
     }

@@ -28,6 +28,11 @@ const LONGEST_LINE: usize = 16 << 10;
 /// How long a program may go on after it was told to yield, if nothing else is said.
 pub const YIELD_GRACE: Duration = Duration::from_secs(30);
 
+/// The time that a program waits for a daemon that takes nothing of its log, before parts of the log are left out.
+const UNKEPT: Duration = Duration::from_secs(2);
+/// The interval at which a program that waits for room in the log looks again.
+const ROOM: Duration = Duration::from_millis(2);
+
 /// Why a command failed whose standard input did not come to its end.
 pub const CUT_OFF: &str =
     "interrupted: its standard input was cut off, or an earlier run has read a part of it";
@@ -77,12 +82,13 @@ impl Runner {
         if run.attempt() > 1 {
             run.log(marker(run.attempt()));
         }
-        let log = Arc::new(Mutex::new(Lines::default()));
+        let log = Arc::new(Mutex::new(Logged::default()));
         let (said, talks) = (Arc::clone(&log), run.clone());
         let listen = move |what| match what {
             Said::Text(text) => {
                 let mut lines = said.lock().unwrap_or_else(PoisonError::into_inner);
-                lines.add(&text, |line| talks.log(line));
+                let Logged { lines, pace } = &mut *lines;
+                lines.add(&text, |line| pace.log(&talks, line));
             }
             Said::Progress { fraction, message } => talks.progress(fraction, message),
             Said::Result(_) | Said::Snooze(_) => {}
@@ -133,15 +139,15 @@ impl Runner {
         // All of its output is with its reader before the job counts as ended.
         drop(relay);
         run.report_usage(usage(&ending.used));
-        let mut lines = log.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.finish(|line| run.log(line));
+        let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+        let Logged { lines, pace } = &mut *log;
+        lines.finish(|line| pace.log(run, line));
         if ending.left_out > 0 {
             let bytes = counted(ending.left_out, "byte");
-            run.log(format!("--- jobtree: {bytes} left out ---"));
+            pace.log(run, &format!("--- jobtree: {bytes} left out ---"));
         }
-        if !ending.tail.is_empty() {
-            run.log(&ending.tail);
-        }
+        lines.add(&ending.tail, |line| pace.log(run, line));
+        lines.finish(|line| pace.log(run, line));
         if cut_off {
             return Err(Permanent::new(CUT_OFF).into());
         }
@@ -226,6 +232,40 @@ impl Advised {
     }
 }
 
+/// The log of a run: lines, and how fast they come.
+#[derive(Default)]
+struct Logged {
+    lines: Lines,
+    pace: Pace,
+}
+
+/// Slows a program down to what the daemon keeps of its log, and does not stop it when the daemon is away.
+#[derive(Default)]
+struct Pace {
+    /// The bytes that the daemon had taken when it had taken nothing more for [`UNKEPT`].
+    stuck_at: Option<u64>,
+}
+
+impl Pace {
+    /// Logs a text when there is room for it.
+    fn log(&mut self, run: &Run, text: &str) {
+        let (mut taken, mut since) = (run.logged_bytes(), Instant::now());
+        if self.stuck_at.is_some_and(|stuck| stuck != taken) {
+            self.stuck_at = None;
+        }
+        while self.stuck_at.is_none() && !run.log_has_room(text.len()) {
+            std::thread::sleep(ROOM);
+            let now = run.logged_bytes();
+            if now != taken {
+                (taken, since) = (now, Instant::now());
+            } else if since.elapsed() >= UNKEPT {
+                self.stuck_at = Some(now);
+            }
+        }
+        run.log(text);
+    }
+}
+
 /// Text as it comes, cut into lines: a log is written line by line.
 #[derive(Default)]
 struct Lines(String);
@@ -234,7 +274,15 @@ impl Lines {
     fn add(&mut self, text: &str, mut tell: impl FnMut(&str)) {
         self.0.push_str(text);
         if let Some(end) = self.0.rfind('\n') {
-            tell(&self.0[..=end]);
+            // A long text goes in parts, for which there is room sooner.
+            let mut rest = &self.0[..=end];
+            while !rest.is_empty() {
+                let part = &rest[..rest.floor_char_boundary(LONGEST_LINE)];
+                let cut = part.rfind('\n').or_else(|| rest.find('\n'));
+                let cut = cut.map_or(rest.len(), |at| at + 1);
+                tell(&rest[..cut]);
+                rest = &rest[cut..];
+            }
             self.0.drain(..=end);
         } else if self.0.len() > LONGEST_LINE {
             self.finish(tell);

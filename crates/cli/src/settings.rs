@@ -240,7 +240,7 @@ fn written_in(file: &Path, text: &str) -> Result<BTreeMap<String, String>, CliEr
     let place = file.display();
     let table: toml::Table = text
         .parse()
-        .map_err(|error| CliError::usage(format!("{place} is no TOML: {error}")))?;
+        .map_err(|error| CliError::usage(format!("{place} is not TOML: {error}")))?;
     let known: Vec<&str> = KNOWN.iter().map(|known| known.key).collect();
     let read = table.into_iter().map(|(key, value)| {
         if !known.contains(&key.as_str()) {

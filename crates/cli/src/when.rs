@@ -11,7 +11,7 @@ const TIMES: &str = "write `2h` (from now), `22:00`, `tomorrow 22:00`, `monday 8
 /// A duration: `90s`, `2h`, `1h30m`, `3d`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).ok_or_else(|| {
-        format!("{text:?} is no duration: write whole numbers with ms, s, m, h or d, such as 90s or 1h30m")
+        format!("{text:?} is not a duration: write whole numbers with ms, s, m, h or d, such as 90s or 1h30m")
     })
 }
 
@@ -34,9 +34,20 @@ pub fn delay(text: &str) -> Option<i64> {
     seconds(relative).ok()
 }
 
+/// A time that is over, in the zone of `now`: a length of time is so long ago.
+pub fn past(text: &str, now: &Zoned) -> Result<Timestamp, String> {
+    match parse_duration(text.trim()).and_then(|ago| SignedDuration::try_from(ago).ok()) {
+        Some(ago) => {
+            let wrong = |_| format!("{text:?} is too long ago");
+            now.timestamp().checked_sub(ago).map_err(wrong)
+        }
+        None => time(text, now),
+    }
+}
+
 /// A time to come, in the zone of `now`.
 pub fn time(text: &str, now: &Zoned) -> Result<Timestamp, String> {
-    let wrong = || format!("{text:?} is no time: {TIMES}");
+    let wrong = || format!("{text:?} is not a time: {TIMES}");
     if let Ok(exact) = text.parse::<Timestamp>() {
         return Ok(exact);
     }
@@ -162,6 +173,17 @@ mod tests {
     }
 
     #[test]
+    fn a_length_of_time_is_so_long_ago_where_the_past_is_asked_for() {
+        let at = |text: &str| text.parse::<Timestamp>().map_err(|error| error.to_string());
+        assert_eq!(past("2h", &now()), at("2026-11-15T14:30:00Z"));
+        assert_eq!(
+            past("2026-11-01T00:00:00Z", &now()),
+            at("2026-11-01T00:00:00Z")
+        );
+        assert!(past("soon", &now()).is_err());
+    }
+
+    #[test]
     fn times_as_people_write_them() {
         for (text, expected) in [
             ("2026-12-01T00:00:00Z", "2026-12-01T00:00:00Z"),
@@ -191,7 +213,7 @@ mod tests {
             "m 8:00",
         ] {
             let told = time(text, &now()).unwrap_err();
-            assert!(told.contains("is no time: write"), "{text}: {told}");
+            assert!(told.contains("is not a time: write"), "{text}: {told}");
         }
     }
 

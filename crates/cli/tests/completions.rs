@@ -5,6 +5,7 @@ mod support;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use support::screen::Screen;
 use support::{Daemon, Ran, watch};
 
 /// A shell with the environment of a user of this daemon.
@@ -194,4 +195,55 @@ fn bash_completes_what_the_daemon_knows() {
         .env("_CLAP_COMPLETE_INDEX", "2");
     let ran = Ran::of(&mut command, &["--", "jobtree", "show", ""]).exits(0);
     assert_eq!(ran.stdout.lines().next(), Some("last"), "{ran:?}");
+}
+
+/// Each shell in a terminal, with the completions loaded as the help of `jobtree completions` says.
+#[test]
+fn tab_completes_the_line_in_each_shell() {
+    let _watchdog = watch();
+    let (daemon, id) = prepared();
+    let end = &id[28..];
+    let program = Path::new(env!("CARGO_BIN_EXE_jobtree"));
+    let path = format!("PATH={}:$PATH", program.parent().unwrap().display());
+    let bash = "source <(jobtree completions bash)\nPS1='ready> '\n";
+    let bash = daemon.folder.write("bashrc", bash);
+    let zsh =
+        "autoload -U compinit; compinit -D -u\nsource <(jobtree completions zsh)\nPS1='ready> '\n";
+    daemon.folder.write(".zshrc", zsh);
+    let fish = "function fish_prompt; echo 'ready> '; end; jobtree completions fish | source";
+    for shell in [
+        format!("{path} bash --noprofile --rcfile {bash} -i"),
+        format!("{path} zsh -i"),
+        format!("{path} fish --no-config -C \"{fish}\""),
+    ] {
+        let screen = Screen::open(&daemon, 80, 24, &shell);
+        screen.shows(&["ready>"]);
+        for (typed, completed) in [
+            ("jobtree show la", "jobtree show last"),
+            ("jobtree submit ph", "jobtree submit photos"),
+            (
+                "jobtree submit photos --priority h",
+                "jobtree submit photos --priority high",
+            ),
+            ("jobtree ls state:qu", "ready> jobtree ls state:queued"),
+            ("jobtree ls addon:p", "ready> jobtree ls addon:photos"),
+            (
+                "jobtree schedule run-now ni",
+                "jobtree schedule run-now nightly",
+            ),
+            ("jobtree redri", "jobtree redrive"),
+        ] {
+            screen.press(&["C-l"]);
+            screen.press(&["-l", typed]);
+            screen.press(&["Tab"]);
+            screen.shows(&[completed]);
+            screen.press(&["C-u"]);
+        }
+        // Several fit: they are listed, by a second Tab at the latest.
+        screen.press(&["C-l"]);
+        screen.press(&["-l", "jobtree explain "]);
+        screen.press(&["Tab"]);
+        screen.press(&["Tab"]);
+        screen.shows(&[end, "last"]);
+    }
 }

@@ -1,7 +1,7 @@
 //! What a user does in the first hour with a daemon, and what the command says when something is wrong.
 //!
-//! The daemons of these tests have the default policy but for what goes by the load of this machine, unless a test says why
-//! not; see `support/always.toml`.
+//! Daemons have the default policy. Where a job must start, it leaves out what goes by the load of this machine; see
+//! `support/always.toml`.
 
 mod support;
 
@@ -181,7 +181,7 @@ fn worker(daemon: &Daemon, options: &[&str], script: &str, stderr: &str) -> Besi
 #[test]
 fn a_worker_prints_a_line_for_each_job_unless_it_is_quiet() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let script =
         "read what; case $what in 1) exit 0;; 2) echo no disk >&2; exit 3;; 3) exit 65;; esac";
     let mut ids = Vec::new();
@@ -329,7 +329,7 @@ fn a_token_that_may_only_cancel_cancels() {
 #[test]
 fn a_running_job_that_is_cancelled_keeps_the_users_reason() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let _worker = worker(&daemon, &["-q"], "sleep 1000", "worker");
     let id = daemon.run(&["submit", "photos", "index"]).text();
     until(|| daemon.job(&id)["state"] == "RUNNING");
@@ -493,6 +493,32 @@ fn each_run_has_its_part_of_the_log() {
     assert_eq!(logs(&["--attempt", "1"]).text(), "a\nb");
     assert_eq!(logs(&["--attempt", "2", "-n", "1"]).text(), "b");
     logs(&["--attempt", "3"]).exits(5);
+    // With the time of each line.
+    let stamped = logs(&["-t"]).exits(0).stdout;
+    let lines: Vec<(&str, &str)> = stamped
+        .lines()
+        .map(|line| line.split_once("  ").unwrap_or_else(|| panic!("{stamped}")))
+        .collect();
+    let text: Vec<&str> = lines.iter().map(|(_, text)| *text).collect();
+    assert_eq!(text, ["a", "b", "--- jobtree: run 2 ---", "a", "b"]);
+    let time = |text: &str| {
+        text.replacen(' ', "T", 1)
+            .parse::<jiff::Timestamp>()
+            .unwrap()
+    };
+    let times: Vec<_> = lines.iter().map(|(at, _)| time(at)).collect();
+    assert!(times.is_sorted(), "{stamped}");
+    assert_eq!(
+        logs(&["-t", "-n", "1", "--attempt", "1"]).text(),
+        format!("{}  b", lines[1].0)
+    );
+    let page: Value = serde_json::from_str(&logs(&["--json"]).text()).unwrap();
+    let parts = page["times"].as_array().unwrap();
+    let (first, last) = (&parts[0], &parts[parts.len() - 1]);
+    assert_eq!(first["place"], 0);
+    assert!(first["at"].as_str() < last["at"].as_str(), "{page}");
+    let created = daemon.job(&id)["created_at"].clone();
+    assert!(created.as_str() < first["at"].as_str(), "{page}");
 }
 
 #[test]
@@ -556,7 +582,7 @@ fn open_jobs_are_listed_before_the_last_that_have_ended() {
 #[test]
 fn status_and_workers_fit_on_one_screen() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let mut story = story("status", &daemon);
     story.add(&daemon.run(&["workers"]).exits(0));
     let _worker = worker(&daemon, &["-q"], "exit 3", "worker");
@@ -753,10 +779,40 @@ fn the_daemon_keeps_as_much_of_a_log_as_it_is_told_to() {
     daemon.run(&["serve", "--log-bytes", "much"]).exits(2);
 }
 
+/// Twenty megabytes of thirty.
+#[test]
+fn a_log_of_twenty_megabytes_is_kept_to_the_byte_with_its_beginning_and_its_end() {
+    let _watchdog = watch();
+    let daemon = Daemon::with(&["--policy", ALWAYS, "--runner", "--log-bytes", "20M"]);
+    let id = daemon.run(&["run", "-d", "--", "seq", "4000000"]).text();
+    daemon.run(&["wait", &id]).exits(0);
+    let log = daemon.run(&["logs", &id]).exits(0).stdout;
+    let most = 20 << 20;
+    assert!(
+        (most - 4096..=most).contains(&log.len()),
+        "{} bytes",
+        log.len()
+    );
+    let (head, rest) = log.split_once("--- jobtree: ").expect("a marker");
+    let (left_out, tail) = rest.split_once(" bytes left out ---\n").expect("a marker");
+    let whole: String = (1..=4_000_000)
+        .map(|number: u32| format!("{number}\n"))
+        .collect();
+    // A line that is cut off gets a newline, so that the marker stands alone.
+    let head = match whole.starts_with(head) {
+        true => head,
+        false => &head[..head.len() - 1],
+    };
+    assert!(whole.starts_with(head) && whole.ends_with(tail));
+    assert!(tail.len() > 500_000, "{} bytes at the end", tail.len());
+    let left_out: usize = left_out.parse().expect("a number");
+    assert_eq!(left_out, whole.len() - head.len() - tail.len());
+}
+
 #[test]
 fn a_long_log_has_its_beginning_and_its_end() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let _worker = worker(
         &daemon,
         &["-q", "--log-bytes", "4000"],

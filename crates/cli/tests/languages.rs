@@ -30,7 +30,7 @@ fn submit(daemon: &Daemon, job_type: &str, payload: &str) -> String {
 #[test]
 fn a_worker_in_python() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let _worker = Beside::start(&mut example(&daemon, "worker.py", "count"));
     let id = submit(&daemon, "count", r#"{"words": ["one", "three"]}"#);
     daemon.run(&["wait", &id]).exits(0);
@@ -64,7 +64,7 @@ fn a_worker_in_python() {
 #[test]
 fn a_worker_in_python_saves_and_yields_and_goes_on_later() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let mut command = example(&daemon, "worker.py", "count");
     command.env("JOBTREE_CHECKPOINTS", &daemon.folder.0);
     let _worker = Beside::start(&mut command);
@@ -94,7 +94,7 @@ fn a_worker_in_python_saves_and_yields_and_goes_on_later() {
 #[test]
 fn a_worker_in_shell_yields_and_begins_anew_later() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let source = std::fs::read_to_string(example_file("worker.sh")).unwrap();
     // The job of the example takes no time: this one waits.
     let slow = source.replace(
@@ -128,7 +128,7 @@ fn a_worker_in_shell_yields_and_begins_anew_later() {
 #[test]
 fn a_worker_in_shell() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let _worker = Beside::start(&mut example(&daemon, "worker.sh", "checksum"));
     let ids =
         [r#"{"a":1}"#, "[1,2]", "\"text\""].map(|payload| submit(&daemon, "checksum", payload));

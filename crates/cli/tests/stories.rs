@@ -171,7 +171,7 @@ fn the_life_of_a_job() {
 #[test]
 fn a_waiting_job_says_why() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     daemon.run(&["pause", "photos"]).exits(0);
     let id = daemon
         .run(&["submit", "photos", "index", "--after", "1h"])
@@ -260,7 +260,7 @@ fn many_jobs_at_once() {
 #[test]
 fn schedules_tokens_leases_and_the_policy() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let mut story = story("operating", &daemon);
     let mut tell = |arguments: &[&str], code| {
         let ran = daemon.run(arguments).exits(code);
@@ -372,6 +372,7 @@ fn a_token_opens_what_it_is_for_and_nothing_else() {
     tell(&token, &["show", &id], 5);
     tell(&token, &["submit", "music", "play"], 4);
     tell(&token, &["token", "ls"], 4);
+    tell(&token, &["dashboard", "--at", "jobs.example"], 2);
     let mut command = daemon.command();
     let nowhere = daemon.folder.join("nowhere");
     command.env("JOBTREE_DATA_DIR", &nowhere);
@@ -538,7 +539,7 @@ fn the_doctor_looks_at_everything() {
 #[test]
 fn a_store_is_copied_checked_and_moved() {
     let _watchdog = watch();
-    let daemon = Daemon::with(&["--policy", ALWAYS]);
+    let daemon = Daemon::with(&[]);
     for number in 0..5 {
         daemon
             .run(&["submit", "photos", "index", "--key", &number.to_string()])
@@ -574,7 +575,7 @@ fn a_store_is_copied_checked_and_moved() {
 #[test]
 fn a_daemon_ends_when_it_is_asked_to_and_comes_back_with_its_jobs() {
     let _watchdog = watch();
-    let mut daemon = Daemon::with(&["--policy", ALWAYS]);
+    let mut daemon = Daemon::with(&[]);
     let id = daemon.run(&["submit", "photos", "index"]).text();
     let token = daemon.token();
     assert_eq!(daemon.ends_and_returns("TERM"), Some(0));

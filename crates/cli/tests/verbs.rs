@@ -86,7 +86,7 @@ fn a_queued_job_is_edited_and_another_is_refused() {
 #[test]
 fn an_edited_priority_decides_what_starts_next() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     daemon.run(&["pause", "photos"]).exits(0);
     let ids = [(); 2].map(|()| {
         daemon
@@ -111,7 +111,7 @@ fn an_edited_priority_decides_what_starts_next() {
 #[test]
 fn a_snoozed_job_waits_and_no_attempt_is_counted() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let worker = |options: &[&str], script: &str, stderr: &str| {
         let mut command = daemon.command();
         command
@@ -156,8 +156,7 @@ fn ended_jobs_are_forgotten_by_age_and_state() {
     let _watchdog = watch();
     // `policy set` writes the file that the daemon was started with.
     let folder = support::Folder::new();
-    let always = std::fs::read_to_string(ALWAYS).unwrap();
-    let file = folder.write("policy.toml", &always);
+    let file = folder.write("policy.toml", "");
     let daemon = Daemon::within(folder, &["--store", "memory", "--policy", &file]);
     daemon.run(&["pause", "photos"]).exits(0);
     let ids = [(); 3].map(|()| daemon.run(&["submit", "photos", "index"]).text());
@@ -176,8 +175,8 @@ fn ended_jobs_are_forgotten_by_age_and_state() {
         .run(&["clean", "--older-than", "1h", "--state", "queued"])
         .exits(2);
     // And by the policy's own numbers.
-    let policy = always + "\n[retention]\ncanceled = \"1s\"\n";
-    let policy = daemon.folder.write("new.toml", &policy);
+    let policy = "[retention]\ncanceled = \"1s\"\n";
+    let policy = daemon.folder.write("new.toml", policy);
     daemon.run(&["policy", "set", &policy]).exits(0);
     daemon.run(&["cancel", &ids[2]]).exits(0);
     until(|| cleaned(&[]).starts_with("forgot 1 job,"));
@@ -402,6 +401,38 @@ fn show_prints_everything_that_was_submitted() {
         .exits(2);
 }
 
+/// By when jobs ended and where they ran, counted from those that are kept.
+#[test]
+fn statistics_are_for_a_window_of_time_and_a_machine() {
+    let _watchdog = watch();
+    let daemon = with_runner();
+    for (code, script) in [(0, "true"), (1, "false")] {
+        daemon.run(&["run", "-q", "--", script]).exits(code);
+    }
+    let ended = |more: &[&str]| {
+        let ran = daemon.run(&[&["stats", "command", "--json"], more].concat());
+        let document = ran.exits(0).json();
+        let history = document["history"].as_array().unwrap();
+        history
+            .first()
+            .map(|stats| (stats["ended"].clone(), stats["success_rate"].clone()))
+    };
+    let both = Some((2.into(), 0.5.into()));
+    let last = daemon.job("last");
+    let end = last["ended_at"].as_str().unwrap();
+    for more in [&[][..], &["--since", "1h"], &["--node", "local"]] {
+        assert_eq!(ended(more), both, "{more:?}");
+    }
+    assert_eq!(ended(&["--since", end]), Some((1.into(), 0.0.into())));
+    assert_eq!(ended(&["--until", end]), Some((1.into(), 1.0.into())));
+    for more in [&["--until", "1h"][..], &["--node", "elsewhere"]] {
+        assert_eq!(ended(more), None, "{more:?}");
+    }
+    let nothing = daemon.run(&["stats", "--node", "elsewhere"]).exits(0);
+    assert!(nothing.stderr.contains("none of the jobs"), "{nothing:?}");
+    daemon.run(&["stats", "--since", "soon"]).exits(2);
+}
+
 /// The follow-up is a job of its own: it runs also after a failure, and knows what ended.
 #[test]
 fn a_command_runs_when_a_job_has_ended() {
@@ -506,4 +537,43 @@ fn every_exit_code_is_in_the_table_of_the_documentation() {
         .collect();
     assert!(in_help.len() >= 11, "{help}");
     assert_eq!(rows, in_help, "docs/exit-codes.md against `jobtree --help`");
+}
+
+/// Stands still, goes on, and says why meanwhile.
+#[test]
+fn a_running_command_is_paused_and_resumed() {
+    let _watchdog = watch();
+    let daemon = with_runner();
+    let script = "echo $$ > pid; until [ -e go ]; do :; done";
+    let id = daemon.run(&["run", "-d", "--", "sh", "-c", script]).text();
+    let pid = support::pid_in(&daemon.folder.join("pid"));
+    let stands = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('T')
+    };
+    daemon.run(&["pause", "--job", "last"]).exits(0);
+    until(stands);
+    let told = daemon.run(&["explain", &id]).text();
+    assert!(
+        told.starts_with("run_paused: The run of the job is paused"),
+        "{told}"
+    );
+    assert!(
+        told.contains(&format!("until it is resumed (jobtree resume --job {id})")),
+        "{told}"
+    );
+    assert!(
+        daemon
+            .run(&["ls"])
+            .text()
+            .contains("The run of the job is paused")
+    );
+    daemon.run(&["resume", "--job", &id]).exits(0);
+    until(|| !stands());
+    daemon.folder.write("go", "");
+    daemon.run(&["wait", &id]).exits(0);
+    // What does not run is not paused.
+    let refused = daemon.run(&["pause", "--job", &id]).exits(6);
+    assert!(refused.stderr.contains("is DONE"), "{refused:?}");
+    daemon.run(&["pause", "photos", "--job", &id]).exits(2);
 }

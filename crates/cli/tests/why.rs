@@ -1,17 +1,16 @@
 //! Why a job does not run: each reason as `explain` tells it, and the same first reason in `ls` and `wait`.
 //!
-//! The daemons of these tests have the default policy but for what goes by the load of this machine; see
+//! Daemons have the default policy. Where a job must start, it leaves out what goes by the load of this machine; see
 //! `support/always.toml`. Load is what the test pushes.
 
 mod support;
 
 use std::fs::File;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::Write;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use support::{ALWAYS, Beside, Daemon, Folder, Load, Ran, always, signal, until, watch};
+use support::{ALWAYS, Beside, Daemon, Folder, Load, Ran, always, ready, signal, until, watch};
 
 /// Returns the reasons of a job, as JSON.
 fn reasons(daemon: &Daemon, id: &str) -> Vec<Value> {
@@ -28,7 +27,7 @@ fn first_reason(daemon: &Daemon, id: &str, code: &str) -> String {
         first = all.into_iter().next().unwrap_or_default();
         first["code"] == code
     });
-    assert!(first["since"].is_string() || code == "store", "{first}");
+    assert!(first["since"].is_string(), "{first}");
     let message = first["message"].as_str().expect("a text").to_owned();
     // Numbers in it may have changed since.
     let words = |text: &str| -> String {
@@ -43,6 +42,15 @@ fn first_reason(daemon: &Daemon, id: &str, code: &str) -> String {
         .unwrap_or_default();
     let shown: String = line.chars().filter(|c| !c.is_ascii_digit()).collect();
     assert!(shown.contains(&words(&message)), "{message:?} in {line:?}");
+    let top = daemon.run(&["top", "--once", "--width", "200", "--height", "60"]);
+    let top = top.exits(0).stdout;
+    let line = top.lines().find(|line| line.contains(end));
+    let shown: String = line
+        .unwrap_or(&top)
+        .chars()
+        .filter(|c| !c.is_ascii_digit())
+        .collect();
+    assert!(shown.contains(&words(&message)), "{message:?} in {shown:?}");
     let waited = daemon
         .run(&["wait", id, "--timeout", "1ms"])
         .exits(12)
@@ -104,6 +112,126 @@ fn no_worker_tells_who_served_the_type_last() {
     assert!(told.contains(until), "{told}");
 }
 
+/// A worker that went away is told with the time of its last call.
+#[test]
+fn a_type_whose_worker_has_gone_tells_which_worker_it_was() {
+    let _watchdog = watch();
+    let daemon = Daemon::always();
+    let mut work = daemon.command();
+    work.args(["work", "-q", "--addon", "photos", "--type", "index", "--"])
+        .arg("true");
+    let mut worker = Beside::start(&mut work);
+    let done = daemon.run(&["submit", "photos", "index"]).text();
+    daemon.run(&["wait", &done]).exits(0);
+    signal("TERM", worker.pid());
+    worker.wait();
+    let before = jiff::Timestamp::now();
+    let id = daemon.run(&["submit", "photos", "index"]).text();
+    let message = first_reason(&daemon, &id, "unserved");
+    let begin =
+        "No worker serves index jobs of addon photos: served last by jobtree work 0.1.0, process ";
+    let rest = message
+        .strip_prefix(begin)
+        .unwrap_or_else(|| panic!("{message}"));
+    let (pid, at) = rest
+        .split_once(" at ")
+        .unwrap_or_else(|| panic!("{message}"));
+    assert_eq!(pid, worker.pid().to_string());
+    assert!(
+        at.parse::<jiff::Timestamp>().expect("a time") <= before,
+        "{message}"
+    );
+}
+
+#[test]
+fn what_a_job_asks_of_its_machine_and_of_other_jobs_is_named() {
+    let _watchdog = watch();
+    let daemon = Daemon::start();
+    let submit = |more: &[&str]| {
+        let all = [&["submit", "photos", "index"][..], more].concat();
+        daemon.run(&all).text()
+    };
+    let first = submit(&["--label", "gpu"]);
+    for (more, message) in [
+        (
+            &["--label", "gpu"][..],
+            "The job asks for the label gpu, which node local does not have",
+        ),
+        (
+            &["--label", "gpu", "--label", "tape"],
+            "The job asks for the labels gpu, tape, which node local does not have",
+        ),
+        (
+            &["--node", "n2"],
+            "The job asks for node n2; this is node local",
+        ),
+        (
+            &["--node", "n2", "--label", "gpu"],
+            "The job asks for node n2 and the label gpu; this is node local",
+        ),
+    ] {
+        assert_eq!(first_reason(&daemon, &submit(more), "wrong_node"), message);
+    }
+    let behind = submit(&["--depends-on", &first]);
+    let message = first_reason(&daemon, &behind, "dependency");
+    assert_eq!(message, format!("The job waits for job {first} to end"));
+    let told = daemon.run(&["explain", &behind]).text();
+    assert!(told.contains(&format!("until job {first} ends")), "{told}");
+}
+
+/// What runs and stands still is told, too, by all that show it.
+#[test]
+fn a_command_that_stands_still_says_why() {
+    let _watchdog = watch();
+    let folder = Folder::new();
+    let policy = folder.write("policy.toml", &always("60s"));
+    let daemon = Daemon::with(&["--store", "memory", "--policy", &policy, "--runner"]);
+    let told = daemon.folder.join("run.err");
+    let mut run = daemon.command();
+    run.args([
+        "run",
+        "--",
+        "sh",
+        "-c",
+        "while ! [ -e stop ]; do sleep 0.1; done",
+    ])
+    .stdout(Stdio::null())
+    .stderr(File::create(&told).expect("a file"));
+    let mut running = Beside::start(&mut run);
+    let shown = || std::fs::read_to_string(&told).unwrap_or_default();
+    until(|| daemon.run(&["show", "last"]).stdout.contains("RUNNING"));
+    let id = daemon.job("last")["job_id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    assert_eq!(reasons(&daemon, &id), [] as [Value; 0]);
+    until(|| {
+        daemon.push(Load::Panic);
+        reasons(&daemon, &id)
+            .first()
+            .is_some_and(|reason| reason["code"] == "held_by_load")
+    });
+    let message = first_reason(&daemon, &id, "held_by_load");
+    assert_eq!(
+        message,
+        "The command stands still while the machine is overloaded (PANIC)"
+    );
+    until(|| shown().contains(&format!("waiting: {message}")));
+    until(|| {
+        daemon.push(Load::Quiet);
+        reasons(&daemon, &id).is_empty()
+    });
+    daemon.run(&["pause", "--job", &id]).exits(0);
+    let message = first_reason(&daemon, &id, "run_paused");
+    until(|| shown().contains(&format!("waiting: {message}")));
+    daemon.run(&["resume", "--job", &id]).exits(0);
+    daemon.folder.write("stop", "");
+    assert_eq!(running.wait(), Some(0));
+    for told in ["waiting: The command ", "waiting: The run "] {
+        assert_eq!(shown().matches(told).count(), 1, "{}", shown());
+    }
+}
+
 #[test]
 fn taken_slots_and_a_job_that_is_claimed_behind_another_are_named() {
     let _watchdog = watch();
@@ -154,7 +282,7 @@ fn a_failed_run_tells_which_attempt_comes_when() {
 #[test]
 fn a_silent_worker_is_named() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let id = daemon.run(&["submit", "photos", "index"]).text();
     let mut worker = daemon.command();
     worker
@@ -297,7 +425,7 @@ fn a_full_disk_is_named_until_there_is_room() {
         return;
     };
     let place = disk.0.0.to_str().expect("a plain path").to_owned();
-    let daemon = Daemon::with(&["--data-dir", &place, "--no-auth", "--policy", ALWAYS]);
+    let daemon = Daemon::with(&["--data-dir", &place, "--no-auth"]);
     let id = daemon.run(&["submit", "photos", "index"]).text();
     disk.fill();
     // What is written is small, and the file has some room left.
@@ -309,26 +437,24 @@ fn a_full_disk_is_named_until_there_is_room() {
         refused.as_ref().is_some_and(|ran| ran.code != Some(0))
     });
     let refused = refused.expect("it was");
-    assert!(refused.stderr.contains("disk is full"), "{refused:?}");
-    let message = first_reason(&daemon, &id, "store");
     let told = format!("the disk of {place} is full, and nothing is written: make room there");
+    assert!(
+        refused.stderr.starts_with(&format!("error: {told}")),
+        "{refused:?}"
+    );
+    let message = first_reason(&daemon, &id, "store");
     assert!(message.starts_with(&told), "{message}");
-    let host = daemon.url.strip_prefix("http://").expect("an address");
-    let ready = format!("GET /readyz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-    assert!(raw(&daemon.url, &ready).contains("503"));
+    let answer = ready(&daemon.url);
+    assert!(answer.contains("503") && answer.contains(&told), "{answer}");
     std::fs::remove_file(disk.0.join("filler")).expect("there is room");
     until(|| daemon.run(&["submit", "photos", "index"]).code == Some(0));
     first_reason(&daemon, &id, "unserved");
-    assert!(raw(&daemon.url, &ready).contains("200"));
+    assert!(ready(&daemon.url).contains("200"));
 }
 
 /// Sends a request as it is, and returns the first line of the answer.
 fn raw(url: &str, request: &str) -> String {
-    let address = url.strip_prefix("http://").expect("an address");
-    let mut stream = TcpStream::connect(address).expect("it listens");
-    stream.write_all(request.as_bytes()).expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
+    let answer = support::raw(url, request);
     answer.lines().next().unwrap_or_default().to_owned()
 }
 

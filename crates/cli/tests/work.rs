@@ -40,7 +40,7 @@ fn family(daemon: &Daemon) -> [u32; 3] {
 #[test]
 fn a_program_gets_the_payload_and_gives_progress_log_and_result() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let script = "read payload; [ \"$payload\" = \"$JOBTREE_PAYLOAD\" ] || exit 1; \
         echo \"$JOBTREE_ADDON/$JOBTREE_JOB_TYPE $JOBTREE_JOB_ID attempt $JOBTREE_ATTEMPT\"; \
         [ -z \"$JOBTREE_TOKEN\" ] || exit 1; echo careful >&2; \
@@ -63,7 +63,7 @@ fn a_program_gets_the_payload_and_gives_progress_log_and_result() {
 #[test]
 fn what_a_program_tells_last_is_known_when_its_job_has_ended() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let script = "echo '::progress 0.9 nearly'; printf '::progress 1 all of it'";
     let _worker = Beside::start(&mut worker(&daemon, &[], script));
     for _ in 0..3 {
@@ -113,7 +113,7 @@ fn jobs_that_were_reserved_before_their_worker_came_do_not_wait() {
 fn a_program_is_a_step_of_the_trace_that_its_job_was_submitted_in() {
     const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let _worker = Beside::start(&mut worker(&daemon, &[], "echo \"trace $TRACEPARENT\""));
     let mut command = daemon.command();
     let submitted = command.env("TRACEPARENT", TRACE);
@@ -133,7 +133,7 @@ fn a_program_is_a_step_of_the_trace_that_its_job_was_submitted_in() {
 #[test]
 fn exit_codes_become_ends() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let script = "read n; echo \"run $JOBTREE_ATTEMPT\" >&2; case $n in \
         0) exit 0;; 1) [ $JOBTREE_ATTEMPT = 2 ];; 65) exit 65;; 9) kill -9 $$;; \
         75) [ -e given ] || { touch given; exit 75; };; esac";
@@ -171,7 +171,7 @@ fn exit_codes_become_ends() {
 #[test]
 fn a_cancelled_job_takes_all_its_processes_with_it() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let _worker = Beside::start(&mut worker(&daemon, &["--grace", "50ms"], STUBBORN));
     let id = submit(&daemon, &[]);
     let family = family(&daemon);
@@ -183,7 +183,7 @@ fn a_cancelled_job_takes_all_its_processes_with_it() {
 #[test]
 fn a_job_that_takes_too_long_is_stopped() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let _worker = Beside::start(&mut worker(&daemon, &["--grace", "1h"], STUBBORN));
     let id = submit(&daemon, &["--max-runtime", "1s"]);
     let family = family(&daemon);
@@ -195,7 +195,7 @@ fn a_job_that_takes_too_long_is_stopped() {
 #[test]
 fn a_worker_that_lost_its_daemon_stops_its_job() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let _worker = Beside::start(&mut worker(&daemon, &["--grace", "1h"], STUBBORN));
     submit(&daemon, &[]);
     let family = family(&daemon);
@@ -207,7 +207,7 @@ fn a_worker_that_lost_its_daemon_stops_its_job() {
 #[test]
 fn a_worker_that_is_killed_leaves_nothing_behind_and_its_job_is_rescued_in_time() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let mut first = Beside::start(&mut worker(&daemon, &[], STUBBORN));
     let id = submit(&daemon, &[]);
     let family = family(&daemon);
@@ -238,7 +238,7 @@ fn a_worker_that_is_killed_leaves_nothing_behind_and_its_job_is_rescued_in_time(
 #[test]
 fn a_worker_that_is_asked_to_end_lets_its_job_end() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let script = "echo $$ > zero; until [ -e go ]; do sleep 0.01; done; echo done";
     let mut worker = Beside::start(&mut worker(&daemon, &[], script));
     let id = submit(&daemon, &[]);
@@ -255,7 +255,7 @@ fn a_worker_that_is_asked_to_end_lets_its_job_end() {
 #[test]
 fn a_worker_that_may_not_wait_gives_its_job_back() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let options = ["--drain", "10ms", "--grace", "50ms"];
     let mut worker = Beside::start(&mut worker(&daemon, &options, STUBBORN));
     let id = submit(&daemon, &[]);
@@ -347,7 +347,7 @@ fn a_command_of_the_runner_is_a_step_of_its_jobs_trace() {
 #[cfg(target_os = "linux")]
 fn what_a_program_uses_is_shown_beside_what_its_job_declares() {
     let _watchdog = watch();
-    let daemon = Daemon::start();
+    let daemon = Daemon::always();
     let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
     let _worker = Beside::start(&mut worker(&daemon, &[], script));
     let id = submit(&daemon, &["--cost", "7"]);

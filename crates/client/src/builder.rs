@@ -22,7 +22,11 @@ pub struct ClientBuilder {
     timeout: Duration,
     connect_timeout: Duration,
     patience: Duration,
+    on_retry: Option<OnRetry>,
 }
+
+/// Called before a call is repeated, with the reason.
+pub(crate) type OnRetry = Arc<dyn Fn(&ClientError) + Send + Sync>;
 
 impl ClientBuilder {
     pub(crate) fn new(url: impl Into<String>) -> Self {
@@ -33,6 +37,7 @@ impl ClientBuilder {
             timeout: Duration::from_secs(30),
             connect_timeout: Duration::from_secs(5),
             patience: Duration::from_secs(3),
+            on_retry: None,
         }
     }
 
@@ -68,6 +73,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Calls this each time before a call is repeated, with what the last attempt failed with: somebody may wait in front
+    /// of the program, and should know for what.
+    pub fn on_retry(mut self, tell: impl Fn(&ClientError) + Send + Sync + 'static) -> Self {
+        self.on_retry = Some(Arc::new(tell));
+        self
+    }
+
     /// The client. It connects with its first call.
     ///
     /// # Errors
@@ -90,6 +102,7 @@ impl ClientBuilder {
             timeout: self.timeout,
             connect_timeout: self.connect_timeout,
             patience: self.patience,
+            on_retry: self.on_retry,
             roots,
         };
         Ok(Client::of(Arc::new(settings)))

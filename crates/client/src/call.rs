@@ -187,6 +187,9 @@ impl<O: Operation> Call<'_, O> {
             if !self.repeats || !again || over {
                 return Err(error);
             }
+            if let Some(tell) = &self.client.settings.on_retry {
+                tell(&error);
+            }
             std::thread::sleep(wait);
             pause = (pause * 2).min(LONGEST_PAUSE);
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ureq::Agent;
 use ureq::tls::RootCerts;
 
-use crate::builder::ClientBuilder;
+use crate::builder::{ClientBuilder, OnRetry};
 use crate::error::ClientError;
 
 /// A client of one daemon. Clones share their connections; see the [crate].
@@ -24,6 +24,7 @@ pub(crate) struct Settings {
     pub(crate) timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) patience: Duration,
+    pub(crate) on_retry: Option<OnRetry>,
     pub(crate) roots: RootCerts,
 }
 

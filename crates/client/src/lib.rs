@@ -14,7 +14,7 @@
 //! println!("{}", job.state);
 //! # Ok::<(), jobtree_client::ClientError>(())
 //! ```
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod api;

@@ -103,7 +103,7 @@ struct Gathered {
 }
 
 /// The largest end of a long output that is kept beside its beginning.
-const LARGEST_TAIL: u64 = 64 << 10;
+const LARGEST_TAIL: u64 = 1 << 20;
 
 impl Gathered {
     fn new(tail: u64) -> Self {

@@ -20,7 +20,7 @@
 //!
 //! What the program says on its standard output is read by [`output`]: text is kept, lines that begin with `::progress`
 //! and `::result` are for the worker.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod advice;

@@ -17,12 +17,13 @@
 //! assert_eq!(intent.priority, Priority::High);
 //! # Ok::<(), serde_json::Error>(())
 //! ```
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod answers;
 pub mod base64;
 mod bulk;
+mod bulk_action;
 mod check;
 mod clean;
 mod draw;
@@ -48,6 +49,7 @@ mod process_origin;
 mod requests;
 mod run;
 mod schedule;
+mod session;
 mod state;
 mod status;
 mod submit;
@@ -68,6 +70,7 @@ pub use answers::{
 pub use bulk::{
     CompleteManyAnswer, CompleteManyRequest, CompleteOne, Each, SubmitManyAnswer, SubmitManyRequest,
 };
+pub use bulk_action::{BulkAction, BulkList, BulkRequest, BulkState, BulkView};
 pub use clean::{CleanAnswer, CleanRequest};
 pub use edit::EditRequest;
 pub use error::{ApiError, ErrorCode, FieldError};
@@ -89,14 +92,15 @@ pub use lease::{
     ReportRequest, RevokeRequest,
 };
 pub use limits::Limits;
-pub use load::LoadSample;
-pub use log::{LogAppend, LogAppendAnswer, LogPage};
+pub use load::{LoadHour, LoadHours, LoadSample};
+pub use log::{LogAppend, LogAppendAnswer, LogPage, LogTime};
 pub use output::{OutputAppend, OutputAppendAnswer, OutputPage, OutputPiece, OutputStream};
 pub use problem::Problem;
 pub use process_origin::ProcessOrigin;
 pub use requests::LeaseAsk;
 pub use run::{CommandResult, CommandSpec, RUNNER_ADDON, RUNNER_TYPE};
 pub use schedule::{Missed, Overlap, ScheduleSpec, ScheduleView};
+pub use session::{SessionKind, SessionView, SignInLink, SignInRequest};
 pub use state::{JobState, Outcome, Phase};
 pub use status::{
     AddonStatus, HistoryStats, NodeStatus, PauseRequest, QuietState, SignalsRequest, StatusView,

@@ -50,3 +50,25 @@ pub struct LoadSample {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<f64>,
 }
+
+/// An hour of a machine's load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LoadHour {
+    /// The beginning of the hour.
+    pub at: Timestamp,
+    /// The number of minutes that were measured.
+    pub minutes: u32,
+    /// The mean of busy, 0 to 10, over these minutes.
+    pub busy: f64,
+    /// The number of minutes in which the machine was QUIET throughout.
+    pub quiet: u32,
+}
+
+/// The answer to `GET …/load/hours`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LoadHours {
+    /// The hours in which something was measured, the oldest first.
+    pub hours: Vec<LoadHour>,
+}

@@ -1,5 +1,6 @@
 //! What a job printed.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{JobId, LeaseId};
@@ -46,4 +47,18 @@ pub struct LogPage {
     /// Bytes that were left out, because the log was full or its worker skipped them.
     #[serde(default)]
     pub left_out: u64,
+    /// Times at which the parts of the text were received, in the order of their places. A worker sends what was printed a few times a
+    /// second. Absent of what an older version kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub times: Vec<LogTime>,
+}
+
+/// The time at which a part of a log was received: from a place up to the place of the next part, or the end of the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LogTime {
+    /// The place where the part begins, as `after` and `next` count.
+    pub place: u64,
+    /// The time.
+    pub at: Timestamp,
 }

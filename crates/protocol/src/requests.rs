@@ -246,7 +246,7 @@ fn check_pids(check: &mut Check, pids: &[u32], origin: Option<&ProcessOrigin>, l
             format!("has {count} entries, and {most} are allowed: {advice}"),
         );
     } else if pids.contains(&0) {
-        check.refuse("pids", "holds 0, which is no process: leave it out");
+        check.refuse("pids", "holds 0, which is not a process: leave it out");
     }
     if let Some(origin) = origin {
         origin.check(check, pids.len());

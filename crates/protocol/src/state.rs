@@ -165,7 +165,7 @@ impl FromStr for JobState {
             let states = others.collect::<Vec<_>>().join(", ");
             FieldError::new(
                 "state",
-                format!("{text:?} is no state: write {states} or {last}"),
+                format!("{text:?} is not a state: write {states} or {last}"),
             )
         })
     }
@@ -185,7 +185,7 @@ mod tests {
         let wrong = "lost".parse::<JobState>().unwrap_err();
         assert_eq!(
             wrong.message,
-            "\"lost\" is no state: write QUEUED, DISPATCHING, RUNNING, DONE, FAILED or CANCELED"
+            "\"lost\" is not a state: write QUEUED, DISPATCHING, RUNNING, DONE, FAILED or CANCELED"
         );
     }
 

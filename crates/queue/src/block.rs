@@ -171,6 +171,10 @@ pub enum Block {
     WrongNode {
         /// This one.
         node: NodeId,
+        /// The one that it asks for, if that is another.
+        wanted: Option<NodeId>,
+        /// The labels that this one has not.
+        labels: Vec<String>,
     },
     /// The node takes no more jobs.
     Draining,
@@ -434,11 +438,25 @@ impl fmt::Display for Block {
                     "Concurrency key {key:?} is taken: running={running}, limit={limit}"
                 )
             }
-            Block::WrongNode { node } => {
-                write!(
-                    f,
-                    "The job asks for another node or other labels than those of {node}"
-                )
+            Block::WrongNode {
+                node,
+                wanted,
+                labels,
+            } => {
+                f.write_str("The job asks for ")?;
+                if let Some(wanted) = wanted {
+                    write!(f, "node {wanted}")?;
+                }
+                let and = if wanted.is_some() { " and " } else { "" };
+                match &labels[..] {
+                    [] => {}
+                    [one] => write!(f, "{and}the label {one}")?,
+                    all => write!(f, "{and}the labels {}", all.join(", "))?,
+                }
+                match (wanted, labels.is_empty()) {
+                    (Some(_), _) => write!(f, "; this is node {node}"),
+                    (None, _) => write!(f, ", which node {node} does not have"),
+                }
             }
             Block::Draining => f.write_str("The node is draining"),
             Block::NoWorker => f.write_str("All workers for jobs of this addon and type are busy"),

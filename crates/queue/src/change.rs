@@ -100,9 +100,9 @@ impl fmt::Display for Change {
             Change::ResumeType => f.write_str("its type is resumed"),
             Change::FreeKey(1) => f.write_str("a job with its concurrency key ends"),
             Change::FreeKey(count) => write!(f, "{count} jobs with its concurrency key end"),
-            Change::OtherNode => {
-                f.write_str("a node with the name or the labels it asks for takes it")
-            }
+            Change::OtherNode => f.write_str(
+                "a daemon that has what it asks for takes it (jobtree serve --node NAME --label LABEL)",
+            ),
             Change::StopDraining => f.write_str("the node is not drained any more"),
             Change::Worker => f.write_str("a worker for its addon and type claims its next job"),
             Change::Serve { addon, job_type } => {

@@ -7,9 +7,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jobtree_protocol::{AddonId, JobType};
+use jiff::Timestamp;
+use jobtree_protocol::{AddonId, HistoryStats, JobState, JobType, Usage};
 use serde::{Deserialize, Serialize};
 
+use crate::record::JobRecord;
 use crate::usage::{Measured, UsageHistory};
 
 const GROWTH: f64 = 1.04;
@@ -116,6 +118,32 @@ pub struct Run {
     pub measured: Option<Measured>,
 }
 
+impl Run {
+    /// Returns the last run of a job that is DONE or FAILED; none of others. `capacity` is the units of the whole machine.
+    pub fn of(job: &JobRecord, capacity: u32) -> Option<Run> {
+        let succeeded = match job.state {
+            JobState::Done => true,
+            JobState::Failed => false,
+            _ => return None,
+        };
+        let (started, ended) = (job.started_at?, job.ended_at?);
+        Some(Run {
+            succeeded,
+            waited: between(job.waiting_since(), started),
+            ran: between(started, ended),
+            measured: Some(Measured {
+                usage: Usage::of(&job.metrics),
+                declared: job.cost(),
+                capacity,
+            }),
+        })
+    }
+}
+
+fn between(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::try_from(to.duration_since(from)).unwrap_or_default()
+}
+
 /// What is known of an addon or a type.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -217,6 +245,27 @@ impl History {
         self.addons
             .get(addon)
             .and_then(|(_, types)| types.get(job_type))
+    }
+
+    /// Returns how jobs of each addon, and of each of its types, did.
+    pub fn stats(&self) -> Vec<HistoryStats> {
+        let view = |addon_id: &AddonId, job_type: Option<&JobType>, record: &Record| HistoryStats {
+            addon_id: addon_id.clone(),
+            job_type: job_type.cloned(),
+            ended: record.succeeded + record.failed,
+            success_rate: record.success_rate(),
+            average_wait_sec: record.average_wait().map(|wait| wait.as_secs_f64()),
+            p95_run_sec: record.p95_run().map(|run| run.as_secs_f64()),
+            usage: record.usage().stats(),
+        };
+        let mut all = Vec::new();
+        for (addon, record, types) in self.iter() {
+            all.push(view(addon, None, record));
+            for (job_type, record) in types {
+                all.push(view(addon, Some(job_type), record));
+            }
+        }
+        all
     }
 
     /// Every addon with its types.

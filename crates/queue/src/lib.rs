@@ -2,7 +2,7 @@
 //!
 //! Nothing in here reads a clock, draws a number, or writes anything: times and random numbers come in as values, and
 //! what is to be written goes out as values. So all of it runs under a simulator as it runs in earnest.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 // What a job is, and how it changes.

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use jobtree_protocol::{Advice, InstanceId, LeaseId, LeaseLimits};
 use jobtree_queue::policy::Policy;
@@ -30,6 +31,9 @@ use crate::core::{
 use crate::options::Options;
 use crate::submissions::Mover;
 use jobtree_worker::reply::{Promised, Result, promise};
+
+/// The longest time that the last writes may take when the engine stops.
+const LAST_WRITES: Duration = Duration::from_secs(2);
 
 /// What handles read without asking.
 #[derive(Clone, Debug)]
@@ -309,18 +313,31 @@ impl Wake for OpWaker {
     }
 }
 
+/// Wakes a thread that waits for the last writes.
+struct Unparks(std::thread::Thread);
+
+impl Wake for Unparks {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
 impl Running {
     fn run(mut self) {
         let mut outputs = self.core.begin(self.shared.clock.now());
         loop {
             let wake = self.handle(outputs);
             let mut inputs = Vec::new();
+            let mut stops = false;
             for mail in self.mail(wake) {
                 match mail {
                     Mail::Input(input) => inputs.push(input),
                     Mail::Ready(op) => inputs.extend(self.poll(op)),
-                    Mail::Stop => return,
+                    Mail::Stop => stops = true,
                 }
+            }
+            if stops {
+                return self.end(inputs);
             }
             if let Some(why) = self.shared.store.stopped() {
                 // Nothing that it says could be trusted any more. Callers are told by their own calls.
@@ -331,8 +348,31 @@ impl Running {
         }
     }
 
+    /// Has what is remembered written, and waits for that: not for long, since a store that does not answer must not keep the process.
+    fn end(mut self, inputs: Vec<Input>) {
+        let until = Instant::now() + LAST_WRITES;
+        let waker = Waker::from(Arc::new(Unparks(std::thread::current())));
+        let mut context = Context::from_waker(&waker);
+        let outputs = self.core.end(inputs, self.shared.clock.now());
+        let mut writes: Vec<Performing> = outputs
+            .into_iter()
+            .filter_map(|output| match output {
+                Output::Op { stamp, op, .. } => Some(perform(&self.shared.store, stamp, op)),
+                Output::WakeAt(_) | Output::Respond(_) => None,
+            })
+            .collect();
+        loop {
+            writes.retain_mut(|write| write.as_mut().poll(&mut context).is_pending());
+            let left = until.saturating_duration_since(Instant::now());
+            if writes.is_empty() || left.is_zero() {
+                return;
+            }
+            std::thread::park_timeout(left);
+        }
+    }
+
     /// What has come; waits for something until that moment.
-    fn mail(&self, wake: Option<std::time::Duration>) -> Vec<Mail> {
+    fn mail(&self, wake: Option<Duration>) -> Vec<Mail> {
         let mut inputs = self.mailbox.lock();
         while inputs.is_empty() {
             let Some(wake) = wake else {
@@ -357,7 +397,7 @@ impl Running {
         std::mem::take(&mut *inputs)
     }
 
-    fn handle(&mut self, outputs: Vec<Output>) -> Option<std::time::Duration> {
+    fn handle(&mut self, outputs: Vec<Output>) -> Option<Duration> {
         let mut wake = None;
         for output in outputs {
             match output {

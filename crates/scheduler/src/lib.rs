@@ -2,7 +2,7 @@
 //!
 //! [`Scheduler`] is the handle: it is started over a [`jobtree_store::Store`], and every operation is a method of it. What
 //! is decided is decided in [`core`], a state machine that a simulator can drive as well as the real engine.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 // The engine.

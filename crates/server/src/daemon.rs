@@ -1,30 +1,51 @@
 //! What all requests share.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use jiff::{SignedDuration, Timestamp};
+use jobtree_protocol::{Advice, LeaseId};
 use jobtree_queue::transitions::Rules;
 use jobtree_scheduler::{Clock, Scheduler};
 use jobtree_store::{Stamp, Store, StoreError};
 use tokio::sync::watch;
 
-use crate::auth::Book;
+use crate::auth::{Book, Caller, Links, Revocations, Sessions};
+use crate::bulk::Bulk;
 use crate::guard::host::Hosts;
 use crate::observing::Observing;
 use crate::options::{Auth, HttpLimits};
 use crate::policy::PolicyKeeper;
 
+/// The time after which a run that was paused has been advised so.
+const FRESH: SignedDuration = SignedDuration::from_secs(60);
+/// The interval at which the daemon looks whether the store takes changes.
+const LOOK: Duration = Duration::from_secs(1);
+/// The interval at which an event stream checks that its token or session has not expired.
+const ACCESS_CHECK: Duration = Duration::from_secs(5);
+
 /// The running daemon, as its handlers see it.
 pub(crate) struct Daemon {
     pub(crate) scheduler: Scheduler,
     pub(crate) tokens: Book,
+    pub(crate) links: Links,
+    pub(crate) bulk: Arc<Bulk>,
+    pub(crate) sessions: Sessions,
     pub(crate) auth: Auth,
+    /// TLS ends here. A proxy may end it before us, all the same.
+    pub(crate) speaks_tls: bool,
     pub(crate) hosts: Hosts,
     pub(crate) policy: PolicyKeeper,
     pub(crate) observing: Observing,
     pub(crate) data_dir: PathBuf,
     limits: HttpLimits,
+    revocations: Revocations,
+    /// The leases whose runs are paused, and since when.
+    paused: Mutex<HashMap<LeaseId, Timestamp>>,
+    /// Since when the store takes no changes.
+    trouble_since: Mutex<Option<Timestamp>>,
     clock: Clock,
     started: Instant,
     stopping: watch::Sender<bool>,
@@ -34,7 +55,10 @@ pub(crate) struct Daemon {
 pub(crate) struct Parts {
     pub(crate) scheduler: Scheduler,
     pub(crate) tokens: Book,
+    pub(crate) sessions: Sessions,
+    pub(crate) revocations: Revocations,
     pub(crate) auth: Auth,
+    pub(crate) speaks_tls: bool,
     pub(crate) hosts: Hosts,
     pub(crate) policy: PolicyKeeper,
     pub(crate) observing: Observing,
@@ -47,7 +71,10 @@ impl Daemon {
         let Parts {
             scheduler,
             tokens,
+            sessions,
+            revocations,
             auth,
+            speaks_tls,
             hosts,
             policy,
             observing,
@@ -57,12 +84,19 @@ impl Daemon {
         Self {
             scheduler,
             tokens,
+            links: Links::new(limits.sign_in_link),
+            bulk: Arc::default(),
+            sessions,
             auth,
+            speaks_tls,
             hosts,
             policy,
             observing,
             data_dir,
             limits,
+            revocations,
+            paused: Mutex::default(),
+            trouble_since: Mutex::default(),
             clock: Clock::system(),
             started: Instant::now(),
             stopping: watch::Sender::new(false),
@@ -77,8 +111,38 @@ impl Daemon {
         self.scheduler.store()
     }
 
+    /// Remembers that the run under a lease is paused, or no longer.
+    pub(crate) fn set_paused(&self, lease: LeaseId, paused: bool) {
+        let mut all = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Timestamp::now();
+        // Leases that have ended are advised nothing; one that was paused a moment ago may not be advised yet.
+        all.retain(|lease, since| {
+            now.duration_since(*since) < FRESH || self.scheduler.advice(*lease) != Advice::Continue
+        });
+        match paused {
+            true => drop(all.entry(lease).or_insert(now)),
+            false => drop(all.remove(&lease)),
+        }
+    }
+
+    /// Returns since when the run under a lease is paused; none if it is not.
+    pub(crate) fn paused_since(&self, lease: LeaseId) -> Option<Timestamp> {
+        let all = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&lease).copied()
+    }
+
+    /// Returns since when the store takes no changes, as this daemon has noticed; none if it takes them.
+    pub(crate) fn store_trouble_since(&self) -> Option<Timestamp> {
+        let trouble = self.store().trouble();
+        let since = &self.trouble_since;
+        let mut since = since.lock().unwrap_or_else(PoisonError::into_inner);
+        *since = trouble.map(|_| since.unwrap_or_else(Timestamp::now));
+        *since
+    }
+
     /// Returns why the store does not take changes now, with the file and what to do; none if it does.
     pub(crate) fn store_trouble(&self) -> Option<String> {
+        self.store_trouble_since();
         let error = self.store().trouble()?;
         let data = self.data_dir.display();
         Some(match error {
@@ -91,8 +155,41 @@ impl Daemon {
             StoreError::Stopped { why } => format!(
                 "the store in {data} has stopped ({why}): check the disk and the permissions of its files, then start the daemon again"
             ),
-            other => format!("the store in {data} refuses changes: {other}"),
+            other => format!(
+                "the store in {data} refuses changes ({other}): if its file was damaged, stop the daemon and put a copy that \
+                 `jobtree backup` made in its place"
+            ),
         })
+    }
+
+    /// Returns what a call that cannot be answered now is told of the store; none while the daemon stops.
+    pub(crate) fn refusing_trouble(&self) -> Option<String> {
+        let error = self.store().trouble().filter(|_| !self.is_stopping())?;
+        let trouble = self.store_trouble()?;
+        Some(match error {
+            StoreError::Disconnected { .. } => {
+                format!("{trouble}. Whether this call took effect is not known: repeat it")
+            }
+            _ => trouble,
+        })
+    }
+
+    /// Logs when the store begins to refuse changes, and when it takes them again. Ends when the daemon begins to stop.
+    pub(crate) async fn log_trouble(&self) {
+        let mut known = false;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(LOOK) => {}
+                () = self.stopped() => return,
+            }
+            let trouble = self.store_trouble();
+            match &trouble {
+                Some(trouble) if !known => tracing::error!("{trouble}"),
+                None if known => tracing::warn!("the store takes changes again"),
+                _ => {}
+            }
+            known = trouble.is_some();
+        }
     }
 
     /// For what is written beside the scheduler: notes, which no rules concern.
@@ -105,7 +202,7 @@ impl Daemon {
     }
 
     /// How long it has been running.
-    pub(crate) fn uptime(&self) -> std::time::Duration {
+    pub(crate) fn uptime(&self) -> Duration {
         self.started.elapsed()
     }
 
@@ -121,6 +218,23 @@ impl Daemon {
     /// Turns true when the daemon begins to stop: for what runs beside a request.
     pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
         self.stopping.subscribe()
+    }
+
+    /// Returns `true` if a caller would be let in again.
+    fn accepts(&self, caller: &Caller) -> bool {
+        let session = caller.session();
+        let token = caller.token();
+        session.is_none_or(|session| self.sessions.find(session.id).is_some())
+            && token.is_none_or(|token| self.tokens.holder(token).is_some())
+    }
+
+    /// Ends when the caller's token or session is no longer accepted: for streams, which outlast the check of their request.
+    pub(crate) async fn turned_away(&self, caller: &Caller) {
+        let mut revocations = self.revocations.listen();
+        while self.accepts(caller) {
+            // The sender lives in `self`, so an error does not occur. A token that expires tells nobody.
+            let _ = tokio::time::timeout(ACCESS_CHECK, revocations.changed()).await;
+        }
     }
 
     /// Ends when the daemon begins to stop: for streams and long polls.

@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, COOKIE, X_CONTENT_TYPE_OPTIONS};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, Request, Response};
 use axum::response::IntoResponse;
@@ -21,6 +21,7 @@ use tower::Service;
 use crate::api;
 use crate::auth::Caller;
 use crate::daemon::Daemon;
+use crate::dashboard;
 use crate::guard::fetch_metadata;
 use crate::options::Auth;
 use crate::problem::{Answered, Refusal};
@@ -51,7 +52,8 @@ impl Front {
         let (mut parts, body) = request.into_parts();
         let mut response = match self.admit(&mut parts) {
             Err(refusal) => refusal.into_response(),
-            Ok(()) => {
+            Ok(Admitted::Answered(response)) => response,
+            Ok(Admitted::Passed) => {
                 let waits = may_wait(&parts);
                 let routed = self.router.clone().call(Request::from_parts(parts, body));
                 let answered = unpanicked(async move {
@@ -71,12 +73,16 @@ impl Front {
         response
     }
 
-    /// Everything that is checked before anybody looks at what is asked.
-    fn admit(&self, parts: &mut Parts) -> Answered<()> {
+    /// Checks what comes before the operation: the name, the page that it comes from, the caller, and how often they ask.
+    fn admit(&self, parts: &mut Parts) -> Answered<Admitted> {
         self.daemon.hosts.check(parts)?;
         fetch_metadata::check(parts)?;
+        // The dashboard asks for a session by itself.
+        if let Some(response) = dashboard::answer(parts) {
+            return Ok(Admitted::Answered(response));
+        }
         if is_open(parts.uri.path()) {
-            return Ok(());
+            return Ok(Admitted::Passed);
         }
         let caller = match self.daemon.auth {
             Auth::Open => self.everybody.clone(),
@@ -91,22 +97,47 @@ impl Front {
             })?;
         }
         parts.extensions.insert(caller);
-        Ok(())
+        Ok(Admitted::Passed)
     }
 
     fn identify(&self, parts: &mut Parts) -> Answered<Caller> {
         // Taken out: nothing behind this can write it into a log.
         let given = parts.headers.remove(AUTHORIZATION);
         let Some(given) = given else {
+            if self.daemon.sessions.has_cookie(&parts.headers) {
+                let caller = self.session(parts);
+                parts.headers.remove(COOKIE);
+                return caller;
+            }
             let message = "a token is needed: send Authorization: Bearer, with the one in admin.token or your own";
             return Err(Refusal::new(ErrorCode::Unauthorized, message));
         };
+        parts.headers.remove(COOKIE);
         let token = given.to_str().ok().and_then(bearer);
         let caller = token.and_then(|token| self.daemon.tokens.caller(token));
         caller.ok_or_else(|| {
             let message = "the token is not known or has expired: ask an admin for a new one";
             Refusal::new(ErrorCode::Unauthorized, message)
         })
+    }
+
+    /// Returns the caller that a session's cookie stands for. What changes something needs the header, too, which no page of
+    /// others can send: neither form nor link has headers.
+    fn session(&self, parts: &Parts) -> Answered<Caller> {
+        let session = self.daemon.sessions.of(&parts.headers);
+        let holder = session.as_ref();
+        let holder = holder.and_then(|session| self.daemon.tokens.holder(session.token));
+        let (Some(session), Some(caller)) = (session, holder) else {
+            let message = "the session has ended: sign in again with the link that `jobtree dashboard` prints";
+            return Err(Refusal::new(ErrorCode::Unauthorized, message));
+        };
+        let reads = parts.method == Method::GET || parts.method == Method::HEAD;
+        if !reads && !session.has_header(&parts.headers) {
+            return Err(Refusal::forbidden(
+                "a call by a session that changes something needs the header X-Jobtree-Csrf:                  read its value from GET /api/system/scheduler/session",
+            ));
+        }
+        Ok(caller.by(session))
     }
 
     async fn in_time(&self, answer: impl Future<Output = Response<Body>>) -> Response<Body> {
@@ -132,6 +163,14 @@ impl Front {
             }
         }
     }
+}
+
+/// The outcome of the checks that come before the operation.
+enum Admitted {
+    /// The request goes on to its operation.
+    Passed,
+    /// The answer is here already: the request asked for a file of the dashboard.
+    Answered(Response<Body>),
 }
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");

@@ -20,12 +20,15 @@
 //! server.stop();
 //! # std::fs::remove_dir_all(folder).unwrap();
 //! ```
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod api;
 mod auth;
+mod bulk;
+mod chrome_trace;
 mod daemon;
+mod dashboard;
 mod error;
 mod events;
 mod extract;

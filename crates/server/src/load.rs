@@ -3,20 +3,21 @@
 //! The minutes are also written to a file beside the database, one line of JSON each, so that they outlive the process and
 //! can be played against another policy (`jobtree simulate`). The file is this machine's, also where the store is shared.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
-use jobtree_protocol::{LoadSample, QuietState};
+use jobtree_protocol::{LoadHour, LoadSample, QuietState};
 
 /// Measurements that are kept one by one.
 const RECENT: SignedDuration = SignedDuration::from_hours(1);
 /// Minutes that are kept.
 const MINUTES: SignedDuration = SignedDuration::from_hours(24 * 28);
 const MINUTE: i64 = 60;
+const HOUR: i64 = 3600;
 
 /// What was measured.
 pub struct LoadLog {
@@ -115,9 +116,42 @@ impl LoadLog {
         newest(&self.lock().recent, since, limit)
     }
 
+    /// Returns the newest measurement, and since when the machine is in its state; none if nothing was measured in the last hour.
+    pub fn newest(&self) -> Option<(LoadSample, Timestamp)> {
+        let state = self.lock();
+        let newest = state.recent.back()?.clone();
+        let same = state.recent.iter().rev();
+        let same = same.take_while(|sample| sample.state == newest.state);
+        let since = same.last().map_or(newest.at, |first| first.at);
+        Some((newest, since))
+    }
+
     /// Averages by the minute after a time, oldest first; the newest `limit` of them.
     pub fn minutes(&self, since: Timestamp, limit: usize) -> Vec<LoadSample> {
         newest(&self.lock().minutes, since, limit)
+    }
+
+    /// Returns the hours after a time in which something was measured, the oldest first.
+    pub fn hours(&self, since: Timestamp) -> Vec<LoadHour> {
+        // By their number: the wall clock may have been set back.
+        let mut hours: BTreeMap<i64, (u32, f64, u32)> = BTreeMap::new();
+        for minute in self.lock().minutes.iter().filter(|it| it.at > since) {
+            let number = minute.at.as_second().div_euclid(HOUR);
+            let (count, busy, quiet) = hours.entry(number).or_default();
+            *count += 1;
+            *busy += minute.busy;
+            *quiet += u32::from(minute.state == QuietState::Quiet);
+        }
+        let hours = hours.into_iter();
+        let read = hours.filter_map(|(number, (minutes, busy, quiet))| {
+            Some(LoadHour {
+                at: Timestamp::from_second(number * HOUR).ok()?,
+                minutes,
+                busy: busy / f64::from(minutes),
+                quiet,
+            })
+        });
+        read.collect()
     }
 }
 
@@ -223,6 +257,27 @@ mod tests {
         );
         assert_eq!(log.recent(Timestamp::from_second(10).unwrap(), 1).len(), 1);
         assert_eq!(log.recent(Timestamp::from_second(10).unwrap(), 9).len(), 2);
+    }
+
+    #[test]
+    fn hours_count_minutes() {
+        let log = LoadLog::in_memory();
+        for (minute, busy, state) in [
+            (0, 1.0, QuietState::Quiet),
+            (59, 3.0, QuietState::Normal),
+            (60, 9.0, QuietState::Panic),
+            // It ends the minute before.
+            (61, 0.0, QuietState::Quiet),
+        ] {
+            log.add(sample(minute * 60, busy, state)).unwrap();
+        }
+        let hours = log.hours(Timestamp::UNIX_EPOCH - SignedDuration::from_secs(1));
+        let seen: Vec<_> = hours
+            .iter()
+            .map(|hour| (hour.at.as_second(), hour.minutes, hour.busy, hour.quiet))
+            .collect();
+        assert_eq!(seen, [(0, 2, 2.0, 1), (3600, 1, 9.0, 0)]);
+        assert_eq!(log.hours(Timestamp::from_second(3599).unwrap()).len(), 1);
     }
 
     #[test]

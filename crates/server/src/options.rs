@@ -115,6 +115,10 @@ pub struct HttpLimits {
     pub body_bytes: usize,
     /// Requests of one token; no limit with `None`.
     pub rate: Option<Rate>,
+    /// The time within which a link that signs in a browser must be used.
+    pub sign_in_link: Duration,
+    /// The time after which a browser must sign in again.
+    pub session: Duration,
 }
 
 impl Default for HttpLimits {
@@ -134,6 +138,8 @@ impl Default for HttpLimits {
                 per_second: 50_000,
                 burst: 50_000,
             }),
+            sign_in_link: Duration::from_secs(60),
+            session: Duration::from_secs(12 * 3600),
         }
     }
 }

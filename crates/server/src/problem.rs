@@ -47,6 +47,16 @@ impl Refusal {
         Self::new(ErrorCode::Forbidden, message)
     }
 
+    /// Names what the store suffers from, if that is why nothing can be done now.
+    pub(crate) fn because_of(mut self, trouble: impl FnOnce() -> Option<String>) -> Self {
+        if self.0.error.code == ErrorCode::Unavailable
+            && let Some(trouble) = trouble()
+        {
+            self.0.error.message = trouble;
+        }
+        self
+    }
+
     /// Says when to ask again.
     pub(crate) fn retry_after(mut self, seconds: u64) -> Self {
         self.0.retry_after_sec = Some(seconds);

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-use crate::auth::{Book, admin_file};
+use crate::auth::{Book, Revocations, Sessions, admin_file};
 use crate::daemon::{Daemon, Parts};
 use crate::error::ServeError;
 use crate::guard::host::Hosts;
@@ -67,7 +67,15 @@ impl Server {
             &store,
             options.scheduler.policy.clone(),
         )?;
-        let tokens = Book::open(&store).map_err(ServeError::Store)?;
+        let revocations = Revocations::default();
+        let tokens = Book::open(&store, revocations.clone()).map_err(ServeError::Store)?;
+        let sessions = Sessions::open(
+            &store,
+            addr.port(),
+            options.limits.session,
+            revocations.clone(),
+        );
+        let sessions = sessions.map_err(ServeError::Store)?;
         if options.auth == Auth::Tokens {
             tokens.admit_admin(&admin_file::open(&options.data_dir)?);
         }
@@ -96,7 +104,10 @@ impl Server {
         let daemon = Arc::new(Daemon::new(Parts {
             scheduler,
             tokens,
+            sessions,
+            revocations,
             auth: options.auth,
+            speaks_tls: tls.is_some(),
             hosts: Hosts::new(addr, &options.allowed_hosts),
             policy: keeper,
             observing,
@@ -107,6 +118,7 @@ impl Server {
         let door = Arc::new(Door::new(Arc::clone(&daemon), tls));
         let serving = runtime.spawn(door.serve(listener));
         runtime.spawn(policy::following(Arc::clone(&daemon)));
+        runtime.spawn(logging_trouble(Arc::clone(&daemon)));
         if shared {
             runtime.spawn(following_tokens(Arc::clone(&daemon)));
         }
@@ -171,9 +183,14 @@ impl Drop for Server {
     }
 }
 
+async fn logging_trouble(daemon: Arc<Daemon>) {
+    daemon.log_trouble().await;
+}
+
 async fn following_tokens(daemon: Arc<Daemon>) {
     tokio::select! {
         () = daemon.tokens.follow(daemon.store()) => {}
+        () = daemon.sessions.follow(daemon.store()) => {}
         () = daemon.stopped() => {}
     }
 }

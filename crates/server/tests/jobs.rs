@@ -653,3 +653,88 @@ fn waits_and_places_beyond_their_bounds_are_refused() {
         .get(&format!("{log}?after=18446744073709551615"))
         .expect(200);
 }
+
+/// The action when it has ended.
+fn ended(client: &mut support::Client, id: &str) -> Value {
+    loop {
+        let view = client.get(&paths::at(paths::BULK_ACTION, id)).expect(200);
+        if view["state"] == "ENDED" {
+            return view;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn an_action_on_many_jobs_is_about_those_that_were_counted() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let jobs: Vec<_> = (0..5).map(|_| admin.submit("photos", "t")).collect();
+    let theirs = admin.submit("music", "t");
+    let mut photos = house.addon("photos", &[Scope::Cancel, Scope::Read]);
+    // Narrowed to what the token sees, and nothing has happened yet.
+    let request = json!({"action": "cancel", "query": {}, "reason": "not needed"});
+    let made = photos.post(paths::BULK, &request).expect(201);
+    assert_eq!(
+        (&made["count"], &made["state"]),
+        (&json!(5), &json!("READY"))
+    );
+    assert_eq!(made["query"]["addon_id"], "photos");
+    assert_eq!(photos.get(paths::BULK).expect(200)["actions"], json!([]));
+    // One ends meanwhile, and one comes.
+    admin.poke(&paths::at(paths::CANCEL, &jobs[0])).expect(200);
+    let late = admin.submit("photos", "t");
+    let id = made["bulk_id"].as_str().unwrap();
+    let start = paths::at(paths::BULK_START, id);
+    assert_eq!(photos.poke(&start).expect(200)["state"], "RUNNING");
+    photos.poke(&start).problem(409, "conflict");
+    let over = ended(&mut photos, id);
+    let counts = ["count", "done", "skipped", "failed"].map(|field| over[field].as_u64().unwrap());
+    assert_eq!(counts, [5, 4, 1, 0]);
+    for job in &jobs {
+        assert_eq!(
+            admin.get(&paths::at(paths::JOB, job)).expect(200)["state"],
+            "CANCELED"
+        );
+    }
+    for job in [&theirs, &late] {
+        assert_ne!(
+            admin.get(&paths::at(paths::JOB, job)).expect(200)["state"],
+            "CANCELED"
+        );
+    }
+    let view = admin.get(&paths::at(paths::JOB, &jobs[1])).expect(200);
+    assert_eq!(view["last_error"], "not needed");
+    assert_eq!(
+        photos.get(paths::BULK).expect(200)["actions"][0]["bulk_id"],
+        id
+    );
+    // It is nobody else's, and a token that only reads starts nothing.
+    let mut music = house.addon("music", &[Scope::Cancel, Scope::Read]);
+    for path in [paths::BULK_START, paths::BULK_STOP] {
+        music.poke(&paths::at(path, id)).problem(404, "not_found");
+    }
+    music
+        .get(&paths::at(paths::BULK_ACTION, id))
+        .problem(404, "not_found");
+    assert_eq!(music.get(paths::BULK).expect(200)["actions"], json!([]));
+    let asked = json!({"action": "cancel", "query": {"addon_id": "photos"}});
+    music.post(paths::BULK, &asked).problem(403, "forbidden");
+    let mut reader = house.addon("photos", &[Scope::Read]);
+    reader.post(paths::BULK, &request).problem(403, "forbidden");
+
+    // Back again, those that a retry does something to; and what is stopped does nothing.
+    let retry = json!({"action": "retry", "query": {"addon_id": "photos"}});
+    let made = admin.post(paths::BULK, &retry).expect(201);
+    assert_eq!(made["count"], 5);
+    let stopped = admin.post(paths::BULK, &retry).expect(201);
+    let stop = paths::at(paths::BULK_STOP, stopped["bulk_id"].as_str().unwrap());
+    assert_eq!(admin.poke(&stop).expect(200)["state"], "STOPPED");
+    let start = paths::at(paths::BULK_START, stopped["bulk_id"].as_str().unwrap());
+    admin.poke(&start).problem(409, "conflict");
+    let id = made["bulk_id"].as_str().unwrap();
+    admin.poke(&paths::at(paths::BULK_START, id)).expect(200);
+    assert_eq!(ended(&mut admin, id)["done"], 5);
+    let none = json!({"action": "cancel", "query": {"state": ["DONE"]}});
+    assert_eq!(admin.post(paths::BULK, &none).expect(201)["count"], 0);
+}

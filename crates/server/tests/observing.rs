@@ -47,11 +47,26 @@ fn a_worker_tells_of_itself_with_its_heartbeats() {
     let tree = admin.get(&paths::at(paths::TREE, &job)).expect(200);
     assert_eq!(tree["instance_id"], INSTANCE);
     assert_eq!(tree["tree"]["nodes"][1]["label"], "nursery");
+    // The trace has the run, its lease, what happened, and the jobs below.
+    let trace = admin.get(&paths::at(paths::JOB_TRACE, &job)).expect(200);
+    let events = trace["traceEvents"].as_array().unwrap();
+    let named = |kind: &str| -> Vec<&str> {
+        let found = events.iter().filter(|it| it["ph"] == kind);
+        found.filter_map(|it| it["name"].as_str()).collect()
+    };
+    for name in ["QUEUED", "lease 1", "index", "nursery"] {
+        assert!(named("X").contains(&name), "{name}: {trace}");
+    }
+    for name in ["SUBMITTED", "RUNNING"] {
+        assert!(named("i").contains(&name), "{name}: {trace}");
+    }
+    assert_eq!(trace["otherData"]["job_id"], job);
 
     let mut mail = house.addon("mail", &[Scope::Read]);
     assert_eq!(mail.get(paths::WORKERS).expect(200)["workers"], json!([]));
-    mail.get(&paths::at(paths::TREE, &job))
-        .problem(404, "not_found");
+    for path in [paths::TREE, paths::JOB_TRACE] {
+        mail.get(&paths::at(path, &job)).problem(404, "not_found");
+    }
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn nothing_is_done_without_a_token() {
     let mut nobody = house.nobody();
     for operation in operations() {
         let reply = call(&mut nobody, &operation);
-        if operation.open {
+        if operation.open && operation.id != "sign_in" {
             reply.expect(200);
             continue;
         }

@@ -27,6 +27,7 @@
 //! # Ok(())
 //! # }
 //! ```
+#![doc = include_str!("../README.md")]
 
 mod inode;
 mod locks;

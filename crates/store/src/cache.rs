@@ -52,6 +52,11 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
         self.old.clear();
     }
 
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.young.len() + self.old.len()
+    }
+
     /// Between operations: makes room.
     pub(crate) fn settle(&mut self) {
         if self.half == 0 {

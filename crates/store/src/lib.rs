@@ -21,7 +21,7 @@
 //! assert_eq!(answer.state, JobState::Queued);
 //! # Ok::<(), jobtree_store::StoreError>(())
 //! ```
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod answer;

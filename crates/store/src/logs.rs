@@ -6,7 +6,8 @@
 //! belongs, so the same text sent twice is kept once: the end remembers how far the last run has come. There is no other
 //! run to remember, since only the lease that a job runs under may append to its log.
 
-use jobtree_protocol::{JobId, LeaseId, LogAppend, LogPage};
+use jiff::Timestamp;
+use jobtree_protocol::{JobId, LeaseId, LogAppend, LogPage, LogTime, whole_micros};
 
 use crate::error::StoreError;
 use crate::tables::{Reading, Result};
@@ -39,6 +40,8 @@ pub struct LogChunk {
     pub end: u64,
     /// The text.
     pub text: String,
+    /// The time at which it was kept; none of what an older version wrote.
+    pub at: Option<Timestamp>,
 }
 
 impl LogChunk {
@@ -62,10 +65,11 @@ pub trait WriteLogs {
     fn append_log(&mut self, job: JobId, end: &LogEnd, chunks: &[LogChunk]) -> Result<()>;
 }
 
-/// What an append does: the new end, and what is kept of it.
+/// What an append at this time does: the new end, and what is kept of it.
 pub(crate) fn appended(
     before: Option<LogEnd>,
     append: &LogAppend,
+    at: Timestamp,
     most: usize,
 ) -> (LogEnd, Vec<LogChunk>) {
     let mut end = match before {
@@ -91,7 +95,7 @@ pub(crate) fn appended(
     let room = (most as u64).saturating_sub(end.kept);
     let room = if end.full { 0 } else { room };
     let kept = &new[..new.floor_char_boundary(usize::try_from(room).unwrap_or(usize::MAX))];
-    let chunks = split(kept, end.kept);
+    let chunks = split(kept, end.kept, at);
     end.kept += kept.len() as u64;
     end.left_out += (new.len() - kept.len()) as u64;
     end.full |= kept.len() < new.len() || end.kept >= most as u64;
@@ -99,7 +103,7 @@ pub(crate) fn appended(
 }
 
 /// A text that begins at a place, in chunks.
-pub(crate) fn split(text: &str, from: u64) -> Vec<LogChunk> {
+fn split(text: &str, from: u64, at: Timestamp) -> Vec<LogChunk> {
     let (mut rest, mut end, mut chunks) = (text, from, Vec::new());
     while !rest.is_empty() {
         let (chunk, behind) = rest.split_at(rest.floor_char_boundary(CHUNK_BYTES));
@@ -107,6 +111,7 @@ pub(crate) fn split(text: &str, from: u64) -> Vec<LogChunk> {
         chunks.push(LogChunk {
             end,
             text: chunk.to_owned(),
+            at: Some(whole_micros(at)),
         });
         rest = behind;
     }
@@ -131,6 +136,18 @@ fn joined(chunks: &[LogChunk], after: u64, most: usize) -> (String, u64) {
     (text, next)
 }
 
+/// Returns the times at which the parts of the text between two places were kept.
+fn times(chunks: &[LogChunk], from: u64, to: u64) -> Vec<LogTime> {
+    let within = chunks
+        .iter()
+        .filter(|chunk| chunk.end > from && chunk.start() < to);
+    let known = within.filter_map(|chunk| {
+        let place = chunk.start().max(from);
+        chunk.at.map(|at| LogTime { place, at })
+    });
+    known.collect()
+}
+
 /// A page of a job's log: what [`Store::log`](crate::Store::log) answers, of a snapshot at hand.
 pub fn read_log(
     tables: &mut dyn Reading,
@@ -145,14 +162,14 @@ pub fn read_log(
     let end = tables.log_end(job_id)?;
     let kept = end.as_ref().map_or(0, |end| end.kept);
     let after = after.min(kept);
-    let (text, next) = if after < kept {
-        let to = kept.min(after.saturating_add(most as u64));
-        joined(&tables.log_chunks(job_id, after, to)?, after, most)
-    } else {
-        (String::new(), after)
+    let chunks = match after < kept {
+        true => tables.log_chunks(job_id, after, kept.min(after.saturating_add(most as u64)))?,
+        false => Vec::new(),
     };
+    let (text, next) = joined(&chunks, after, most);
     Ok(LogPage {
         job_id,
+        times: times(&chunks, after, next),
         text,
         next,
         ended: job.state.is_ended() && next >= kept,
@@ -163,6 +180,8 @@ pub fn read_log(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const NOON: Timestamp = Timestamp::constant(1_767_268_800, 1);
 
     fn append(offset: u64, text: &str) -> LogAppend {
         LogAppend {
@@ -175,7 +194,7 @@ mod tests {
     #[test]
     fn a_text_is_cut_between_characters_into_chunks_and_joined_again() {
         let text = "aé€𝄞".repeat(40_000);
-        let (end, chunks) = appended(None, &append(0, &text), usize::MAX);
+        let (end, chunks) = appended(None, &append(0, &text), NOON, usize::MAX);
         assert_eq!(end.kept, text.len() as u64);
         assert!(chunks.len() > 5);
         assert!(chunks.iter().all(|chunk| chunk.text.len() <= CHUNK_BYTES));
@@ -198,24 +217,45 @@ mod tests {
 
     #[test]
     fn what_is_known_is_not_kept_twice_and_a_gap_is_counted() {
-        let (end, first) = appended(None, &append(0, "one "), 100);
+        let (end, first) = appended(None, &append(0, "one "), NOON, 100);
         assert_eq!(first[0].text, "one ");
-        let (again, nothing) = appended(Some(end.clone()), &append(0, "one "), 100);
+        let (again, nothing) = appended(Some(end.clone()), &append(0, "one "), NOON, 100);
         assert_eq!((again, nothing), (end.clone(), Vec::new()));
-        let (end, more) = appended(Some(end), &append(0, "one two "), 100);
+        let (end, more) = appended(Some(end), &append(0, "one two "), NOON, 100);
         assert_eq!((more[0].text.as_str(), more[0].end), ("two ", 8));
-        let (end, after) = appended(Some(end), &append(18, "three"), 100);
+        let (end, after) = appended(Some(end), &append(18, "three"), NOON, 100);
         assert_eq!((after[0].text.as_str(), after[0].end), ("three", 13));
         assert_eq!((end.offset, end.kept, end.left_out), (23, 13, 10));
     }
 
     #[test]
+    fn a_page_tells_when_its_parts_were_kept() {
+        let (end, first) = appended(None, &append(0, "one "), NOON, 100);
+        let later = Timestamp::constant(1_767_268_801, 0);
+        let (_, second) = appended(Some(end), &append(4, "two "), later, 100);
+        let old = LogChunk {
+            end: 10,
+            text: "x ".to_owned(),
+            at: None,
+        };
+        let chunks = [first, second, vec![old]].concat();
+        let told = |from, to| -> Vec<_> {
+            let times = times(&chunks, from, to);
+            times.iter().map(|time| (time.place, time.at)).collect()
+        };
+        let noon = whole_micros(NOON);
+        assert_eq!(told(0, 10), [(0, noon), (4, later)]);
+        assert_eq!(told(2, 4), [(2, noon)]);
+        assert_eq!(told(5, 10), [(5, later)]);
+    }
+
+    #[test]
     fn a_full_log_counts_and_keeps_nothing_more() {
-        let (end, kept) = appended(None, &append(0, "ééé"), 5);
+        let (end, kept) = appended(None, &append(0, "ééé"), NOON, 5);
         assert_eq!(kept[0].text, "éé", "no half character");
         assert!(end.full);
         assert_eq!((end.offset, end.kept, end.left_out), (6, 4, 2));
-        let (end, kept) = appended(Some(end), &append(6, "x"), 5);
+        let (end, kept) = appended(Some(end), &append(6, "x"), NOON, 5);
         assert_eq!(kept, [], "nothing behind a hole");
         assert_eq!((end.offset, end.kept, end.left_out), (7, 4, 3));
     }

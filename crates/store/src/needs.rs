@@ -104,6 +104,11 @@ impl Needs {
         }
     }
 
+    /// About how many rows are read and written for it.
+    pub(crate) fn rows(&self) -> usize {
+        self.submissions + self.jobs.len() + self.free_jobs.len() + self.leases_of.len()
+    }
+
     /// Adds those of another command.
     pub(crate) fn extend(&mut self, other: Self) {
         self.names.extend(other.names);

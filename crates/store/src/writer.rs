@@ -45,6 +45,16 @@ pub(crate) trait Ledger: Tables {
         let _ = needs;
         self.begin_transaction()
     }
+    /// Sends what begins a transaction behind a commit that was sent, if that can be done without waiting. Whoever gets
+    /// `true` takes the commit, and then the transaction.
+    fn send_announced(&mut self, needs: &Needs) -> bool {
+        let _ = needs;
+        false
+    }
+    /// Waits for the locks and records of a transaction that was sent.
+    fn take_announced(&mut self, needs: &Needs) -> Result<(), StoreError> {
+        self.begin_announced(needs)
+    }
     /// What the operation lacked because another process has it locked: it has failed, and is to run again with this.
     fn take_missed(&mut self) -> Option<Needs> {
         None
@@ -53,6 +63,17 @@ pub(crate) trait Ledger: Tables {
     fn commit(&mut self) -> Result<bool, StoreError> {
         let flushed = self.flush()?;
         self.execute("COMMIT").map(|()| flushed)
+    }
+    /// Gives the database what the transaction has decided, and asks for the commit, whose outcome [`take_commit`] waits for.
+    /// Only where transactions are announced.
+    ///
+    /// [`take_commit`]: Ledger::take_commit
+    fn send_commit(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+    /// Waits for the outcome of a commit that was sent. Whether it has changed anything.
+    fn take_commit(&mut self) -> Result<bool, StoreError> {
+        self.commit()
     }
     /// Runs a statement that ends a transaction or a savepoint.
     fn execute(&mut self, sql: &str) -> Result<(), StoreError>;
@@ -178,6 +199,23 @@ impl Queue {
     /// Waits for calls; `None` when the store closes and nothing is left.
     fn next_group(&self, most: usize) -> Option<Group> {
         self.wait_for(self.waiting(), 1, None).take_group(most)
+    }
+
+    /// The calls that wait now, if they are so many at least.
+    fn ready(&self, at_least: usize, most: usize) -> Option<Group> {
+        let mut waiting = self.waiting();
+        if waiting.operations.len() < at_least.max(1) {
+            return None;
+        }
+        waiting.take_group(most)
+    }
+
+    /// Calls that were taken are the first to be taken again.
+    fn put_back(&self, operations: VecDeque<Box<dyn Work>>) {
+        let mut waiting = self.waiting();
+        for operation in operations.into_iter().rev() {
+            waiting.operations.push_front(operation);
+        }
     }
 
     /// More calls, which may take until then to come, if there is hope for any.

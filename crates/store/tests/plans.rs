@@ -40,6 +40,11 @@ fn check(db: &Connection, when: &str) {
         );
         assert!(!sorts, "{when}: {sql}\n{steps:#?}");
     }
+    for sql in plans::COUNTED {
+        let steps = plan(db, sql);
+        let sorts = steps.iter().any(|step| step.contains("TEMP B-TREE"));
+        assert!(!sorts, "{when}: {sql}\n{steps:#?}");
+    }
     let states = JobState::ALL.map(|state| vec![state]);
     let queries = states
         .into_iter()

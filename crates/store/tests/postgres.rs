@@ -6,10 +6,11 @@ mod support;
 mod watchdog;
 
 use std::collections::HashMap;
+use std::process::Command;
 use std::sync::Mutex;
 
-use jobtree_protocol::{CompleteRequest, JobId, JobState, LeaseId, Limits, SubmitRequest};
-use jobtree_store::{PostgresOptions, Store, StoreError, Submission, conformance};
+use jobtree_protocol::{CompleteRequest, JobId, JobState, Json, LeaseId, Limits, SubmitRequest};
+use jobtree_store::{OpenError, PostgresOptions, Store, StoreError, Submission, conformance};
 use support::ledger::{self, Entry};
 use support::postgres::Server;
 use support::{claim, stamp, submission};
@@ -60,8 +61,57 @@ fn tables_of_the_first_release_are_migrated() {
                 JobState::Done
             );
         }
-        assert_eq!(server.sql("SELECT version FROM scheduler_version"), "4");
+        assert_eq!(server.sql("SELECT version FROM scheduler_version"), "5");
     }
+}
+
+/// Daemons are replaced one after the other: a program goes on, and can be started again, beside a newer one that has added to
+/// the tables, unless that says that it cannot be.
+#[test]
+fn a_program_shares_the_tables_of_a_newer_one_that_allows_it() {
+    let _watchdog = Watchdog::watching("two versions");
+    let server = Server::start();
+    let place = server.place("public");
+    let run_one = |store: &Store| {
+        let lease = LeaseId::generate();
+        let job = store.submit(stamp(), submission()).wait();
+        let job = job.expect("it is taken").job_id;
+        let claimed = store.claim(stamp(), vec![job], claim(lease)).wait();
+        assert_eq!(claimed.expect("it waits").jobs.len(), 1);
+        let done = store.complete(stamp(), job, CompleteRequest::done(lease, None));
+        assert_eq!(done.wait().expect("it runs").state, JobState::Done);
+    };
+    let running = connect(&place);
+    run_one(&running);
+    // What the next version may do while this one runs.
+    for table in [
+        "jobs",
+        "jobs_history",
+        "leases",
+        "keys",
+        "job_events",
+        "schedules",
+        "firings",
+        "pauses",
+        "notes",
+        "tags",
+        "waits",
+    ] {
+        server.sql(&format!(
+            "ALTER TABLE scheduler_{table} ADD COLUMN added TEXT"
+        ));
+    }
+    server.sql("UPDATE scheduler_version SET version = 6");
+    run_one(&running);
+    run_one(&connect(&place));
+    server.sql("UPDATE scheduler_version SET oldest = 6");
+    run_one(&running);
+    let refused = Store::connect(&PostgresOptions::new(&place));
+    assert!(matches!(
+        refused,
+        Err(OpenError::Newer { found: 6, known: 5 })
+    ));
+    assert_eq!(server.sql("SELECT version FROM scheduler_version"), "6");
 }
 
 #[test]
@@ -203,4 +253,127 @@ fn time_is_the_databases() {
         (of_server - created.as_second()).abs() < 300,
         "{created} is not the server's time"
     );
+}
+
+/// Jobs in one call: two calls are too much for one transaction, so the second is begun behind the first one's commit.
+const BULK: usize = 300;
+
+fn bulk(job_type: &str) -> Vec<Submission> {
+    let request = SubmitRequest {
+        payload: Some(Json::of(&"x".repeat(1000)).expect("JSON")),
+        ..SubmitRequest::new("visuals", job_type, 3)
+    };
+    let intent = request.validate(&Limits::default()).expect("valid");
+    (0..BULK).map(|_| Submission::new(intent.clone())).collect()
+}
+
+/// Submits so many jobs in one call; all of them are taken, or none.
+fn submit_bulk(store: &Store, job_type: &str) -> Result<(), StoreError> {
+    let answers = store.submit_many(stamp(), bulk(job_type)).wait()?;
+    assert!(answers.iter().all(Result::is_ok));
+    Ok(())
+}
+
+fn jobs_in(store: &Store) -> usize {
+    let counts = store.counts(true).wait().expect("it can be read");
+    counts.iter().map(|count| count.jobs as usize).sum()
+}
+
+#[test]
+fn a_transaction_that_fails_takes_nothing_with_it_that_was_begun_behind_it() {
+    const CALLS: usize = 8;
+    const CALLERS: usize = 4;
+    let _watchdog = Watchdog::watching("transactions behind one that fails");
+    let server = Server::start();
+    let store = connect(&server.place("public"));
+    server.sql(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'refused'; END$$",
+    );
+    server.sql(
+        "CREATE TRIGGER refuse BEFORE INSERT ON scheduler_jobs FOR EACH ROW WHEN (NEW.job_type = 'poison') \
+         EXECUTE FUNCTION refuse()",
+    );
+    std::thread::scope(|scope| {
+        for _ in 0..CALLERS {
+            scope.spawn(|| {
+                for _ in 0..CALLS {
+                    submit_bulk(&store, "indexing").expect("it is not this one that fails");
+                }
+            });
+        }
+        scope.spawn(|| {
+            for _ in 0..CALLS {
+                assert!(submit_bulk(&store, "poison").is_err());
+            }
+        });
+    });
+    assert_eq!(jobs_in(&store), CALLERS * CALLS * BULK);
+    let trail = store.events_after(0, 100_000).wait().expect("the trail");
+    assert_eq!(trail.len(), CALLERS * CALLS * BULK);
+    assert!(trail.is_sorted_by_key(|recorded| recorded.cursor));
+}
+
+/// Unmounts when it is dropped.
+struct Mounted(std::path::PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// With the server's disk full, calls are refused as such and nothing that was answered is lost; when there is room again, it goes on.
+#[test]
+fn a_full_disk_refuses_and_loses_nothing() {
+    let _watchdog = Watchdog::watching("a full disk");
+    let server = Server::start();
+    let folder = server.path().join("small");
+    std::fs::create_dir(&folder).expect("a folder");
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=24m,mode=777", "jobtree-test"]);
+    let mounted = mount.arg(&folder).output();
+    if !mounted.is_ok_and(|output| output.status.success()) {
+        eprintln!(
+            "a small file system cannot be mounted here: the test of a full disk is left out"
+        );
+        return;
+    }
+    let _mounted = Mounted(folder.clone());
+    let ballast = folder.join("ballast");
+    std::fs::write(&ballast, vec![0; 8 << 20]).expect("there is room");
+    let space = folder.join("space");
+    let made = support::postgres::unprivileged(std::path::Path::new("mkdir"))
+        .arg(&space)
+        .status();
+    assert!(made.is_ok_and(|status| status.success()));
+    server.sql(&format!(
+        "CREATE TABLESPACE small LOCATION '{}'",
+        space.display()
+    ));
+    server.sql("ALTER ROLE postgres SET default_tablespace = small");
+    let store = connect(&server.place("public"));
+    let taken = Mutex::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    match submit_bulk(&store, "indexing") {
+                        Ok(()) => *taken.lock().expect("nobody panics") += BULK,
+                        Err(error) => {
+                            assert_eq!(error, StoreError::NoSpace);
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let taken = taken.into_inner().expect("nobody panics");
+    assert!(taken > 0);
+    assert_eq!(jobs_in(&store), taken, "it can still be read");
+    assert_eq!(store.trouble(), Some(StoreError::NoSpace));
+    std::fs::remove_file(&ballast).expect("it can be deleted");
+    submit_bulk(&store, "indexing").expect("there is room again");
+    assert_eq!(jobs_in(&store), taken + BULK);
+    assert_eq!(store.trouble(), None);
 }

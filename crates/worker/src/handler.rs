@@ -86,6 +86,17 @@ impl Run {
         }
     }
 
+    /// Returns `true` if a line of so many bytes can be logged now without being left out. It cannot while the daemon has not
+    /// taken what was logged before.
+    pub fn log_has_room(&self, bytes: usize) -> bool {
+        self.0.log.has_room(bytes)
+    }
+
+    /// Returns how many bytes of the log the daemon has taken: it grows as long as waiting for room makes sense.
+    pub fn logged_bytes(&self) -> u64 {
+        self.0.log.sent()
+    }
+
     /// The span of this run, which jobs below it are below, too; see `trace_below` of a `Job`.
     ///
     /// It is to be named (`tracing::info!(parent: run.span(), "…")`). A handler that blocks has a thread of its own, on

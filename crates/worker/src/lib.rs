@@ -9,7 +9,7 @@
 //! - With the feature `tracing`, each run is a span named `job` (target `jobtree::worker`, level INFO), and each job below it
 //!   one below that: see `Run::span`.
 //! - At least once: what a handler does outside must bear being done twice, or be keyed by the job's id.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod alarm;

@@ -1,6 +1,6 @@
 //! What a run printed and is yet to be sent.
 //!
-//! It is bounded: a run that prints faster than it can be sent loses lines, and is told so in its log. A piece is kept until
+//! It is bounded: a run that prints faster than it can be sent, and does not ask for room, loses lines, and is told so in its log. A piece is kept until
 //! it was answered for, and sent again with the same offset if it was not: whoever keeps the log knows it by that.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use jobtree_protocol::{ApiError, ErrorCode, LeaseId, LogAppend, LogAppendAnswer}
 
 use crate::reply::{Promise, Reply, promise};
 
-/// Pieces are sent this often at most.
+/// Pieces are sent this often at most, but for those that are full.
 const EVERY: Duration = Duration::from_millis(250);
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// What may wait to be sent.
@@ -57,6 +57,17 @@ impl RunLog {
         first
     }
 
+    /// Returns `true` if so many bytes may be added now, or none of what is added is kept.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        let state = self.lock();
+        state.full || state.text.is_empty() || state.text.len() + bytes < MOST_WAITING
+    }
+
+    /// Returns how many bytes were answered for.
+    pub(crate) fn sent(&self) -> u64 {
+        self.lock().sent
+    }
+
     /// When there is something to be done about it.
     pub(crate) fn next(&self) -> Option<Duration> {
         let state = self.lock();
@@ -99,7 +110,7 @@ impl RunLog {
                 "[{left_out} bytes left out: they came faster than they could be sent]\n"
             ));
         }
-        if state.waiting.is_some() {
+        if state.waiting.is_some() || state.text.len() >= LARGEST_PIECE {
             state.not_before = Duration::ZERO;
         }
         state.tell_if_empty();
@@ -185,6 +196,26 @@ mod tests {
         log.answered(kept(8));
         assert_eq!(piece(&log, SOON), None, "not so soon");
         assert_eq!(piece(&log, SOON * 2), Some((8, "three\n".to_owned())));
+    }
+
+    #[test]
+    fn full_pieces_follow_each_other_at_once_and_make_room() {
+        let log = RunLog::default();
+        let line = "x".repeat(LARGEST_PIECE - 1);
+        for _ in 0..3 {
+            log.add(&line);
+        }
+        assert!(log.has_room(LARGEST_PIECE - 1) && !log.has_room(LARGEST_PIECE));
+        let size = LARGEST_PIECE as u64;
+        for sent in 0..3 {
+            assert_eq!(log.sent(), sent * size);
+            let found = piece(&log, SOON).expect("it is due");
+            assert_eq!((found.0, found.1.len()), (sent * size, LARGEST_PIECE));
+            log.answered(kept((sent + 1) * size));
+        }
+        assert!(log.has_room(2 * MOST_WAITING), "nothing waits");
+        log.add("one");
+        assert_eq!(piece(&log, SOON), None, "not so soon, since it is small");
     }
 
     #[test]

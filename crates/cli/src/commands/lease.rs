@@ -13,7 +13,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::names;
 use crate::out::Align;
-use crate::when::{self, shown};
+use crate::when::{self, localized, shown};
 
 pub fn define(command: Command) -> Command {
     let lease = || place("lease", "LEASE", "Its id").required(true);
@@ -182,7 +182,7 @@ fn request(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         .unwrap_or_default();
     context
         .out
-        .note(&format!("denied: {}{again}", answer.reason));
+        .note(&format!("denied: {}{again}", localized(&answer.reason)));
     Ok(Exit::CONFLICT)
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{ArgMatches, Command};
 use jobtree_client::Client;
-use jobtree_protocol::{JobId, LogPage};
+use jobtree_protocol::{JobId, LogPage, LogTime};
 
 use crate::args::{self, JOB, flag, place, value};
 use crate::context::Context;
@@ -13,6 +13,7 @@ use crate::exit::Exit;
 use crate::names;
 use crate::out::counted;
 use crate::programs::marked;
+use crate::when::shown;
 
 /// How long one question waits for more.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -27,6 +28,7 @@ pub fn define(command: Command) -> Command {
         .arg(flag("follow", "Go on until it has ended").short('f'))
         .arg(value("lines", "N", "Only the last N lines; with -f, and what follows").short('n'))
         .arg(value("attempt", "N", "Only what its Nth run printed").conflicts_with("follow"))
+        .arg(flag("timestamps", "Begin each line with the time at which it was received").short('t'))
 }
 
 pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
@@ -36,6 +38,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     let client = context.patient_client()?;
     let id = names::job(&client, &args::needed::<String>(arguments, "job")?)?;
     let mut from = Follower::new(id);
+    let mut stamps = arguments.get_flag("timestamps").then(Stamps::default);
     if lines.is_some() || attempt.is_some() {
         let page = whole(&mut from, &client)?;
         let text = match attempt {
@@ -45,8 +48,12 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
             })?,
             None => &page.text,
         };
-        let text = last_lines(text, lines.unwrap_or(usize::MAX)).to_owned();
-        print(&LogPage { text, ..page }, context)?;
+        let text = last_lines(text, lines.unwrap_or(usize::MAX));
+        // The slice lies in the page's text.
+        let skipped = text.as_ptr().addr() - page.text.as_ptr().addr();
+        let place = place_of(&page) + skipped as u64;
+        let text = text.to_owned();
+        print(&LogPage { text, ..page }, place, &mut stamps, context)?;
     }
     if attempt.is_some() {
         return Ok(Exit::OK);
@@ -54,7 +61,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     loop {
         let wait = if follow { PATIENCE } else { Duration::ZERO };
         let page = from.next(&client, wait)?;
-        print(&page, context)?;
+        print(&page, place_of(&page), &mut stamps, context)?;
         if page.ended || (!follow && page.text.is_empty()) {
             if page.left_out > 0 {
                 let bytes = counted(page.left_out, "byte");
@@ -67,11 +74,49 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     }
 }
 
-fn print(page: &LogPage, context: &Context) -> Result<(), CliError> {
-    match context.out.json {
-        true if page.text.is_empty() => Ok(()),
-        true => context.out.line(page),
-        false => context.out.raw(&page.text),
+/// Prints the text of a page, which begins at a place.
+fn print(
+    page: &LogPage,
+    place: u64,
+    stamps: &mut Option<Stamps>,
+    context: &Context,
+) -> Result<(), CliError> {
+    match (context.out.json, stamps) {
+        (true, _) if page.text.is_empty() => Ok(()),
+        (true, _) => context.out.line(page),
+        (false, None) => context.out.raw(&page.text),
+        (false, Some(stamps)) => context
+            .out
+            .raw(&stamps.stamped(&page.text, place, &page.times)),
+    }
+}
+
+/// Returns the place at which the text of a page begins.
+fn place_of(page: &LogPage) -> u64 {
+    page.next.saturating_sub(page.text.len() as u64)
+}
+
+/// Puts times before lines, which may go on from one page to the next.
+#[derive(Default)]
+struct Stamps {
+    mid_line: bool,
+}
+
+impl Stamps {
+    fn stamped(&mut self, text: &str, place: u64, times: &[LogTime]) -> String {
+        let (mut stamped, mut at) = (String::with_capacity(text.len() * 2), place);
+        for line in text.split_inclusive('\n') {
+            if !self.mid_line {
+                let part = times.partition_point(|time| time.place <= at);
+                // An older version kept no times.
+                let time = part.checked_sub(1).map(|part| shown(times[part].at));
+                stamped += &format!("{}  ", time.as_deref().unwrap_or("-"));
+            }
+            stamped += line;
+            self.mid_line = !line.ends_with('\n');
+            at += line.len() as u64;
+        }
+        stamped
     }
 }
 
@@ -83,6 +128,7 @@ fn whole(from: &mut Follower, client: &Client) -> Result<LogPage, CliError> {
         let is_last = page.text.is_empty();
         all = LogPage {
             text: all.text + &page.text,
+            times: [all.times, page.times].concat(),
             ..page
         };
         if is_last {
@@ -141,6 +187,25 @@ mod tests {
         assert_eq!(last_lines("a\nb", 1), "b");
         assert_eq!(last_lines("a\n", 9), "a\n");
         assert_eq!(last_lines("a\n", 0), "");
+    }
+
+    #[test]
+    fn each_line_has_the_time_of_its_first_byte() {
+        let time = |place, second: i64| LogTime {
+            place,
+            at: jiff::Timestamp::constant(1_767_225_600 + second, 0),
+        };
+        let times = [time(0, 1), time(4, 2), time(9, 3)];
+        let mut stamps = Stamps::default();
+        let text = stamps.stamped("one\ntwo ", 0, &times[..2]);
+        let text = text + &stamps.stamped("half\nthree\n", 8, &times[1..]);
+        let seconds: Vec<String> = [1, 2, 3].map(|second| shown(time(0, second).at)).into();
+        let expected = format!(
+            "{}  one\n{}  two half\n{}  three\n",
+            seconds[0], seconds[1], seconds[2]
+        );
+        assert_eq!(text, expected);
+        assert_eq!(Stamps::default().stamped("old\n", 0, &[]), "-  old\n");
     }
 
     #[test]

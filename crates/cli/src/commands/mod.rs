@@ -7,6 +7,7 @@ mod cancel;
 mod clean;
 mod completions;
 mod config;
+mod dashboard;
 mod doctor;
 mod edit;
 mod explain;
@@ -31,6 +32,7 @@ mod status;
 mod submit;
 mod token;
 mod top;
+mod trace;
 mod wait;
 mod watch;
 mod webhook;
@@ -74,6 +76,7 @@ all! {
     "explain" => explain,
     "stats" => stats,
     "logs" => logs,
+    "trace" => trace,
     "watch" => watch,
     "wait" => wait,
     "cancel" => cancel,
@@ -84,6 +87,7 @@ all! {
     "resume" => resume,
     "kick" => kick,
     "top" => top,
+    "dashboard" => dashboard,
     "schedule" => schedule,
     "lease" => lease,
     "work" => work,

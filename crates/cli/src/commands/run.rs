@@ -75,7 +75,7 @@ pub fn define(command: Command) -> Command {
         .arg(value("cwd", "DIR", "Where it runs [this folder]"))
         .arg(value("env", "NAME[=VALUE]", "A variable for it; may be repeated").action(ArgAction::Append))
         .arg(value("nice", "N", "How nice it is, 0 to 19 [10]"))
-        .arg(flag("io-idle", "It uses the disk only when nobody else does"))
+        .arg(flag("io-idle", "It uses the disk only when no other program does"))
         .arg(value("memory", "BYTES", "Address space at most; K, M and G are understood"))
         .arg(value("open-files", "N", "Open files at most"))
         .arg(value("cpu", "DURATION", "CPU time at most"))
@@ -157,8 +157,10 @@ fn follow(client: &Client, id: JobId, context: &Context) -> Result<Exit, CliErro
         if page.ended {
             break;
         }
-        if page.run == 0 {
-            waiting.tell(why::of(client, id));
+        match (page.run, page.pieces.is_empty()) {
+            (0, _) => waiting.tell(why::of(client, id)),
+            (_, true) => waiting.stands_still(why::of(client, id)),
+            (_, false) => waiting.goes_on(),
         }
     }
     let job = client.job(id)?;
@@ -169,10 +171,16 @@ fn follow(client: &Client, id: JobId, context: &Context) -> Result<Exit, CliErro
     if context.out.json {
         context.out.line(&job)?;
     }
+    let exit = wait::exit_of(&job);
     if let Some(error) = &job.last_error {
-        context.out.note(error.lines().next().unwrap_or_default());
+        let error = error.lines().next().unwrap_or_default();
+        match exit {
+            // The command has no exit code that would tell, so this is told with -q, too.
+            Exit::JOB_FAILED => context.out.warn(error),
+            _ => context.out.note(error),
+        }
     }
-    Ok(wait::exit_of(&job))
+    Ok(exit)
 }
 
 /// Tells the daemon that the output is read, also while its reader waits for whoever reads from it (as `less` does). Ends when it
@@ -279,6 +287,22 @@ impl Waiting {
             self.out.note(&format!("waiting: {message}"));
             self.told = Some(code);
         }
+    }
+
+    /// The command has begun and prints nothing. What it printed last may be half a line, so this is a line of its own.
+    fn stands_still(&mut self, reason: Option<Reason>) {
+        let Some(Reason { code, message, .. }) = reason else {
+            return self.goes_on();
+        };
+        if self.told.as_ref() != Some(&code) {
+            self.out.note(&format!("waiting: {message}"));
+            self.told = Some(code);
+        }
+    }
+
+    /// The command goes on: if it stands still again, that is told again.
+    fn goes_on(&mut self) {
+        self.told = None;
     }
 
     /// Output follows, or the end: the line makes way.

@@ -114,7 +114,7 @@ fn of_a_calendar() -> [Arg; 4] {
         value(
             "missed",
             "WHAT",
-            "Firings nobody was there for: skip, once or all [once]",
+            "Firings that were missed while no daemon ran: skip, once or all [once]",
         )
         .value_parser(["skip", "once", "all"]),
         flag(
@@ -203,7 +203,7 @@ fn payload(arguments: &ArgMatches) -> Result<Option<Json>, CliError> {
     }
     let json = args::get(arguments, "payload").map(|text| Json::from_text(text.into()));
     json.transpose()
-        .map_err(|error| CliError::usage(format!("--payload is no JSON: {error}")))
+        .map_err(|error| CliError::usage(format!("--payload is not JSON: {error}")))
 }
 
 fn jitter(arguments: &ArgMatches) -> Result<Option<u32>, CliError> {
@@ -415,9 +415,11 @@ fn show(view: &ScheduleView, context: &Context) -> Result<(), CliError> {
     line(
         "missed",
         Some(match spec.missed {
-            Missed::Skip => "skip: no job for firings that nobody was there for".into(),
-            Missed::Once => "once: one job for all firings that nobody was there for".into(),
-            Missed::All => "all: a job for each firing that nobody was there for".into(),
+            Missed::Skip => "skip: no job for firings that were missed while no daemon ran".into(),
+            Missed::Once => {
+                "once: one job for all firings that were missed while no daemon ran".into()
+            }
+            Missed::All => "all: a job for each firing that was missed while no daemon ran".into(),
         }),
     )?;
     line(

@@ -16,7 +16,7 @@ use crate::exit::Exit;
 use crate::names;
 use crate::out::cell;
 use crate::summary;
-use crate::when::{length, shown, since};
+use crate::when::{length, localized, shown, since};
 
 pub fn define(command: Command) -> Command {
     command
@@ -73,7 +73,7 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         context.out.print("\nevents")?;
         for EventEntry { event, .. } in events {
             let at = shown(event.at);
-            let reason = event.reason.unwrap_or_default();
+            let reason = localized(&event.reason.unwrap_or_default());
             let line = format!("  {at}  {:<16} {}", event.kind.as_str(), cell(&reason, 100));
             context.out.print(line.trim_end())?;
         }

@@ -1,13 +1,16 @@
 //! `jobtree stats`: how jobs of each type did, and what they declare and use.
 
 use clap::{ArgMatches, Command};
+use jiff::Zoned;
+use jobtree_protocol::operations::HistoryWindow;
 use jobtree_protocol::{HistoryList, HistoryStats};
 
-use crate::args::{self, place};
+use crate::args::{self, place, value};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::out::Align;
+use crate::when;
 
 pub fn define(command: Command) -> Command {
     command
@@ -16,9 +19,14 @@ pub fn define(command: Command) -> Command {
             "DECLARED is the median of the declared cost units, MEASURED the units that 95 % of the measured runs stay \
              below: the part of the machine's CPU that a run uses. FACTOR is what admission charges for a declared unit \
              if the policy says `cost.learn`. CPU, MEMORY and IO are what 95 % of the measured runs stay below. Programs \
-             that `jobtree work` and `jobtree serve --runner` run are measured.",
+             that `jobtree work` and `jobtree serve --runner` run are measured.\n\n\
+             Without --since, --until and --node these are all runs on the daemon's machine, also of jobs that are \
+             forgotten. With one of them, the jobs that are kept are counted.",
         )
         .arg(place("type", "TYPE", "Only this type of job"))
+        .arg(value("since", "TIME", "Only jobs that ended then or later: 2h for two hours ago; or RFC 3339"))
+        .arg(value("until", "TIME", "Only jobs that ended before then"))
+        .arg(value("node", "NODE", "Only jobs that ran on this machine"))
 }
 
 pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
@@ -28,7 +36,18 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         (job_type, None) => job_type.is_some(),
         (None, Some(_)) => false,
     };
-    let mut history = context.client()?.history()?;
+    let now = Zoned::now();
+    let time = |name: &str| {
+        let read = args::get(arguments, name).map(|text| when::past(text, &now));
+        let wrong = |wrong| CliError::usage(format!("--{name}: {wrong}"));
+        read.transpose().map_err(wrong)
+    };
+    let window = HistoryWindow {
+        since: time("since")?,
+        until: time("until")?,
+        node_id: args::read(arguments, "node")?,
+    };
+    let mut history = context.client()?.history_of(&window)?;
     history.retain(is_wanted);
     if context.out.json {
         context.out.document(&HistoryList { history })?;
@@ -49,6 +68,11 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     ];
     let rows: Vec<_> = history.iter().map(row).collect();
     context.out.table(&columns, &rows)?;
+    if rows.is_empty() {
+        context
+            .out
+            .note("none of the jobs that were asked for has ended");
+    }
     Ok(Exit::OK)
 }
 

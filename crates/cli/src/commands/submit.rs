@@ -74,7 +74,7 @@ fn payload(text: &str) -> Result<Json, CliError> {
         text => text.to_owned(),
     };
     Json::from_text(text.trim().to_owned()).map_err(|error| {
-        CliError::usage(format!("--payload is no JSON: {error}"))
+        CliError::usage(format!("--payload is not JSON: {error}"))
             .hint("a text needs quotation marks of its own: --payload '\"text\"'")
     })
 }

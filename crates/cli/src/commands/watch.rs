@@ -11,7 +11,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::names;
 use crate::out::cell;
-use crate::when::shown;
+use crate::when::{localized, shown};
 
 pub fn define(command: Command) -> Command {
     command
@@ -106,7 +106,7 @@ fn tell(happened: &Happened, context: &Context) -> Result<(), CliError> {
                 shown(event.at),
                 event.kind.as_str(),
                 job.unwrap_or_default(),
-                cell(event.reason.as_deref().unwrap_or_default(), 100),
+                cell(&localized(event.reason.as_deref().unwrap_or_default()), 100),
             );
             context.out.print(line.trim_end())
         }

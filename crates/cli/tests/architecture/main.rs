@@ -2,10 +2,13 @@
 //! we measure against stay in the benchmarks.
 //!
 //! `rules` holds the plan and the checks, tried on made-up workspaces; here they look at the real one. `test_policies` checks that
-//! tests run with the policy that a new user gets.
+//! tests run with the policy that a new user gets, `documentation` that pages name what exists, `doc_comments` that doc comments begin
+//! with a verb or a noun.
 
 #![forbid(unsafe_code)]
 
+mod doc_comments;
+mod documentation;
 mod rules;
 mod test_policies;
 mod user_code;

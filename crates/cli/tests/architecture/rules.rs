@@ -102,8 +102,8 @@ const ANY: &str = "*";
 /// Nothing that ships may depend on these; a test may on the second.
 const FOR_DEVELOPMENT: &[&str] = &["jobtree-bench", "jobtree-store-faults"];
 
-/// Where unsafe code may be. Everywhere else the compiler forbids it.
-const UNSAFE_ALLOWED: &[&str] = &[
+/// The crates that may have unsafe code. In all others the compiler forbids it.
+pub const UNSAFE_ALLOWED: &[&str] = &[
     "jobtree-pool",
     "jobtree-tree",
     "jobtree-runtime",
@@ -113,7 +113,14 @@ const UNSAFE_ALLOWED: &[&str] = &[
 ];
 
 /// What we measure ourselves against, and who may know it.
-const PEERS: &[&str] = &["rayon", "rayon-core", "chili", "crossbeam-deque", "may"];
+const PEERS: &[&str] = &[
+    "rayon",
+    "rayon-core",
+    "chili",
+    "crossbeam-channel",
+    "crossbeam-deque",
+    "may",
+];
 const MEASURES_PEERS: &str = "jobtree-bench";
 /// The stand-in for one of them, whose tests run the original's other half on it.
 const STANDS_IN_FOR_PEER: &str = "rayon-core";
@@ -214,7 +221,7 @@ fn broken_by_one(package: &Package) -> Vec<String> {
         .map(|(_, to)| *to);
     if arrows.is_none() {
         broken.push(format!(
-            "{name} is not in the plan: add it to ARROWS, and to ARCHITECTURE.md"
+            "{name} is not in the plan: add it to ARROWS, and to the crate map of ARCHITECTURE.md"
         ));
     }
     for dependency in &package.dependencies {

@@ -188,11 +188,6 @@ const ALLOWED: &[(&str, usize, &str)] = &[
         "inside a waker of ours, around which the guard of the wake is",
     ),
     (
-        "lanes/src/callbacks.rs",
-        1,
-        "handed to a `Delivery`, which guards it",
-    ),
-    (
         "worker/src/trace.rs",
         2,
         "called in the body of the job that runs the handler, whose outcome its panic is",

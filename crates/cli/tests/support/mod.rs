@@ -5,11 +5,13 @@
 #[path = "../../../pool/tests/watchdog/mod.rs"]
 mod watchdog;
 
+pub mod schema;
 pub mod screen;
 pub mod snapshot;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,6 +30,12 @@ pub fn watch() -> Watchdog {
 
 /// The policy that a new user gets, but for what goes by the load of the machine: the file says why.
 pub const ALWAYS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/always.toml");
+
+/// The policy that a new user gets, with leases that end sooner: the file says why.
+pub const SHORT_LEASES: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/support/short_leases.toml"
+);
 
 /// The text of [`ALWAYS`], with another time that PANIC lasts before running jobs are told to yield.
 pub fn always(panic_cooldown: &str) -> String {
@@ -170,8 +178,13 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// One that keeps jobs in memory, however busy this machine is.
+    /// One that keeps jobs in memory, with the default policy: for tests that wait for no job to start.
     pub fn start() -> Self {
+        Self::with(&["--store", "memory"])
+    }
+
+    /// One that keeps jobs in memory and starts them however busy this machine is: see [`ALWAYS`].
+    pub fn always() -> Self {
         Self::with(&["--store", "memory", "--policy", ALWAYS])
     }
 
@@ -320,6 +333,23 @@ impl Drop for Beside {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Sends a request as it is, and returns the answer.
+pub fn raw(url: &str, request: &str) -> String {
+    let address = url.strip_prefix("http://").expect("an address");
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    answer
+}
+
+/// Returns what a daemon answers to the question whether it is ready.
+pub fn ready(url: &str) -> String {
+    let host = url.strip_prefix("http://").expect("an address");
+    let request = format!("GET /readyz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    raw(url, &request)
 }
 
 pub fn signal(name: &str, pid: u32) {

@@ -59,6 +59,11 @@ impl Screen {
         self.tmux(&[&["send-keys"], keys].concat());
     }
 
+    /// Waits until the screen does not have this.
+    pub fn lacks(&self, part: &str) {
+        until(|| !self.text().contains(part));
+    }
+
     /// Returns the screen once it has all of these.
     pub fn shows(&self, parts: &[&str]) -> String {
         let mut text = String::new();

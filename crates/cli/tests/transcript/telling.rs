@@ -11,6 +11,9 @@ const HEAD: &str = "\
 What you type, and what you see. This file is made by a test that does all of it against real daemons
 (`JOBTREE_SNAPSHOTS=write cargo test -p jobtree-cli --test transcript` writes it anew). Ids, times and lengths of time differ from run to
 run, so stand-ins are shown: `<ID-1>` is a job's id, `<ID-1-END>` its last eight characters.
+
+The daemons have the default policy. Other programs use the machine that makes this page, so each job was submitted with
+`--ignore-load`, which is left out below. Without it, a job starts when the machine has been quiet for a minute.
 ";
 
 /// One story.
@@ -68,8 +71,14 @@ impl Chapter {
         self.text += &std::fs::read_to_string(path).expect("the file");
     }
 
-    /// A command, run here.
+    /// A command, run here; what it submits starts whatever the load is.
     pub fn does(&mut self, daemon: &Daemon, arguments: &[&str], code: i32) {
+        let ran = daemon.run(&submits(arguments)).exits(code);
+        self.ran_as(&typed(arguments), &ran);
+    }
+
+    /// A command, run here as it is written.
+    pub fn does_as_written(&mut self, daemon: &Daemon, arguments: &[&str], code: i32) {
         let ran = daemon.run(arguments).exits(code);
         self.ran_as(&typed(arguments), &ran);
     }
@@ -78,7 +87,7 @@ impl Chapter {
     pub fn pipes(&mut self, daemon: &Daemon, file: &str, arguments: &[&str]) {
         let mut command = daemon.command();
         command.stdin(std::fs::File::open(file).expect("the file"));
-        let ran = Ran::of(&mut command, arguments).exits(0);
+        let ran = Ran::of(&mut command, &submits(arguments)).exits(0);
         self.ran_as(&format!("cat list | {}", typed(arguments)), &ran);
     }
 
@@ -91,14 +100,25 @@ impl Chapter {
     pub fn ran_as(&mut self, line: &str, ran: &Ran) {
         self.line(line);
         for text in [&ran.stderr, &ran.stdout] {
-            // Whether a command waits for the next pass of the scheduler is a matter of milliseconds.
-            for line in text.lines().filter(|line| !line.starts_with("waiting: ")) {
+            // Whether a command waits for the next pass of the scheduler is a matter of milliseconds; and `show` tells of
+            // the flag that the head of the page is about.
+            let left_out = |line: &str| {
+                line.starts_with("waiting: ")
+                    || line.ends_with(" whatever the load is (--ignore-load)")
+            };
+            for line in text.lines().filter(|line| !left_out(line)) {
                 self.text += &format!("{line}\n");
             }
         }
         if let Some(code) = ran.code.filter(|code| *code != 0) {
             self.text += &format!("[exit code {code}]\n");
         }
+    }
+
+    /// A line that a command beside the others prints.
+    pub fn prints(&mut self, line: &str) {
+        self.code(true);
+        self.text += &format!("{line}\n");
     }
 
     fn finished(mut self) -> (&'static str, String) {
@@ -108,6 +128,17 @@ impl Chapter {
         }
         (self.title, normalized(&self.text))
     }
+}
+
+/// Returns the arguments with `--ignore-load` behind the words that submit a job, if they do.
+pub fn submits<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
+    let place = match arguments {
+        ["submit" | "run", ..] => 1,
+        ["schedule", "add", ..] => 2,
+        _ => return arguments.to_vec(),
+    };
+    let (before, behind) = arguments.split_at(place);
+    [before, &["--ignore-load"], behind].concat()
 }
 
 /// Arguments as a user types them.

@@ -68,6 +68,7 @@ macro_rules! part {
 jobtree_protocol::probe_operations!(methods);
 jobtree_protocol::job_operations!(methods);
 jobtree_protocol::command_operations!(methods);
+jobtree_protocol::bulk_operations!(methods);
 jobtree_protocol::work_operations!(methods);
 jobtree_protocol::lease_operations!(methods);
 jobtree_protocol::schedule_operations!(methods);
@@ -75,3 +76,4 @@ jobtree_protocol::operating_operations!(methods);
 jobtree_protocol::observing_operations!(methods);
 jobtree_protocol::event_operations!(methods);
 jobtree_protocol::token_operations!(methods);
+jobtree_protocol::session_operations!(methods);

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use jobtree_protocol::operations::{
-    DecisionQuery, GetHistory, Health, ListDecisions, ListLoad, ListWorkers, LoadStep, LoadWindow,
-    Operation, Ready, WorkerQuery,
+    DecisionQuery, GetHistory, Health, HistoryWindow, ListDecisions, ListLoad, ListWorkers,
+    LoadStep, LoadWindow, Operation, Ready, WorkerQuery,
 };
 use jobtree_protocol::{Decision, HistoryStats, LoadSample, WorkerView};
 
@@ -38,7 +38,15 @@ impl Client {
     /// # Errors
     /// If the daemon does not answer.
     pub fn history(&self) -> Result<Vec<HistoryStats>> {
-        Ok(self.call::<GetHistory>((), &(), &())?.history)
+        self.history_of(&HistoryWindow::default())
+    }
+
+    /// Returns statistics of the jobs that ended in a window of time or ran on one machine, by addon and type.
+    ///
+    /// # Errors
+    /// If the daemon does not answer.
+    pub fn history_of(&self, window: &HistoryWindow) -> Result<Vec<HistoryStats>> {
+        Ok(self.call::<GetHistory>((), window, &())?.history)
     }
 
     /// Returns the last decisions, the newest first.

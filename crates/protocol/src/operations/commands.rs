@@ -1,4 +1,4 @@
-//! Commands on jobs: cancel, retry, edit, redrive, one by one or all that a query finds.
+//! Commands on jobs: cancel, retry, edit, pause, redrive, one by one or all that a query finds.
 
 use serde_json::json;
 
@@ -10,6 +10,9 @@ use crate::{
 };
 
 use super::define::{access, define_operations, given, method};
+
+/// The reason that a run is neither paused nor resumed.
+const NOT_RUNNING_HERE: &str = "The job does not run, or runs on the machine of another daemon.";
 
 /// The entries; see [`operations`](super).
 #[doc(hidden)]
@@ -52,6 +55,29 @@ macro_rules! command_operations {
                     idempotent: true,
                     client: edit,
                     scheduler: edit,
+                }
+            }
+            JOB_PAUSE = "/queue/jobs/{job_id}/pause" {
+                /// Pauses the run of a job until it is resumed: its worker is advised to checkpoint with its next heartbeat, and a
+                /// command that does not read advice stands still. Forgotten when the run ends or the daemon restarts.
+                post pause_job: PauseJob {
+                    scope: Cancel,
+                    path: JobId,
+                    answer: Answer<StateAnswer> = "The job's state.",
+                    errors: [409 => NOT_RUNNING_HERE],
+                    idempotent: true,
+                    client: pause_job,
+                }
+            }
+            JOB_RESUME = "/queue/jobs/{job_id}/resume" {
+                /// Resumes the run of a job that was paused.
+                post resume_job: ResumeJob {
+                    scope: Cancel,
+                    path: JobId,
+                    answer: Answer<StateAnswer> = "The job's state.",
+                    errors: [409 => NOT_RUNNING_HERE],
+                    idempotent: true,
+                    client: resume_job,
                 }
             }
             CANCEL_MANY = "/queue/jobs/cancel-many" {

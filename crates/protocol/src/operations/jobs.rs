@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::checks::{more_than, too_many, wrong_input};
 use super::query::Kind;
-use super::{Answer, ID, Required, WRONG_STATE};
+use super::{Answer, ID, JsonObject, Required, WRONG_STATE};
 use crate::{
     AddonId, EventPage, Explain, InputAppend, InputAppendAnswer, InputPage, JobId, JobList,
     JobQuery, JobState, JobType, JobView, LeaseId, LogAppend, LogAppendAnswer, LogPage,
@@ -256,6 +256,15 @@ macro_rules! job_operations {
                     check: wrong_input,
                     idempotent: true,
                     client: append_input,
+                }
+            }
+            JOB_TRACE = "/queue/jobs/{job_id}/trace" {
+                /// Returns a job's states, attempts, leases and events, and what its worker reported last of the jobs below it, as a trace.
+                get get_job_trace: GetJobTrace {
+                    scope: Read,
+                    path: JobId,
+                    answer: JsonObject = "In the JSON format of Chrome's tracing page, which Perfetto reads, too.",
+                    client: job_trace,
                 }
             }
             TREE = "/queue/jobs/{job_id}/tree" {

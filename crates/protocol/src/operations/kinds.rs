@@ -133,6 +133,9 @@ pub struct Created<T>(PhantomData<fn() -> T>);
 /// An answer without a body.
 #[derive(Debug)]
 pub struct NoContent;
+/// An answer that sets or takes away the cookie of a session.
+#[derive(Debug)]
+pub struct WithCookie<A>(PhantomData<fn() -> A>);
 /// A JSON answer of any shape.
 #[derive(Debug)]
 pub struct JsonObject;
@@ -176,6 +179,16 @@ impl AnswerBody for NoContent {
     /// Ignores what a later server may say.
     fn decode(_: Vec<u8>) -> Result<(), String> {
         Ok(())
+    }
+}
+
+impl<A: AnswerBody> AnswerBody for WithCookie<A> {
+    type Value = A::Value;
+    const STATUS: u16 = A::STATUS;
+
+    /// Ignores the cookie, which is for browsers.
+    fn decode(body: Vec<u8>) -> Result<A::Value, String> {
+        A::decode(body)
     }
 }
 

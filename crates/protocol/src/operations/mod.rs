@@ -32,6 +32,7 @@
 //!
 //! `scope` and `answer` are required; the rest is optional, in this order. An entry without a handler does not compile.
 
+mod bulk;
 mod checks;
 mod commands;
 mod define;
@@ -45,15 +46,17 @@ mod operation;
 mod probes;
 pub mod query;
 mod schedules;
+mod sessions;
 mod tokens;
 mod work;
 
+pub use bulk::*;
 pub use commands::*;
 pub use events::*;
 pub use jobs::*;
 pub use kinds::{
     Answer, AnswerBody, AnyQuery, Created, EventStream, JsonObject, NoContent, Optional, PathId,
-    PrometheusText, RequestBody, Required, TomlText,
+    PrometheusText, RequestBody, Required, TomlText, WithCookie,
 };
 pub use leases::*;
 pub use observing::*;
@@ -61,6 +64,7 @@ pub use operating::*;
 pub use operation::{Access, AnswerOf, BodyOf, Info, Link, Method, Operation};
 pub use probes::*;
 pub use schedules::*;
+pub use sessions::*;
 pub use tokens::*;
 pub use work::*;
 
@@ -82,6 +86,7 @@ const ID: &str = "00000000-0000-4000-8000-000000000000";
 
 /// The path constants of all topics.
 pub(crate) mod paths {
+    pub use super::bulk::paths::*;
     pub use super::commands::paths::*;
     pub use super::events::paths::*;
     pub use super::jobs::paths::*;
@@ -90,6 +95,7 @@ pub(crate) mod paths {
     pub use super::operating::paths::*;
     pub use super::probes::paths::*;
     pub use super::schedules::paths::*;
+    pub use super::sessions::paths::*;
     pub use super::tokens::paths::*;
     pub use super::work::paths::*;
 }
@@ -104,10 +110,11 @@ pub(crate) mod paths {
 /// assert_eq!(cancel.access, Access::Scope(Scope::Cancel));
 /// ```
 pub fn all() -> impl Iterator<Item = &'static Info> {
-    const TOPICS: [&[Info]; 10] = [
+    const TOPICS: [&[Info]; 12] = [
         probes::ALL,
         jobs::ALL,
         commands::ALL,
+        bulk::ALL,
         work::ALL,
         leases::ALL,
         schedules::ALL,
@@ -115,6 +122,7 @@ pub fn all() -> impl Iterator<Item = &'static Info> {
         observing::ALL,
         events::ALL,
         tokens::ALL,
+        sessions::ALL,
     ];
     TOPICS.into_iter().flatten()
 }

@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use super::Answer;
 use super::query::Kind;
 use crate::{
-    AddonId, DecisionList, FieldError, HistoryList, LoadList, StatsView, StatusView, WorkerList,
+    AddonId, DecisionList, FieldError, HistoryList, LoadHours, LoadList, NodeId, StatsView,
+    StatusView, WorkerList,
 };
 
 use super::define::{access, define_operations, given, method, query_parameters};
@@ -22,6 +23,19 @@ query_parameters! {
 }
 
 query_parameters! {
+    /// The query of [`GetHistory`]. Without any of these, the answer is what the scheduler of this daemon's machine has learnt from
+    /// all jobs that ended there. With one, it is counted from the jobs that the store keeps.
+    pub struct HistoryWindow {
+        /// Only jobs that ended at this time or later.
+        pub since: Option<Timestamp> = Kind::Time,
+        /// Only jobs that ended before this time.
+        pub until: Option<Timestamp> = Kind::Time,
+        /// Only jobs that ran on this machine.
+        pub node_id: Option<NodeId> = Kind::Name,
+    }
+}
+
+query_parameters! {
     /// The query of [`ListLoad`].
     pub struct LoadWindow {
         /// Measurements since this time.
@@ -30,6 +44,14 @@ query_parameters! {
         pub by: Option<LoadStep> = Kind::OneOf(&["sample", "minute"]),
         /// The most measurements to return, the newest; 500 if absent.
         pub limit: Option<u32> = Kind::Number(1, 2000),
+    }
+}
+
+query_parameters! {
+    /// The query of [`ListLoadHours`].
+    pub struct HourWindow {
+        /// Measurements since this time.
+        pub since: Option<Timestamp> = Kind::Time,
     }
 }
 
@@ -99,7 +121,8 @@ macro_rules! observing_operations {
                 /// Returns statistics of ended jobs, by addon and job type.
                 get get_history: GetHistory {
                     scope: Read,
-                    answer: Answer<HistoryList> = "As far back as they are kept.",
+                    query: HistoryWindow,
+                    answer: Answer<HistoryList> = "How jobs did, in the window and on the machine that were asked for.",
                 }
             }
             DECISIONS = "/decisions" {
@@ -116,6 +139,14 @@ macro_rules! observing_operations {
                     scope: Read,
                     query: LoadWindow,
                     answer: Answer<LoadList> = "The measurements, oldest first.",
+                }
+            }
+            LOAD_HOURS = "/load/hours" {
+                /// Lists how busy the node was, by the hour, for the last four weeks at most.
+                get list_load_hours: ListLoadHours {
+                    scope: Read,
+                    query: HourWindow,
+                    answer: Answer<LoadHours> = "The hours, oldest first.",
                 }
             }
             WORKERS = "/workers" {

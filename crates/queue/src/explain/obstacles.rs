@@ -108,13 +108,8 @@ impl Planner {
                 found.push((block, Change::FreeKey(running + 1 - limit)));
             }
         }
-        if !order.suits(candidate.node.as_ref(), &candidate.labels) {
-            found.push((
-                Block::WrongNode {
-                    node: self.node().clone(),
-                },
-                Change::OtherNode,
-            ));
+        if let Some(block) = order.unsuited(candidate.node.as_ref(), &candidate.labels) {
+            found.push((block, Change::OtherNode));
         }
         if self.is_draining() {
             found.push((Block::Draining, Change::StopDraining));

@@ -10,6 +10,7 @@ use jobtree_protocol::{JobId, JobType, NodeId};
 use super::group::{AddonIndex, GroupId, Takes};
 use super::waiting::Waiting;
 use super::{KeyId, Order};
+use crate::block::Block;
 use crate::policy::Policy;
 
 /// A learnt cost factor that differs by less is the same.
@@ -151,6 +152,19 @@ impl Order {
     pub(crate) fn suits(&self, node: Option<&NodeId>, labels: &[String]) -> bool {
         node.is_none_or(|node| *node == self.node)
             && labels.iter().all(|label| self.labels.contains(label))
+    }
+
+    /// Returns what a job asks for that this node does not have; none if it suits.
+    pub(crate) fn unsuited(&self, node: Option<&NodeId>, labels: &[String]) -> Option<Block> {
+        if self.suits(node, labels) {
+            return None;
+        }
+        let missing = labels.iter().filter(|label| !self.labels.contains(*label));
+        Some(Block::WrongNode {
+            node: self.node.clone(),
+            wanted: node.filter(|node| **node != self.node).cloned(),
+            labels: missing.cloned().collect(),
+        })
     }
 
     /// Takes the jobs of a group as those of this node, or not.

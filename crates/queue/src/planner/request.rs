@@ -113,9 +113,11 @@ impl Planner {
         if self.order.type_paused(addon, &candidate.job_type) {
             return Some(Block::TypePaused);
         }
-        if !self.order.suits(candidate.node.as_ref(), &candidate.labels) {
-            let node = self.node.clone();
-            return Some(Block::WrongNode { node });
+        let wrong = self
+            .order
+            .unsuited(candidate.node.as_ref(), &candidate.labels);
+        if wrong.is_some() {
+            return wrong;
         }
         let key = candidate.key.as_ref()?;
         let (running, limit) = (self.order.running(addon, &key.key), key.limit);

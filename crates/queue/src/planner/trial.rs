@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobtree_protocol::{JobId, NodeId};
+use jobtree_protocol::JobId;
 
 use super::{ClaimAsk, Planner, Started, WhatIf};
 use crate::block::Block;
@@ -65,10 +65,6 @@ impl Planner {
 
     pub(crate) fn what_if_mut(&mut self) -> &mut WhatIf {
         &mut self.what_if
-    }
-
-    pub(crate) fn node(&self) -> &NodeId {
-        &self.node
     }
 
     pub(crate) fn is_draining(&self) -> bool {

@@ -65,7 +65,7 @@ pub(super) mod duration {
         let text = String::deserialize(deserializer)?;
         super::parse_duration(&text).ok_or_else(|| {
             let allowed = "write whole numbers with ms, s, m, h or d, such as \"30s\" or \"1h30m\"";
-            D::Error::custom(format!("{text:?} is no duration: {allowed}"))
+            D::Error::custom(format!("{text:?} is not a duration: {allowed}"))
         })
     }
 }

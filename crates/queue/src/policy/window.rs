@@ -119,7 +119,7 @@ impl FromStr for QuietWindow {
     fn from_str(text: &str) -> Result<QuietWindow, String> {
         let refused = |what: &str| {
             format!(
-                "{text:?} is no quiet window: {what}; write \"22:00-06:00 Europe/Berlin\" or \"Sat,Sun 00:00-24:00 UTC\""
+                "{text:?} is not a quiet window: {what}; write \"22:00-06:00 Europe/Berlin\" or \"Sat,Sun 00:00-24:00 UTC\""
             )
         };
         let words: Vec<&str> = text.split_whitespace().collect();

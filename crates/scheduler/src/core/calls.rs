@@ -51,6 +51,8 @@ pub enum Input {
     Policy(Arc<Policy>),
     /// Take no more jobs, or take them again.
     Drain(bool),
+    /// The run under a lease is to pause, or no longer.
+    PauseLease(LeaseId, bool),
     /// So many programs are told of dispatches of these job types: webhooks and event streams.
     Listeners(ListenScope, u32),
     /// Run a scheduling pass now.

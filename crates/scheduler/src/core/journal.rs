@@ -1,7 +1,7 @@
 //! What was decided last, and counts since the start: for people and for metrics.
 //!
 //! Decisions are kept across restarts, as notes under the node's name. They lie many to a note, and a note is written anew while it
-//! fills up; the oldest note is the next to be written over. What was decided in the last seconds before a crash is lost.
+//! fills up; the oldest note is the next to be written over. What was decided in the last seconds before a crash is lost; an ordinary stop writes it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -73,9 +73,13 @@ impl Journal {
             return;
         }
         let due = *self.next_write.get_or_insert(now + EVERY);
-        if due > now {
-            return;
+        if due <= now {
+            self.write_now(turn);
         }
+    }
+
+    /// Writes the decisions that are not written.
+    pub(super) fn write_now(&mut self, turn: &mut Turn) {
         self.next_write = None;
         for note in std::mem::take(&mut self.unwritten) {
             let of_note = |(number, _): &&(u64, Decision)| note_of(*number) == note;

@@ -9,12 +9,10 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use jiff::Timestamp;
-use jobtree_protocol::{AddonId, HistoryStats, JobState, JobType, Json, Usage, UsageStats};
+use jobtree_protocol::{AddonId, HistoryStats, JobType, Json, UsageStats};
 use jobtree_queue::JobRecord;
 use jobtree_queue::estimate::WeeklyProfile;
 use jobtree_queue::history::{History, Record, Run};
-use jobtree_queue::usage::Measured;
 
 use super::operations::PutNote;
 use super::turn::Turn;
@@ -73,23 +71,8 @@ impl Learning {
     /// Takes a job that changed. Returns what is expected of jobs of its type, if that is new. `capacity` is the units of the
     /// whole machine.
     pub(super) fn learn(&mut self, job: &JobRecord, capacity: u32) -> Option<Expected> {
-        let succeeded = match job.state {
-            JobState::Done => true,
-            JobState::Failed => false,
-            _ => return None,
-        };
-        let (started, ended) = (job.started_at?, job.ended_at?);
+        let run = Run::of(job, capacity)?;
         let (addon, job_type) = (&job.intent.addon_id, &job.intent.job_type);
-        let run = Run {
-            succeeded,
-            waited: between(job.waiting_since(), started),
-            ran: between(started, ended),
-            measured: Some(Measured {
-                usage: Usage::of(&job.metrics),
-                declared: job.cost(),
-                capacity,
-            }),
-        };
         let before = self.learnt(addon, job_type);
         self.history.add(addon, job_type, &run);
         self.unwritten.insert((addon.clone(), job_type.clone()));
@@ -162,9 +145,13 @@ impl Learning {
 
     /// Writes what was learnt, if it is time.
     pub(super) fn write(&mut self, turn: &mut Turn) {
-        if self.next_write > turn.now.mono {
-            return;
+        if self.next_write <= turn.now.mono {
+            self.write_now(turn);
         }
+    }
+
+    /// Writes what was learnt since the last time.
+    pub(super) fn write_now(&mut self, turn: &mut Turn) {
         self.next_write = turn.now.mono + turn.rng.jittered(WRITING);
         if let Ok(value) = Json::of(&self.profile) {
             let (name, value) = (profile_name(turn.config.node.as_str()), Some(value));
@@ -186,28 +173,8 @@ impl Learning {
 
     /// Returns how jobs of each addon, and of each of its types, did.
     pub(super) fn history(&self) -> Vec<HistoryStats> {
-        let view = |addon_id: &AddonId, job_type: Option<&JobType>, record: &Record| HistoryStats {
-            addon_id: addon_id.clone(),
-            job_type: job_type.cloned(),
-            ended: record.succeeded + record.failed,
-            success_rate: record.success_rate(),
-            average_wait_sec: record.average_wait().map(|wait| wait.as_secs_f64()),
-            p95_run_sec: record.p95_run().map(|run| run.as_secs_f64()),
-            usage: record.usage().stats(),
-        };
-        let mut all = Vec::new();
-        for (addon, record, types) in self.history.iter() {
-            all.push(view(addon, None, record));
-            for (job_type, record) in types {
-                all.push(view(addon, Some(job_type), record));
-            }
-        }
-        all
+        self.history.stats()
     }
-}
-
-fn between(from: Timestamp, to: Timestamp) -> Duration {
-    Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }
 
 /// Returns the name of a node's profile.

@@ -97,6 +97,8 @@ pub(super) struct Leases {
     ending: HashSet<Ending>,
     unbegun: Unbegun,
     processes_version: u64,
+    /// Leases whose runs a caller has paused.
+    paused: BTreeSet<LeaseId>,
     /// The advice for leases may have changed.
     advice_changed: bool,
     /// The last advice for some lease was not to go on.
@@ -117,6 +119,7 @@ impl Leases {
             ending: HashSet::new(),
             unbegun: Unbegun::default(),
             processes_version: 0,
+            paused: BTreeSet::new(),
             advice_changed: false,
             advised: false,
         }
@@ -561,6 +564,15 @@ impl Leases {
         self.advice_changed = true;
     }
 
+    /// Pauses the run under a lease, or resumes it.
+    pub(super) fn pause(&mut self, lease: LeaseId, paused: bool) {
+        match paused {
+            true => self.paused.insert(lease),
+            false => self.paused.remove(&lease),
+        };
+        self.advice_changed = true;
+    }
+
     /// Notes that time has passed: advice that is not to go on may be over.
     pub(super) fn time_passed(&mut self) {
         self.advice_changed |= self.advised;
@@ -575,11 +587,15 @@ impl Leases {
         if !std::mem::take(&mut self.advice_changed) {
             return None;
         }
+        self.paused.retain(|lease| self.live.contains_key(lease));
         let (view, admission) = (places.planner().view(now), places.planner().admission());
         let draining = places.is_draining();
         let advices = self.live.iter().filter_map(|(id, lease)| {
             let (priority, constraints) = (lease.priority, lease.constraints);
-            let advice = advice(admission, &view, priority, constraints, draining, now);
+            let advice = match advice(admission, &view, priority, constraints, draining, now) {
+                Advice::Continue | Advice::Slow if self.paused.contains(id) => Advice::Checkpoint,
+                advice => advice,
+            };
             (advice != Advice::Continue).then_some((*id, advice))
         });
         let advices: HashMap<LeaseId, Advice> = advices.collect();

@@ -197,6 +197,25 @@ impl Core {
         self.turn.take_outputs()
     }
 
+    /// Ends: takes the commits that came last, and asks for what is remembered and not written to be written. Nothing is planned
+    /// any more.
+    pub fn end(&mut self, inputs: impl IntoIterator<Item = Input>, now: Now) -> Vec<Output> {
+        self.turn.now = now;
+        for input in inputs {
+            if matches!(input, Input::Committed(_)) {
+                self.take(input);
+            }
+        }
+        self.turn.take_outputs();
+        if self.phase == Phase::Ready {
+            self.learning.write_now(&mut self.turn);
+            self.journal.write_now(&mut self.turn);
+            self.load_record.changed(now.mono);
+            self.load_record.write(&self.places, &mut self.turn);
+        }
+        self.turn.take_outputs()
+    }
+
     fn take(&mut self, input: Input) {
         match input {
             Input::Committed(all) => all.into_iter().for_each(|it| self.committed(it)),
@@ -229,6 +248,7 @@ impl Core {
                 self.leases.advice_may_change();
                 self.places.drain(draining);
             }
+            Input::PauseLease(lease, paused) => self.leases.pause(lease, paused),
             Input::Listeners(scope, count) => self.places.set_listeners(scope, count),
             Input::Kick => self.places.tell(Event::Kick),
             Input::Resync if self.turn.has(Bug::NoFallback) => {}

@@ -148,13 +148,16 @@ pub fn dependencies(job: &JobRecord) -> Option<Reason> {
     Some(Reason {
         code: "dependency".to_owned(),
         message: match count {
-            1 => "The job waits for another job to end".to_owned(),
+            1 => format!("The job waits for job {} to end", shown.join("")),
             _ => format!("The job waits for {count} other jobs to end"),
         },
         measured: Some(count as f64),
         threshold: Some(0.0),
         since: Some(job.created_at),
-        change: format!("{}{more} end", shown.join(", ")),
+        change: match count {
+            1 => format!("job {} ends", shown.join("")),
+            _ => format!("jobs {}{more} have ended", shown.join(", ")),
+        },
         signals: Vec::new(),
     })
 }

@@ -11,8 +11,12 @@ use super::turn::Turn;
 
 /// The interval at which old rows are pruned.
 const EVERY: Duration = Duration::from_secs(60);
-/// How soon again, when there were more than one operation takes.
-const SOON: Duration = Duration::from_millis(200);
+/// How soon again, when there were more than one operation takes: after some times as long as the operation took, so that it
+/// has a small share of the store's time, and within bounds. A queue that forgets less than it runs grows for ever. Picked by
+/// feel.
+const TIMES: u32 = 4;
+const SHORTEST: Duration = Duration::from_millis(10);
+const LONGEST: Duration = Duration::from_millis(200);
 /// The rows of each kind in one operation.
 const AT_ONCE: usize = 500;
 
@@ -33,11 +37,16 @@ pub(crate) fn before(now: Timestamp, policy: &RetentionPolicy) -> Retention {
 #[derive(Debug)]
 pub(super) struct Upkeep {
     next: Duration,
+    /// When the last operation was asked for.
+    asked: Duration,
 }
 
 impl Upkeep {
     pub(super) fn new(now: Duration) -> Self {
-        Self { next: now + EVERY }
+        Self {
+            next: now + EVERY,
+            asked: now,
+        }
     }
 
     /// Forgets old rows, if it is time.
@@ -46,6 +55,7 @@ impl Upkeep {
             return;
         }
         self.next = turn.now.mono + turn.rng.jittered(EVERY);
+        self.asked = turn.now.mono;
         let retention = before(turn.now.wall, &turn.config.policy.retention);
         turn.ask(Prune {
             retention,
@@ -56,11 +66,46 @@ impl Upkeep {
     /// Rows were forgotten; there may be more.
     pub(super) fn pruned(&mut self, more: bool, turn: &Turn) {
         if more {
-            self.next = turn.now.mono + SOON;
+            let took = turn.now.mono.saturating_sub(self.asked);
+            self.next = turn.now.mono + (took * TIMES).clamp(SHORTEST, LONGEST);
         }
     }
 
     pub(super) fn next(&self) -> Duration {
         self.next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use jobtree_queue::Now;
+    use jobtree_queue::policy::Policy;
+
+    use super::super::turn::Config;
+    use super::*;
+    use crate::options::Options;
+
+    #[test]
+    fn what_is_left_is_forgotten_soon_and_in_a_share_of_the_time() {
+        let begin = Now {
+            wall: "2026-07-01T12:00:00Z".parse().unwrap(),
+            mono: Duration::from_secs(1000),
+        };
+        let options = Options::default();
+        let mut turn = Turn::new(Config::new(&options, Arc::new(Policy::default())), 7, begin);
+        let mut upkeep = Upkeep::new(begin.mono);
+        for (took, pause) in [(1, 10), (20, 80), (500, 200)] {
+            turn.now.mono = upkeep.next();
+            upkeep.prune(&mut turn);
+            turn.now.mono += Duration::from_millis(took);
+            upkeep.pruned(true, &turn);
+            assert_eq!(upkeep.next(), turn.now.mono + Duration::from_millis(pause));
+        }
+        turn.now.mono = upkeep.next();
+        upkeep.prune(&mut turn);
+        upkeep.pruned(false, &turn);
+        assert!(upkeep.next() > turn.now.mono + Duration::from_secs(10));
     }
 }

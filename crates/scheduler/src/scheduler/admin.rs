@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jobtree_protocol::{
-    ApiError, CleanAnswer, CleanRequest, ErrorCode, FieldError, JobState, Json, Overlap,
-    PauseRequest, ScheduleId, ScheduleSpec, ScheduleView, SignalsRequest, SubmitAnswer,
+    Advice, ApiError, CleanAnswer, CleanRequest, ErrorCode, FieldError, JobState, Json, LeaseId,
+    Overlap, PauseRequest, ScheduleId, ScheduleSpec, ScheduleView, SignalsRequest, SubmitAnswer,
     whole_micros,
 };
 use jobtree_queue::cron::{Schedule, ScheduleError};
@@ -134,6 +134,17 @@ impl Scheduler {
     /// Starts nothing new on this node, or starts again; workers are told with their next heartbeat.
     pub fn drain(&self, draining: bool) {
         self.engine.post(Input::Drain(draining));
+    }
+
+    /// Advises the run under a lease to checkpoint, and so to pause, whatever the load is; or no longer. Forgotten when the lease
+    /// ends or the scheduler stops.
+    pub fn pause_lease(&self, lease: LeaseId, paused: bool) {
+        self.engine.post(Input::PauseLease(lease, paused));
+    }
+
+    /// Returns what the run under a lease of this node is advised.
+    pub fn advice(&self, lease: LeaseId) -> Advice {
+        self.engine.advice(lease)
     }
 
     /// Says how many programs are told of dispatches of these job types: webhooks and event streams. The types are served,

@@ -1,15 +1,18 @@
-//! Commands on jobs: cancel, retry, edit, redrive, one by one or all that a query finds.
+//! Commands on jobs: cancel, retry, edit, pause, redrive, one by one or all that a query finds.
 
 use std::sync::Arc;
 
-use jobtree_protocol::operations::{CancelJob, CancelJobs, RedriveJobs, RetryJob};
+use jobtree_protocol::operations::{
+    CancelJob, CancelJobs, PauseJob, RedriveJobs, ResumeJob, RetryJob,
+};
 use jobtree_protocol::{
-    BulkAnswer, BulkFailure, CancelRequest, ErrorCode, JobQuery, RedriveRequest, StateAnswer,
+    ApiError, BulkAnswer, BulkFailure, CancelRequest, ErrorCode, JobId, JobQuery, JobState,
+    RedriveRequest, StateAnswer,
 };
 use jobtree_scheduler::Reply;
 
 use super::route::{Call, routes};
-use super::{invalid, ownership};
+use super::{explain, invalid, ownership};
 use crate::auth::Caller;
 use crate::daemon::Daemon;
 use crate::problem::{Answered, Refusal};
@@ -25,6 +28,44 @@ async fn cancel_job(daemon: Arc<Daemon>, call: Call<CancelJob>) -> Answered<Stat
 async fn retry_job(daemon: Arc<Daemon>, call: Call<RetryJob>) -> Answered<StateAnswer> {
     let job_id = call.id;
     let state = daemon.scheduler.retry(job_id, call.body.reason).await?;
+    Ok(StateAnswer { job_id, state })
+}
+
+async fn pause_job(daemon: Arc<Daemon>, call: Call<PauseJob>) -> Answered<StateAnswer> {
+    set_paused(&daemon, call.id, true).await
+}
+
+async fn resume_job(daemon: Arc<Daemon>, call: Call<ResumeJob>) -> Answered<StateAnswer> {
+    set_paused(&daemon, call.id, false).await
+}
+
+async fn set_paused(daemon: &Daemon, job_id: JobId, paused: bool) -> Answered<StateAnswer> {
+    let (job, lease) = explain::held(daemon, job_id).await?;
+    let Some(job) = job else {
+        return Err(ownership::no_job(job_id).into());
+    };
+    let state = job.state;
+    let running = lease.filter(|_| state == JobState::Running);
+    let Some(lease) = running else {
+        let message = format!(
+            "job {job_id} is {state}, which allows neither a pause nor a resumption: only what runs is paused"
+        );
+        let error = ApiError {
+            state: Some(state),
+            ..ApiError::new(ErrorCode::WrongState, message)
+        };
+        return Err(error.into());
+    };
+    let node = &daemon.scheduler.options().node;
+    if lease.node_id != *node {
+        let message = format!(
+            "job {job_id} runs on {}: call the daemon there, this one is {node}",
+            lease.node_id
+        );
+        return Err(Refusal::new(ErrorCode::Conflict, message));
+    }
+    daemon.set_paused(lease.id, paused);
+    daemon.scheduler.pause_lease(lease.id, paused);
     Ok(StateAnswer { job_id, state })
 }
 

@@ -52,6 +52,10 @@ async fn stream_events(daemon: Arc<Daemon>, call: Call<StreamEvents>) -> Answere
         filter,
         after.map_or(Position::Now, Position::After),
         permit,
+        {
+            let (daemon, caller) = (Arc::clone(&daemon), call.caller.clone());
+            async move { daemon.turned_away(&caller).await }
+        },
         daemon.stopping(),
     );
     let body = begun.await.map_err(|error| {

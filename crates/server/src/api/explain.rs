@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use jobtree_protocol::operations::{ExplainJob, ListReasons};
-use jobtree_protocol::{Explain, JobId, JobReason, JobState, Reason, ReasonList};
+use jobtree_protocol::{
+    Advice, CommandSpec, Constraints, Explain, JobId, JobReason, JobState, QuietState,
+    RUNNER_ADDON, RUNNER_TYPE, Reason, ReasonList,
+};
 use jobtree_queue::{JobRecord, LeaseRecord};
 use jobtree_scheduler::dependencies;
 
@@ -18,6 +21,10 @@ use crate::problem::Answered;
 
 /// Code of the reason that the store takes no changes, which comes before all others: nothing starts anywhere.
 const STORE: &str = "store";
+
+/// Why a command stands still.
+const IN_PANIC: &str = "The command stands still while the machine is overloaded (PANIC)";
+const IN_USE: &str = "The command stands still while other programs use what it leans on (--heavy)";
 
 pub(super) async fn explain_job(daemon: Arc<Daemon>, call: Call<ExplainJob>) -> Answered<Explain> {
     let mut explain = daemon.scheduler.explain(call.id).await?;
@@ -86,7 +93,7 @@ pub(super) async fn list_reasons(
 }
 
 /// Reads a job, and the lease that holds it.
-async fn held(
+pub(super) async fn held(
     daemon: &Daemon,
     id: JobId,
 ) -> Answered<(Option<Arc<JobRecord>>, Option<LeaseRecord>)> {
@@ -106,7 +113,8 @@ async fn held(
 fn store_reason(daemon: &Daemon) -> Option<Reason> {
     let trouble = daemon.store_trouble()?;
     let change = "the store takes changes again";
-    Some(Reason::new(STORE, trouble, None, change))
+    let since = daemon.store_trouble_since();
+    Some(Reason::new(STORE, trouble, since, change))
 }
 
 /// Adds to a reason what is known of workers.
@@ -166,6 +174,9 @@ fn in_worker(daemon: &Daemon, job: &JobRecord, lease: Option<&LeaseRecord>) -> O
         );
         return Some(Reason::new("worker_silent", message, Some(seen), change));
     }
+    if job.state == JobState::Running {
+        return paused_run(daemon, job, lease);
+    }
     if job.state != JobState::Dispatching {
         return None;
     }
@@ -186,4 +197,45 @@ fn in_worker(daemon: &Daemon, job: &JobRecord, lease: Option<&LeaseRecord>) -> O
         Some(lease.granted_at),
         change,
     ))
+}
+
+/// Returns why a run stands still: somebody has paused it, or the machine is overloaded.
+fn paused_run(daemon: &Daemon, job: &JobRecord, lease: &LeaseRecord) -> Option<Reason> {
+    if let Some(since) = daemon.paused_since(lease.id) {
+        let resume = format!("it is resumed (jobtree resume --job {})", job.id);
+        let message = "The run of the job is paused";
+        return Some(Reason::new("run_paused", message, Some(since), resume));
+    }
+    let advice = daemon.scheduler.advice(lease.id);
+    if !matches!(advice, Advice::Checkpoint | Advice::Yield) || !stands_still_on_advice(job) {
+        return None;
+    }
+    let (load, since) = daemon.observing.load.newest()?;
+    // The advice may be newer than what was measured. Only a job that leans on something stands still in another state.
+    let is_heavy = job.intent.constraints != Constraints::default();
+    let (message, since) = match load.state {
+        QuietState::Panic => (IN_PANIC, since),
+        _ if is_heavy => (IN_USE, since),
+        _ => (IN_PANIC, load.at),
+    };
+    Some(Reason {
+        measured: Some(load.busy),
+        ..Reason::new(
+            "held_by_load",
+            message,
+            Some(since.max(lease.granted_at)),
+            "the machine is calmer",
+        )
+    })
+}
+
+/// Returns `true` if the runner pauses the command of a job that is told to save or to yield.
+fn stands_still_on_advice(job: &JobRecord) -> bool {
+    let intent = &job.intent;
+    if (intent.addon_id.as_str(), intent.job_type.as_str()) != (RUNNER_ADDON, RUNNER_TYPE) {
+        return false;
+    }
+    let payload = intent.payload.as_ref();
+    let spec = payload.and_then(|payload| payload.read::<CommandSpec>().ok());
+    spec.is_some_and(|spec| !spec.obeys_advice && spec.advice_signal.is_none())
 }

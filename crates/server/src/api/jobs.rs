@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Bytes;
 use jiff::Timestamp;
 use jobtree_protocol::operations::{
-    DEFAULT_ROWS, GetJob, GetJobLog, GetJobTree, ListJobEvents, ListJobs, SubmitJob, SubmitJobs,
+    DEFAULT_ROWS, GetJob, GetJobLog, GetJobTrace, GetJobTree, ListJobEvents, ListJobs, SubmitJob,
+    SubmitJobs,
 };
 use jobtree_protocol::{
     AddonId, ApiError, Each, ErrorCode, EventEntry, EventPage, FieldError, JobList, JobQuery,
@@ -18,6 +20,7 @@ use super::ownership;
 use super::recent::list_recent_jobs;
 use super::route::{Call, routes};
 use crate::auth::Caller;
+use crate::chrome_trace;
 use crate::daemon::Daemon;
 use crate::problem::{Answered, Refusal};
 use crate::trace::TraceHeader;
@@ -203,6 +206,15 @@ async fn get_job_log(daemon: Arc<Daemon>, call: Call<GetJobLog>) -> Answered<Log
     let after = call.query.after.unwrap_or(0);
     let wait = Duration::from_secs(call.query.wait_sec.unwrap_or(0).into());
     Ok(daemon.scheduler.log(call.id, after, wait).await?)
+}
+
+async fn get_job_trace(daemon: Arc<Daemon>, mut call: Call<GetJobTrace>) -> Answered<Bytes> {
+    let job = call.view(&daemon).await?;
+    let entries = daemon.scheduler.job_events(call.id).await?;
+    let events: Vec<_> = entries.into_iter().map(|entry| entry.event).collect();
+    let tree = daemon.observing.live.tree(call.id);
+    let trace = chrome_trace::trace(&job, &events, tree.as_ref(), Timestamp::now());
+    Ok(trace.to_string().into())
 }
 
 async fn get_job_tree(daemon: Arc<Daemon>, mut call: Call<GetJobTree>) -> Answered<TreeView> {

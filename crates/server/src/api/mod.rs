@@ -3,6 +3,7 @@
 //! Rights come before existence: a caller without the scope is told so, and one with the scope cannot tell another addon's
 //! thing from none. Both are checked before a handler is called; see [`route`].
 
+mod bulk;
 mod commands;
 mod events;
 mod explain;
@@ -16,6 +17,7 @@ mod probes;
 mod recent;
 mod route;
 mod schedules;
+mod sessions;
 mod tokens;
 mod work;
 
@@ -35,6 +37,7 @@ pub(crate) fn routes() -> Routes {
         probes::routes,
         jobs::routes,
         commands::routes,
+        bulk::routes,
         work::routes,
         leases::routes,
         schedules::routes,
@@ -42,6 +45,7 @@ pub(crate) fn routes() -> Routes {
         observing::routes,
         events::routes,
         tokens::routes,
+        sessions::routes,
     ];
     let none = Routes::default();
     topics.into_iter().fold(none, |routes, topic| topic(routes))

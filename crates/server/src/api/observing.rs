@@ -4,17 +4,24 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use jobtree_protocol::operations::{
-    DEFAULT_ROWS, GetHistory, GetStats, GetStatus, ListDecisions, ListLoad, ListWorkers, LoadStep,
+    DEFAULT_ROWS, GetHistory, GetStats, GetStatus, HistoryWindow, ListDecisions, ListLoad,
+    ListLoadHours, ListWorkers, LoadStep,
 };
 use jobtree_protocol::{
-    DecisionList, DurationBucket, DurationStats, HistoryList, LoadList, StatsView, StatusView,
-    WorkerList,
+    DecisionList, DurationBucket, DurationStats, HistoryList, JobQuery, JobState, LoadHours,
+    LoadList, StatsView, StatusView, WorkerList,
 };
+use jobtree_queue::history::{History, Run};
 use jobtree_store::Histogram;
 
+use super::ownership;
 use super::route::{Call, routes};
+use crate::auth::Caller;
 use crate::daemon::Daemon;
 use crate::problem::Answered;
+
+/// Jobs that one page of a history reads.
+const PAGE: usize = 500;
 
 jobtree_protocol::observing_operations!(routes);
 
@@ -30,9 +37,48 @@ async fn get_status(daemon: Arc<Daemon>, call: Call<GetStatus>) -> Answered<Stat
 }
 
 async fn get_history(daemon: Arc<Daemon>, call: Call<GetHistory>) -> Answered<HistoryList> {
+    if call.query != HistoryWindow::default() {
+        return history_of(&daemon, &call.query, &call.caller).await;
+    }
     let mut history = daemon.scheduler.history().await?;
     history.retain(|stats| call.caller.sees(&stats.addon_id));
     Ok(HistoryList { history })
+}
+
+/// Counts the ended jobs of a window or a machine. They are read page by page, in the order of their ids: no index leads to
+/// the time of an end.
+async fn history_of(
+    daemon: &Daemon,
+    window: &HistoryWindow,
+    caller: &Caller,
+) -> Answered<HistoryList> {
+    let capacity = daemon.scheduler.policy().capacity.units;
+    let mut history = History::default();
+    let mut query = JobQuery {
+        state: vec![JobState::Done, JobState::Failed],
+        addon_id: caller.addon().cloned(),
+        ..JobQuery::default()
+    };
+    loop {
+        let page = daemon.store().list(query.clone(), PAGE).await;
+        let page = page.map_err(ownership::unreadable)?;
+        for job in &page.jobs {
+            let is_in_time = job.ended_at.is_some_and(|ended| {
+                window.since.is_none_or(|since| ended >= since)
+                    && window.until.is_none_or(|until| ended < until)
+            });
+            let is_there = window.node_id.is_none() || job.node_id == window.node_id;
+            if let Some(run) = Run::of(job, capacity).filter(|_| is_in_time && is_there) {
+                history.add(&job.intent.addon_id, &job.intent.job_type, &run);
+            }
+        }
+        query.after = page.next;
+        if query.after.is_none() {
+            return Ok(HistoryList {
+                history: history.stats(),
+            });
+        }
+    }
 }
 
 async fn list_decisions(daemon: Arc<Daemon>, call: Call<ListDecisions>) -> Answered<DecisionList> {
@@ -96,4 +142,10 @@ async fn list_load(daemon: Arc<Daemon>, call: Call<ListLoad>) -> Answered<LoadLi
         LoadStep::Minute => log.minutes(since, limit),
     };
     Ok(LoadList { samples })
+}
+
+async fn list_load_hours(daemon: Arc<Daemon>, call: Call<ListLoadHours>) -> Answered<LoadHours> {
+    let since = call.query.since.unwrap_or(Timestamp::UNIX_EPOCH);
+    let hours = daemon.observing.load.hours(since);
+    Ok(LoadHours { hours })
 }

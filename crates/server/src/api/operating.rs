@@ -103,6 +103,6 @@ fn checked(name: String) -> Answered<String> {
         return Ok(name);
     }
     let message =
-        "is no name of a file here: write letters, digits, dots, hyphens, not a dot first";
+        "is not a valid file name here: write letters, digits, dots, hyphens, not a dot first";
     Err(invalid("name", message))
 }

@@ -116,12 +116,17 @@ impl Routes {
         };
         let answer = async move |State(daemon): State<Arc<Daemon>>, request: Request| {
             let answered = match Call::<O>::read(request, &daemon).await {
-                Ok(call) => handler(daemon, call).await,
+                Ok(call) => handler(Arc::clone(&daemon), call).await,
                 Err(refusal) => Err(refusal),
             };
             let response: Response<Body> = match answered {
                 Ok(value) => O::Answer::respond(value),
-                Err(refusal) => refusal.into_response(),
+                Err(refusal) => match O::INFO.access {
+                    // Probes tell of it by themselves.
+                    Access::Open => refusal,
+                    _ => refusal.because_of(|| daemon.refusing_trouble()),
+                }
+                .into_response(),
             };
             response
         };

@@ -29,7 +29,11 @@ async fn delete_token(daemon: Arc<Daemon>, call: Call<DeleteToken>) -> Answered<
     let id = call.id;
     let removed = daemon.tokens.remove(daemon.store(), daemon.stamp(), id);
     if removed.await? {
-        return Ok(());
+        // They allow nothing without their token; now they are forgotten, too.
+        let ended = daemon
+            .sessions
+            .end_of_token(daemon.store(), || daemon.stamp(), id);
+        return Ok(ended.await?);
     }
     Err(Refusal::not_found(format!(
         "there is no token {id}: see the list of tokens"

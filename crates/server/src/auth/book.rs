@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::secret::{Hash, Secret, split};
-use super::{Caller, Holder};
+use super::{Caller, Holder, Revocations};
 
 /// All of their notes begin so.
 const PREFIX: &str = "server/token/";
@@ -51,15 +51,17 @@ pub(crate) struct Book {
     /// Held by whoever reads or writes the notes, until memory is as they are: what was just made or deleted must not be
     /// undone by an older reading.
     changing: tokio::sync::Mutex<()>,
+    revocations: Revocations,
 }
 
 impl Book {
     /// Reads what is kept.
-    pub(crate) fn open(store: &Store) -> Result<Self, StoreError> {
+    pub(crate) fn open(store: &Store, revocations: Revocations) -> Result<Self, StoreError> {
         let book = Self {
             entries: RwLock::default(),
             nobody: Secret::draw().hash(),
             changing: tokio::sync::Mutex::default(),
+            revocations,
         };
         book.take(store.notes(PREFIX.to_owned()).wait()?);
         Ok(book)
@@ -97,6 +99,10 @@ impl Book {
                 None => tracing::warn!(name, "a token cannot be read, and is left out"),
             }
         }
+        drop(entries);
+        if !before.is_empty() {
+            self.revocations.tell();
+        }
     }
 
     /// Takes this token for the admin's.
@@ -104,7 +110,7 @@ impl Book {
         let entry = Entry {
             hash: secret.hash(),
             expires_at: None,
-            caller: Caller::admin(),
+            caller: Caller::admin(secret.id),
             view: None,
         };
         self.write().insert(secret.id, Arc::new(entry));
@@ -125,8 +131,14 @@ impl Book {
             let _ = std::hint::black_box(self.nobody.matches(&shown));
             return None;
         };
-        let holds = entry.expires_at.is_none_or(|end| Timestamp::now() < end);
-        (entry.hash.matches(&shown) && holds).then(|| entry.caller.clone())
+        (entry.hash.matches(&shown) && entry.holds()).then(|| entry.caller.clone())
+    }
+
+    /// Returns the holder of the token with this id, if it is still accepted: for what was made from the token.
+    pub(crate) fn holder(&self, id: Uuid) -> Option<Caller> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let entry = entries.get(&id).filter(|entry| entry.holds())?;
+        Some(entry.caller.clone())
     }
 
     /// All but the admin's own, the oldest first.
@@ -191,6 +203,7 @@ impl Book {
             let forgotten = store.put_note(stamp, name_of(id), None);
             forgotten.await.map_err(|error| unavailable(&error))?;
             self.write().remove(&id);
+            self.revocations.tell();
         }
         Ok(known)
     }
@@ -201,13 +214,19 @@ impl Book {
 }
 
 impl Entry {
+    /// Returns `true` if the token has not expired.
+    fn holds(&self) -> bool {
+        self.expires_at.is_none_or(|end| Timestamp::now() < end)
+    }
+
     fn of(hash: Hash, view: TokenView) -> Self {
         let name = format!("token {:?}", view.name);
-        let holder = Holder::new(name, view.addon_id.clone(), view.scopes.clone());
+        let (addon, scopes) = (view.addon_id.clone(), view.scopes.clone());
+        let holder = Holder::new(Some(view.token_id), name, addon, scopes);
         Self {
             hash,
             expires_at: view.expires_at,
-            caller: Caller(Arc::new(holder)),
+            caller: Caller::holding(holder),
             view: Some(view),
         }
     }
@@ -278,7 +297,8 @@ mod tests {
             roll: 0,
             rules: Arc::default(),
         };
-        let (one, other) = (Book::open(&store).unwrap(), Book::open(&store).unwrap());
+        let open = |store| Book::open(store, Revocations::default()).unwrap();
+        let (one, other) = (open(&store), open(&store));
         let admin = Secret::draw();
         other.admit_admin(&admin);
         let request = TokenRequest {

@@ -6,26 +6,39 @@
 
 pub(crate) mod admin_file;
 mod book;
+mod links;
+mod revocations;
 mod secret;
+mod sessions;
 
 use std::sync::{Arc, LazyLock};
 
 use axum::http::request::Parts;
 use jobtree_protocol::{AddonId, ErrorCode, Scope, TokenRights};
+use uuid::Uuid;
 
 pub(crate) use book::Book;
+pub(crate) use links::Links;
+pub(crate) use revocations::Revocations;
 pub(crate) use secret::Secret;
+pub(crate) use sessions::{Session, Sessions, over_tls};
 
 use crate::guard::rate::Bucket;
 use crate::problem::{Answered, Refusal};
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Caller(Arc<Holder>);
+pub(crate) struct Caller {
+    holder: Arc<Holder>,
+    /// The session that the request's cookie names. The holder is that of the token that the session was made from.
+    session: Option<Arc<Session>>,
+}
 
 /// What is known of whoever holds a token.
 #[derive(Debug)]
 pub(crate) struct Holder {
+    /// The token; none where no token is asked for.
+    token: Option<Uuid>,
     /// Who it is, in words.
     name: String,
     addon: Option<AddonId>,
@@ -34,8 +47,9 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    fn new(name: String, addon: Option<AddonId>, scopes: Vec<Scope>) -> Self {
+    fn new(token: Option<Uuid>, name: String, addon: Option<AddonId>, scopes: Vec<Scope>) -> Self {
         Self {
+            token,
             name,
             addon,
             scopes,
@@ -45,22 +59,29 @@ impl Holder {
 }
 
 impl Caller {
-    /// Somebody who may do everything.
-    pub(crate) fn admin() -> Self {
+    fn holding(holder: Holder) -> Self {
+        Self {
+            holder: Arc::new(holder),
+            session: None,
+        }
+    }
+
+    /// Somebody who may do everything, by this token.
+    pub(crate) fn admin(token: Uuid) -> Self {
         let name = "the admin of this machine".to_owned();
-        Self(Arc::new(Holder::new(name, None, vec![Scope::Admin])))
+        Self::holding(Holder::new(Some(token), name, None, vec![Scope::Admin]))
     }
 
     /// A caller of a daemon that asks for no token: everything is allowed.
     pub(crate) fn anyone() -> Self {
         let name = "a caller without a token".to_owned();
-        Self(Arc::new(Holder::new(name, None, vec![Scope::Admin])))
+        Self::holding(Holder::new(None, name, None, vec![Scope::Admin]))
     }
 
     /// A caller who may do nothing: of an operation that needs no token.
     pub(crate) fn nobody() -> Self {
         static NOBODY: LazyLock<Caller> =
-            LazyLock::new(|| Caller(Arc::new(Holder::new(String::new(), None, Vec::new()))));
+            LazyLock::new(|| Caller::holding(Holder::new(None, String::new(), None, Vec::new())));
         NOBODY.clone()
     }
 
@@ -70,31 +91,49 @@ impl Caller {
         caller.ok_or_else(|| Refusal::new(ErrorCode::Unauthorized, "this needs a token"))
     }
 
+    /// The same caller, known by a session.
+    pub(crate) fn by(self, session: Arc<Session>) -> Self {
+        Self {
+            session: Some(session),
+            ..self
+        }
+    }
+
+    /// The session that the caller is known by; none if it is a token.
+    pub(crate) fn session(&self) -> Option<&Arc<Session>> {
+        self.session.as_ref()
+    }
+
+    /// The token that the caller has, or that its session was made from; none where no token is asked for.
+    pub(crate) fn token(&self) -> Option<Uuid> {
+        self.holder.token
+    }
+
     pub(crate) fn bucket(&self) -> &Bucket {
-        &self.0.bucket
+        &self.holder.bucket
     }
 
     /// Who it is, in words, for the trail.
     pub(crate) fn name(&self) -> &str {
-        &self.0.name
+        &self.holder.name
     }
 
     /// Whose things it sees: one addon's, or all.
     pub(crate) fn addon(&self) -> Option<&AddonId> {
-        self.0.addon.as_ref()
+        self.holder.addon.as_ref()
     }
 
     /// What it may do.
     pub(crate) fn rights(&self) -> TokenRights {
         TokenRights {
-            addon_id: self.0.addon.clone(),
-            scopes: self.0.scopes.clone(),
+            addon_id: self.holder.addon.clone(),
+            scopes: self.holder.scopes.clone(),
         }
     }
 
     /// Refuses a token without this scope.
     pub(crate) fn needs(&self, scope: Scope) -> Answered<()> {
-        let scopes = &self.0.scopes;
+        let scopes = &self.holder.scopes;
         if scopes.contains(&scope) || scopes.contains(&Scope::Admin) {
             return Ok(());
         }

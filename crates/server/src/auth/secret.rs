@@ -10,6 +10,8 @@ use subtle::ConstantTimeEq;
 use uuid::Uuid;
 
 const MARK: &str = "jt_";
+/// The beginning of a session's secret, which is no token.
+const SESSION_MARK: &str = "js_";
 const ID_LENGTH: usize = 32;
 const RANDOM_LENGTH: usize = 64;
 
@@ -28,17 +30,20 @@ impl fmt::Debug for Secret {
 impl Secret {
     /// A new one.
     pub(crate) fn draw() -> Self {
-        let mut random = [0_u8; RANDOM_LENGTH / 2];
-        getrandom::fill(&mut random).expect("the system gives random numbers");
         Self {
             id: Uuid::new_v4(),
-            random: hex(&random),
+            random: draw_code(),
         }
     }
 
     /// What its holder is given.
     pub(crate) fn text(&self) -> String {
         format!("{MARK}{}_{}", self.id.simple(), self.random)
+    }
+
+    /// Returns the value of a session's cookie.
+    pub(crate) fn cookie_text(&self) -> String {
+        format!("{SESSION_MARK}{}_{}", self.id.simple(), self.random)
     }
 
     pub(crate) fn hash(&self) -> Hash {
@@ -53,9 +58,25 @@ impl Secret {
     }
 }
 
+/// Returns a code that cannot be guessed.
+pub(crate) fn draw_code() -> String {
+    let mut random = [0_u8; RANDOM_LENGTH / 2];
+    getrandom::fill(&mut random).expect("the system gives random numbers");
+    hex(&random)
+}
+
 /// The id and the random part of a token's text.
 pub(crate) fn split(text: &str) -> Option<(Uuid, &str)> {
-    let (id, random) = text.strip_prefix(MARK)?.split_once('_')?;
+    split_behind(MARK, text)
+}
+
+/// The id and the random part of the value of a session's cookie.
+pub(crate) fn split_cookie(text: &str) -> Option<(Uuid, &str)> {
+    split_behind(SESSION_MARK, text)
+}
+
+fn split_behind<'a>(mark: &str, text: &'a str) -> Option<(Uuid, &'a str)> {
+    let (id, random) = text.strip_prefix(mark)?.split_once('_')?;
     let sound = id.len() == ID_LENGTH && random.len() == RANDOM_LENGTH;
     let id = sound.then(|| Uuid::try_parse(id).ok()).flatten()?;
     Some((id, random))

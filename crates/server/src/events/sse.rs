@@ -96,7 +96,7 @@ pub enum Position {
 
 /// Begins a stream.
 ///
-/// It ends when the reader is gone, or `stopping` turns true. The permit is given back then. While it lasts, a filter that
+/// It ends when the reader is gone, when `turned_away` ends, or when `stopping` turns true. The permit is given back then. While it lasts, a filter that
 /// names dispatches makes the job types that it wants events of served.
 ///
 /// # Errors
@@ -107,6 +107,7 @@ pub async fn begin(
     filter: Filter,
     position: Position,
     permit: OwnedSemaphorePermit,
+    turned_away: impl Future<Output = ()> + Send + 'static,
     stopping: watch::Receiver<bool>,
 ) -> Result<Stream, StoreError> {
     let listener = hub.listen().await?;
@@ -125,7 +126,10 @@ pub async fn begin(
     };
     tokio::spawn(async move {
         let behind = matches!(position, Position::After(_));
-        teller.tell(listener, behind, stopping).await;
+        tokio::select! {
+            () = teller.tell(listener, behind, stopping) => {}
+            () = turned_away => {}
+        }
         drop((served, permit));
     });
     Ok(Stream(receiver))

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, Path};
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, SET_COOKIE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode};
 use axum::response::IntoResponse;
@@ -17,7 +17,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use jobtree_protocol::ErrorCode;
 use jobtree_protocol::operations::{
     Answer, AnswerBody, Created, EventStream, JsonObject, NoContent, Operation, Optional, PathId,
-    PrometheusText, RequestBody, Required, TomlText,
+    PrometheusText, RequestBody, Required, TomlText, WithCookie,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -91,7 +91,7 @@ pub(crate) async fn read_id<T: PathId>(parts: &mut Parts, daemon: &Arc<Daemon>) 
         .then(|| Uuid::parse_str(&text).ok())
         .flatten();
     id.map(T::from_uuid).ok_or_else(|| {
-        Refusal::malformed("the id in the path is no UUID: write 36 characters, with hyphens")
+        Refusal::malformed("the id in the path is not a UUID: write 36 characters, with hyphens")
     })
 }
 
@@ -188,6 +188,19 @@ impl Respond for NoContent {
 
     fn respond((): ()) -> Response<Body> {
         with_status(Self::STATUS, Body::empty())
+    }
+}
+
+impl<A: Respond> Respond for WithCookie<A> {
+    /// The answer, and the whole value of `Set-Cookie` if there is something to set.
+    type Returned = (A::Returned, Option<HeaderValue>);
+
+    fn respond((value, cookie): Self::Returned) -> Response<Body> {
+        let mut response = A::respond(value);
+        if let Some(cookie) = cookie {
+            response.headers_mut().insert(SET_COOKIE, cookie);
+        }
+        response
     }
 }
 

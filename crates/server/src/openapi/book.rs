@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jobtree_protocol::Problem;
 use jobtree_protocol::operations::{
     Access, Answer, AnswerBody, Created, EventStream, Info, JsonObject, NoContent, Operation,
-    Optional, PathId, PrometheusText, RequestBody, Required, TomlText,
+    Optional, PathId, PrometheusText, RequestBody, Required, TomlText, WithCookie,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -110,7 +110,7 @@ impl Book {
                 "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
             },
             "servers": [{"url": "/"}],
-            "security": [{"token": []}],
+            "security": [{"token": []}, {"session": []}],
             "paths": self.paths,
             "components": {
                 "schemas": self.schemas,
@@ -120,6 +120,12 @@ impl Book {
                         "type": "http",
                         "scheme": "bearer",
                         "description": "The token in `admin.token`, or one made of it.",
+                    },
+                    "session": {
+                        "type": "apiKey",
+                        "in": "cookie",
+                        "name": "jobtree_session_PORT",
+                        "description": "The cookie of a browser that has signed in. Every call that is not a GET also sends the header `X-Jobtree-Csrf`, with the value that `GET /session` returns.",
                     },
                 },
             },
@@ -209,6 +215,16 @@ impl DescribeAnswer for NoContent {
     }
 }
 
+impl<A: DescribeAnswer> DescribeAnswer for WithCookie<A> {
+    fn describe(book: &mut Book) -> Value {
+        let mut answer = A::describe(book);
+        let about = "The session's cookie: HttpOnly, SameSite=Strict, and Secure over TLS.";
+        answer["headers"] =
+            json!({"Set-Cookie": {"description": about, "schema": {"type": "string"}}});
+        answer
+    }
+}
+
 macro_rules! plain {
     ($($kind:ty: $media_type:literal $type:literal,)*) => {$(
         impl DescribeAnswer for $kind {
@@ -267,6 +283,7 @@ fn tag(path: &str) -> &'static str {
         Some("lease") => "leases",
         Some("schedules") => "schedules",
         Some("tokens") => "tokens",
+        Some("session" | "sign-in" | "sign-in-links") => "sessions",
         Some("events" | "webhooks") => "events",
         Some("probes") => "probes",
         _ => "operating",

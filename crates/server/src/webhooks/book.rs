@@ -255,7 +255,7 @@ fn check(request: &WebhookRequest) -> Result<(), ApiError> {
         .any(|c| c.is_whitespace() || c.is_control());
     if !has_host || !is_text || request.url.len() > LONGEST {
         let message =
-            format!("is no address: write http://… or https://…, {LONGEST} bytes at most");
+            format!("is not an address: write http://… or https://…, {LONGEST} bytes at most");
         wrong.push(FieldError::new("url", message));
     }
     if !(SHORTEST_SECRET..=LONGEST).contains(&request.secret.len()) {

@@ -52,6 +52,7 @@ fn a_log_is_appended_and_read(world: &World) {
             next: 0,
             ended: false,
             left_out: 0,
+            times: Vec::new(),
         }
     );
     let lease = world.claim(&[job]).id;
@@ -63,6 +64,12 @@ fn a_log_is_appended_and_read(world: &World) {
     let all = page(world, job, 0);
     assert_eq!((all.text.as_str(), all.next), ("eins\0\nzwei ½\n", 14));
     assert!(!all.ended);
+    // Each piece has the time at which it was kept, and so has a part of one.
+    let places =
+        |page: &LogPage| -> Vec<u64> { page.times.iter().map(|time| time.place).collect() };
+    assert_eq!(places(&all), [0, 6]);
+    assert!(all.times[0].at < all.times[1].at);
+    assert_eq!(places(&page(world, job, 8)), [8]);
     assert_eq!(page(world, job, 6).text, "zwei ½\n");
     assert_eq!(page(world, job, 14).text, "");
     assert_eq!(page(world, job, 99).next, 14, "there is no more");

@@ -15,7 +15,8 @@ impl Unit<'_> {
         let lease = self.lease(append.lease_id)?;
         let told = transitions::log(&self.cx, &lease, &job)?;
         let before = self.tables.log_end(id)?;
-        let (end, chunks) = logs::appended(before.clone(), append, self.cx.rules.log_bytes);
+        let (at, most) = (self.cx.now.wall, self.cx.rules.log_bytes);
+        let (end, chunks) = logs::appended(before.clone(), append, at, most);
         if before.as_ref() != Some(&end) {
             self.tables.append_log(id, &end, &chunks)?;
         }

@@ -2,11 +2,13 @@
 //!
 //! The connection's task is driven by the thread's own small runtime while it waits for an answer, so there is nothing
 //! to be shared and no executor that a user would have to bring. Statements that do not depend on each other's answers
-//! are sent together ([`Connection::pipeline`]): they cost one round trip, however many they are.
+//! are sent together ([`Connection::pipeline`]): they cost one round trip, however many they are. A transaction may also be
+//! begun behind the commit of the one before ([`Connection::send`]), so that the server never waits for this process.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::runtime::{Builder, Runtime};
@@ -22,7 +24,7 @@ pub(crate) type Parameter<'a> = &'a (dyn ToSql + Sync);
 /// A statement with its parameters, to be sent together with others.
 pub(crate) struct Call {
     sql: &'static str,
-    parameters: Vec<Box<dyn ToSql + Sync>>,
+    parameters: Vec<Box<dyn ToSql + Send + Sync>>,
 }
 
 impl Call {
@@ -34,10 +36,17 @@ impl Call {
     }
 
     /// Adds the next parameter.
-    pub(crate) fn with(mut self, parameter: impl ToSql + Sync + 'static) -> Self {
+    pub(crate) fn with(mut self, parameter: impl ToSql + Send + Sync + 'static) -> Self {
         self.parameters.push(Box::new(parameter));
         self
     }
+}
+
+/// Requests that were sent and whose answers come next, to be given to [`Connection::receive`].
+pub(super) struct Sent {
+    count: usize,
+    begins: bool,
+    ends: bool,
 }
 
 /// A connection, or the wish to have one: it is made when it is needed, again after it was lost.
@@ -46,7 +55,9 @@ pub(crate) struct Connection {
     target: Target,
     /// What is said first on each connection.
     greeting: &'static str,
-    client: Option<Client>,
+    client: Option<Arc<Client>>,
+    /// Requests whose answers were not taken yet, in the order in which they were sent.
+    sent: VecDeque<Reply>,
     /// By their texts, which are constants.
     prepared: HashMap<&'static str, Statement>,
     /// A statement failed, so the transaction can only be undone.
@@ -56,39 +67,39 @@ pub(crate) struct Connection {
 type Answered = std::result::Result<Vec<Row>, tokio_postgres::Error>;
 
 /// A request that was sent, or its answer.
-enum Reply<'a> {
-    Pending(Pin<Box<dyn Future<Output = Answered> + 'a>>),
+enum Reply {
+    Pending(Pin<Box<dyn Future<Output = Answered> + Send>>),
     Came(Answered),
 }
 
+impl Reply {
+    async fn answer(self) -> Answered {
+        match self {
+            Self::Pending(request) => request.await,
+            Self::Came(answer) => answer,
+        }
+    }
+}
+
 /// Sends a request, and lets the connection write it: the server works on it while the next one is built.
-async fn send<'a>(replies: &mut Vec<Reply<'a>>, request: impl Future<Output = Answered> + 'a) {
-    let mut request: Pin<Box<dyn Future<Output = Answered> + 'a>> = Box::pin(request);
+async fn send(
+    replies: &mut VecDeque<Reply>,
+    request: impl Future<Output = Answered> + Send + 'static,
+) {
+    let mut request: Pin<Box<dyn Future<Output = Answered> + Send>> = Box::pin(request);
     let first = std::future::poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await;
-    replies.push(match first {
+    replies.push_back(match first {
         Poll::Ready(answer) => Reply::Came(answer),
         Poll::Pending => Reply::Pending(request),
     });
     tokio::task::yield_now().await;
 }
 
-/// Waits for the answers to all requests that were sent, in their order.
-async fn receive(replies: &mut Vec<Reply<'_>>) -> Vec<Answered> {
-    let mut answers = Vec::with_capacity(replies.len());
-    for reply in replies.drain(..) {
-        answers.push(match reply {
-            Reply::Pending(request) => request.await,
-            Reply::Came(answer) => answer,
-        });
-    }
-    answers
-}
-
-async fn simple(client: &Client, sql: &'static str) -> Answered {
+async fn simple(client: Arc<Client>, sql: &'static str) -> Answered {
     client.batch_execute(sql).await.map(|()| Vec::new())
 }
 
-async fn call(client: &Client, statement: Statement, call: Call) -> Answered {
+async fn call(client: Arc<Client>, statement: Statement, call: Call) -> Answered {
     let parameters: Vec<Parameter<'_>> = call.parameters.iter().map(|it| &**it as _).collect();
     client.query(&statement, &parameters).await
 }
@@ -100,6 +111,7 @@ impl Connection {
             target,
             greeting,
             client: None,
+            sent: VecDeque::new(),
             prepared: HashMap::new(),
             failed: false,
         })
@@ -119,6 +131,7 @@ impl Connection {
             return Ok(());
         }
         self.prepared.clear();
+        self.sent.clear();
         let connecting = self.target.connect();
         let (client, connection) = self.runtime.block_on(connecting).map_err(lost)?;
         self.runtime.spawn(async move {
@@ -127,14 +140,15 @@ impl Connection {
         });
         let greeted = self.runtime.block_on(client.batch_execute(self.greeting));
         greeted.map_err(|error| explain(&error))?;
-        self.client = Some(client);
+        self.client = Some(Arc::new(client));
         self.failed = false;
         Ok(())
     }
 
     /// Returns the number of the server's process, without a prepared statement, which poolers may not know.
     pub(super) fn server_process(&mut self) -> Result<String> {
-        let asking = self.client()?.simple_query("SELECT pg_backend_pid()");
+        let client = self.client()?;
+        let asking = client.simple_query("SELECT pg_backend_pid()");
         let outcome = self.runtime.block_on(asking);
         let messages = self.note(outcome)?;
         let number = messages.iter().find_map(|message| match message {
@@ -144,8 +158,18 @@ impl Connection {
         Ok(number.unwrap_or_default())
     }
 
-    fn client(&self) -> Result<&Client> {
-        self.client.as_ref().ok_or_else(not_connected)
+    /// Returns the client of a connection on which nothing is under way. What was sent and not asked for any more, since
+    /// something before it failed, is waited for: the connection reads no further while an answer waits to be taken.
+    fn client(&mut self) -> Result<Arc<Client>> {
+        if !self.sent.is_empty() {
+            let sent = std::mem::take(&mut self.sent);
+            self.runtime.block_on(async {
+                for reply in sent {
+                    drop(reply.answer().await);
+                }
+            });
+        }
+        self.client.clone().ok_or_else(not_connected)
     }
 
     fn note<T>(&mut self, outcome: std::result::Result<T, tokio_postgres::Error>) -> Result<T> {
@@ -157,7 +181,8 @@ impl Connection {
 
     /// Statements without parameters and answers, such as those that begin and end transactions.
     pub(crate) fn execute(&mut self, sql: &str) -> Result<()> {
-        let outcome = self.runtime.block_on(self.client()?.batch_execute(sql));
+        let client = self.client()?;
+        let outcome = self.runtime.block_on(client.batch_execute(sql));
         self.note(outcome)?;
         self.failed = false;
         Ok(())
@@ -165,7 +190,8 @@ impl Connection {
 
     fn prepare(&mut self, sql: &'static str) -> Result<()> {
         if !self.prepared.contains_key(sql) {
-            let outcome = self.runtime.block_on(self.client()?.prepare(sql));
+            let client = self.client()?;
+            let outcome = self.runtime.block_on(client.prepare(sql));
             let statement = self.note(outcome)?;
             self.prepared.insert(sql, statement);
         }
@@ -178,7 +204,8 @@ impl Connection {
         parameters: &[Parameter<'_>],
     ) -> Result<Vec<Row>> {
         self.prepare(sql)?;
-        let querying = self.client()?.query(&self.prepared[sql], parameters);
+        let client = self.client()?;
+        let querying = client.query(&self.prepared[sql], parameters);
         let outcome = self.runtime.block_on(querying);
         self.note(outcome)
     }
@@ -190,7 +217,8 @@ impl Connection {
         parameters: &[Parameter<'_>],
     ) -> Result<u64> {
         self.prepare(sql)?;
-        let executing = self.client()?.execute(&self.prepared[sql], parameters);
+        let client = self.client()?;
+        let executing = client.execute(&self.prepared[sql], parameters);
         let outcome = self.runtime.block_on(executing);
         self.note(outcome)
     }
@@ -204,53 +232,90 @@ impl Connection {
         calls: impl IntoIterator<Item = Call>,
         end: Option<&'static str>,
     ) -> Result<Vec<Vec<Row>>> {
+        self.client()?;
+        let sent = self.send(begin, calls, end)?;
+        self.receive(&sent)
+    }
+
+    /// Sends all of it, behind what was sent before, and waits for no answer. It must be given to
+    /// [`receive`](Self::receive) in the order in which it was sent.
+    pub(super) fn send(
+        &mut self,
+        begin: Option<&'static str>,
+        calls: impl IntoIterator<Item = Call>,
+        end: Option<&'static str>,
+    ) -> Result<Sent> {
         let Self {
             runtime,
             client,
+            sent,
             prepared,
             ..
         } = self;
         let client = client.as_ref().ok_or_else(not_connected)?;
-        let sending = async {
-            let (mut replies, mut answers) = (Vec::new(), Vec::new());
+        let before = sent.len();
+        runtime.block_on(async {
             if let Some(begin) = begin {
-                send(&mut replies, simple(client, begin)).await;
+                send(sent, simple(Arc::clone(client), begin)).await;
             }
             for next in calls {
                 let statement = match prepared.get(next.sql) {
                     Some(statement) => statement.clone(),
                     None => {
                         // The answers before are taken first: the connection reads no further while one of them waits.
-                        answers.append(&mut receive(&mut replies).await);
+                        for reply in sent.iter_mut() {
+                            let pending = std::mem::replace(reply, Reply::Came(Ok(Vec::new())));
+                            *reply = Reply::Came(pending.answer().await);
+                        }
                         match client.prepare(next.sql).await {
                             Ok(statement) => {
                                 prepared.insert(next.sql, statement.clone());
                                 statement
                             }
                             Err(error) => {
-                                answers.push(Err(error));
+                                sent.push_back(Reply::Came(Err(error)));
                                 break;
                             }
                         }
                     }
                 };
-                send(&mut replies, call(client, statement, next)).await;
+                send(sent, call(Arc::clone(client), statement, next)).await;
             }
             if let Some(end) = end {
-                send(&mut replies, simple(client, end)).await;
+                send(sent, simple(Arc::clone(client), end)).await;
             }
-            answers.append(&mut receive(&mut replies).await);
+        });
+        Ok(Sent {
+            count: sent.len() - before,
+            begins: begin.is_some(),
+            ends: end.is_some(),
+        })
+    }
+
+    /// Returns `true` if these can be sent without a word from the server in between.
+    pub(super) fn are_prepared(&self, calls: &[Call]) -> bool {
+        let is_open = self.client.as_ref().is_some_and(|it| !it.is_closed());
+        is_open && calls.iter().all(|it| self.prepared.contains_key(it.sql))
+    }
+
+    /// Waits for the answers to what was sent first, and returns the rows of each call.
+    pub(super) fn receive(&mut self, sent: &Sent) -> Result<Vec<Vec<Row>>> {
+        let replies: Vec<Reply> = self.sent.drain(..sent.count.min(self.sent.len())).collect();
+        let answers = self.runtime.block_on(async {
+            let mut answers = Vec::with_capacity(replies.len());
+            for reply in replies {
+                answers.push(reply.answer().await);
+            }
             answers
-        };
-        let answers = runtime.block_on(sending);
+        });
         // The first error is the cause of those behind it.
         let answers: std::result::Result<Vec<Vec<Row>>, _> = answers.into_iter().collect();
         let mut rows = self.note(answers)?;
-        if end.is_some() {
+        if sent.ends {
             rows.pop();
             self.failed = false;
         }
-        if begin.is_some() {
+        if sent.begins {
             rows.remove(0);
         }
         Ok(rows)

@@ -351,47 +351,67 @@ impl PgTables {
         self.change_all([insert(rows, newest)])
     }
 
-    /// Deletes events before a time, oldest first, up to so many. A row of which a part is left is written anew.
+    /// Deletes events before a time, oldest first, up to so many. A row of which a part is left is written anew; only that one is
+    /// read whole.
     pub(super) fn prune_trail(&mut self, before: jiff::Timestamp, limit: usize) -> Result<u64> {
+        let from = self.pruned.trail_from();
         let rows = self.query(
-            "SELECT id, count, body, record, at FROM scheduler_job_events ORDER BY id LIMIT $1",
-            &[&(limit as i64)],
+            "SELECT id, coalesce(count, 1), at FROM scheduler_job_events WHERE id > $1 ORDER BY id LIMIT $2",
+            &[&from, &(limit as i64)],
         )?;
-        let (mut whole, mut part, mut count) = (Vec::new(), None, 0);
+        let (mut whole, mut cut, mut count) = (Vec::new(), None, 0);
         for row in &rows {
-            let events = events_of_row(row)?;
-            let old = events
-                .iter()
-                .take(limit - count)
-                .take_while(|(recorded, _)| recorded.event.at < before)
-                .count();
-            count += old;
-            if old < events.len() {
-                part = (old > 0).then(|| (row.get::<_, i64>(4), events[old..].to_vec()));
+            let events = row.get::<_, i32>(1) as usize;
+            if row.get::<_, i64>(2) >= to_micros(before) || count + events > limit {
+                cut = Some((row.get::<_, i64>(0), row.get::<_, i64>(2)));
                 break;
             }
             whole.push(row.get::<_, i64>(0));
-            if count >= limit {
-                break;
-            }
+            count += events;
         }
-        if !whole.is_empty() {
+        if let Some(last) = whole.last() {
+            self.pruned.trail_until(*last);
             self.change(
                 "DELETE FROM scheduler_job_events WHERE id = ANY($1)",
                 &[&whole],
             )?;
         }
-        if let Some((newest, left)) = part {
-            let first = left.first().map_or(0, |(event, _)| event.cursor as i64);
-            let mut scroll = Scroll::new(first);
-            for (recorded, previous) in &left {
-                scroll.push(&recorded.event, *previous);
-            }
-            let last = scroll.next() - 1;
-            self.change("DELETE FROM scheduler_job_events WHERE id = $1", &[&last])?;
-            self.change_all([insert(scroll.take_rows(), newest)])?;
+        if let Some((id, newest)) = cut
+            && count < limit
+        {
+            count += self.prune_row(id, newest, before, limit - count)?;
         }
         Ok(count as u64)
+    }
+
+    /// Deletes up to so many of the first events of a row, if they happened before a time.
+    fn prune_row(
+        &mut self,
+        id: i64,
+        newest: i64,
+        before: jiff::Timestamp,
+        most: usize,
+    ) -> Result<usize> {
+        let rows = self.query(
+            "SELECT id, count, body, record FROM scheduler_job_events WHERE id = $1",
+            &[&id],
+        )?;
+        let events = rows.first().map(events_of_row).transpose()?;
+        let events = events.unwrap_or_default();
+        let is_old = |it: &&Chained| it.0.event.at < before;
+        let old = events.iter().take(most).take_while(is_old).count();
+        if old == 0 {
+            return Ok(0);
+        }
+        self.change("DELETE FROM scheduler_job_events WHERE id = $1", &[&id])?;
+        if let Some((first, _)) = events.get(old) {
+            let mut scroll = Scroll::new(first.cursor as i64);
+            for (recorded, previous) in &events[old..] {
+                scroll.push(&recorded.event, *previous);
+            }
+            self.change_all([insert(scroll.take_rows(), newest)])?;
+        }
+        Ok(old)
     }
 
     /// The place that the next block begins with.

@@ -14,45 +14,45 @@ use super::connection::Call;
 use super::overlay::{Overlay, Place};
 use super::tables::{request_text, state_number, text};
 
-macro_rules! put_jobs {
-    ($table:literal, $columns:literal, $types:literal, $conflict:literal) => {
+// Each array is a column of the select list, and not of a table function in FROM: that would keep all rows of each of its arrays
+// in memory first, and cost as much as the insertion itself.
+macro_rules! put_hot {
+    ($conflict:literal) => {
         concat!(
-            "INSERT INTO ",
-            $table,
-            " (id, revision, state, addon_id, job_type, unique_key, concurrency_key, lease_id, lease_position, \
-               quarantined, created_at, ended_at, record, last_event",
-            $columns,
-            ") \
-              SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::text[], $5::text[], $6::text[], \
-              $7::text[], $8::uuid[], $9::int[], $10::bool[], $11::bigint[], $12::bigint[], $13::text[], \
-              $14::bigint[]",
-            $types,
-            ")",
+            "INSERT INTO scheduler_jobs (id, revision, state, addon_id, job_type, quarantined, created_at, record, \
+               last_event, unique_key, concurrency_key, lease_id, lease_position, cost, max_runtime_sec, cancel) \
+             SELECT unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::smallint[]), unnest($4::text[]), \
+               unnest($5::text[]), unnest($6::bool[]), unnest($7::bigint[]), unnest($8::text[]), unnest($9::bigint[]), \
+               unnest($10::text[]), unnest($11::text[]), unnest($12::uuid[]), unnest($13::int[]), unnest($14::int[]), \
+               unnest($15::bigint[]), unnest($16::bool[])",
             $conflict
         )
     };
 }
 
-const INSERT_HOT: &str = put_jobs!(
-    "scheduler_jobs",
-    ", cost, max_runtime_sec, cancel",
-    ", $15::int[], $16::bigint[], $17::bool[]",
-    ""
-);
-const INSERT_ENDED: &str = put_jobs!("scheduler_jobs_history", "", "", "");
+// What is found by keys and leases has not ended, so the history has none of these.
+macro_rules! put_ended {
+    ($conflict:literal) => {
+        concat!(
+            "INSERT INTO scheduler_jobs_history (id, revision, state, addon_id, job_type, quarantined, created_at, record, \
+               last_event, ended_at) \
+             SELECT unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::smallint[]), unnest($4::text[]), \
+               unnest($5::text[]), unnest($6::bool[]), unnest($7::bigint[]), unnest($8::text[]), unnest($9::bigint[]), \
+               unnest($10::bigint[])",
+            $conflict
+        )
+    };
+}
+
+const INSERT_HOT: &str = put_hot!("");
+const INSERT_ENDED: &str = put_ended!("");
 /// For rows that may be there.
-pub(super) const PUT_HOT: &str = put_jobs!(
-    "scheduler_jobs",
-    ", cost, max_runtime_sec, cancel",
-    ", $15::int[], $16::bigint[], $17::bool[]",
+pub(super) const PUT_HOT: &str = put_hot!(
     " ON CONFLICT (id) DO UPDATE SET revision = EXCLUDED.revision, state = EXCLUDED.state, \
      lease_id = EXCLUDED.lease_id, lease_position = EXCLUDED.lease_position, quarantined = EXCLUDED.quarantined, \
      record = EXCLUDED.record, last_event = EXCLUDED.last_event, cancel = EXCLUDED.cancel"
 );
-pub(super) const PUT_ENDED: &str = put_jobs!(
-    "scheduler_jobs_history",
-    "",
-    "",
+pub(super) const PUT_ENDED: &str = put_ended!(
     " ON CONFLICT (id) DO UPDATE SET revision = EXCLUDED.revision, state = EXCLUDED.state, \
      quarantined = EXCLUDED.quarantined, ended_at = EXCLUDED.ended_at, record = EXCLUDED.record, \
      last_event = EXCLUDED.last_event"
@@ -60,8 +60,8 @@ pub(super) const PUT_ENDED: &str = put_jobs!(
 const UPDATE_HOT: &str = "UPDATE scheduler_jobs AS job SET revision = new.revision, state = new.state, \
     lease_id = new.lease_id, lease_position = new.lease_position, quarantined = new.quarantined, record = new.record, \
     last_event = new.last_event, cancel = new.cancel \
-    FROM unnest($1::uuid[], $2::bigint[], $3::smallint[], $4::uuid[], $5::int[], $6::bool[], $7::text[], $8::bigint[], \
-    $9::bool[]) AS new (id, revision, state, lease_id, lease_position, quarantined, record, last_event, cancel) \
+    FROM (SELECT unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::smallint[]), unnest($4::uuid[]), unnest($5::int[]), \
+    unnest($6::bool[]), unnest($7::text[]), unnest($8::bigint[]), unnest($9::bool[])) AS new (id, revision, state, lease_id, lease_position, quarantined, record, last_event, cancel) \
     WHERE job.id = new.id";
 
 /// A statement that is built when it is sent.
@@ -84,6 +84,12 @@ fn last_events(jobs: &[Row<'_>]) -> Vec<Option<i64>> {
 /// Inserts jobs that have not ended, by one of the statements above, with what a lease knows of each of its jobs.
 pub(super) fn put_hot(sql: &'static str, jobs: &[Row<'_>]) -> Call {
     put_jobs(sql, jobs)
+        .with(each(jobs, |job| job.intent.unique_key.clone()))
+        .with(each(jobs, |job| job.intent.concurrency_key.clone()))
+        .with(each(jobs, |job| job.lease_id.map(|id| id.0)))
+        .with(each(jobs, |job| {
+            job.lease_id.map(|_| job.lease_position as i32)
+        }))
         .with(each(jobs, |job| job.cost() as i32))
         .with(each(jobs, |job| job.intent.max_runtime_sec.map(i64::from)))
         .with(cancelled(jobs))
@@ -94,22 +100,19 @@ fn cancelled(jobs: &[Row<'_>]) -> Vec<bool> {
 }
 
 /// Inserts jobs that have ended, likewise.
-pub(super) fn put_jobs(sql: &'static str, jobs: &[Row<'_>]) -> Call {
+pub(super) fn put_ended(sql: &'static str, jobs: &[Row<'_>]) -> Call {
+    put_jobs(sql, jobs).with(each(jobs, |job| job.ended_at.map(to_micros)))
+}
+
+fn put_jobs(sql: &'static str, jobs: &[Row<'_>]) -> Call {
     Call::new(sql)
         .with(each(jobs, |job| job.id.0))
         .with(each(jobs, |job| job.revision as i64))
         .with(each(jobs, |job| state_number(job.state)))
         .with(each(jobs, |job| job.intent.addon_id.to_string()))
         .with(each(jobs, |job| job.intent.job_type.to_string()))
-        .with(each(jobs, |job| job.intent.unique_key.clone()))
-        .with(each(jobs, |job| job.intent.concurrency_key.clone()))
-        .with(each(jobs, |job| job.lease_id.map(|id| id.0)))
-        .with(each(jobs, |job| {
-            job.lease_id.map(|_| job.lease_position as i32)
-        }))
         .with(each(jobs, |job| job.quarantined))
         .with(each(jobs, |job| to_micros(job.created_at)))
-        .with(each(jobs, |job| job.ended_at.map(to_micros)))
         .with(each(jobs, text))
         .with(last_events(jobs))
 }
@@ -142,7 +145,7 @@ fn in_parts<'a>(
 }
 
 /// Adds a statement, unless it would concern no row.
-fn add<T: ToSql + Sync + 'static>(calls: &mut Vec<Call>, sql: &'static str, ids: Vec<T>) {
+fn add<T: ToSql + Send + Sync + 'static>(calls: &mut Vec<Call>, sql: &'static str, ids: Vec<T>) {
     if !ids.is_empty() {
         calls.push(Call::new(sql).with(ids));
     }
@@ -232,8 +235,8 @@ fn jobs<'a>(overlay: &'a Overlay, calls: &mut Vec<Pending<'a>>) {
     new.sort_by(|(a, _), (b, _)| a.intent.unique_key.cmp(&b.intent.unique_key));
     in_parts(calls, &new, |rows| put_hot(INSERT_HOT, rows));
     in_parts(calls, &changed, update_jobs);
-    in_parts(calls, &ended, |rows| put_jobs(INSERT_ENDED, rows));
-    in_parts(calls, &changed_ended, |rows| put_jobs(PUT_ENDED, rows));
+    in_parts(calls, &ended, |rows| put_ended(INSERT_ENDED, rows));
+    in_parts(calls, &changed_ended, |rows| put_ended(PUT_ENDED, rows));
     let retagged: Vec<Uuid> = overlay.retagged.iter().map(|id| id.0).collect();
     add(
         &mut small,

@@ -6,8 +6,6 @@
 //!
 //! [`Overlay::miss`]: super::overlay::Overlay::miss
 
-use std::collections::HashSet;
-
 use jobtree_protocol::{JobId, LeaseId};
 use uuid::Uuid;
 
@@ -114,8 +112,7 @@ impl PgTables {
             self.overlay.names.insert(name.clone());
         }
         self.settle()?;
-        let names = HashSet::from([name]);
-        let questions = Questions::of(&names);
+        let questions = Questions::of(std::slice::from_ref(name));
         let mut calls = Vec::new();
         questions.ask(&mut calls);
         let answers = self.connection.pipeline(None, calls, None)?;

@@ -9,8 +9,8 @@
 //! 5. concurrency keys, by number,
 //! 6. when it writes: rows that are new, in the order of their unique keys.
 //!
-//! All of a group's commands announce what they need ([`Needs`]), and [`begin`](PgTables::begin_with) takes all of it
-//! with the BEGIN, in one round trip. What a command finds out that it needs besides is locked only if no other
+//! All of a group's commands announce what they need ([`Needs`]), and [`plan_begin`](PgTables::plan_begin) takes all
+//! of it with the BEGIN, in one round trip. What a command finds out that it needs besides is locked only if no other
 //! transaction has it (`SKIP LOCKED`, `pg_try_…`): else the command is left to the next transaction, which begins with
 //! that lock, too. Claims take what is free, and wait for no job.
 
@@ -22,7 +22,7 @@ use jobtree_queue::{JobRecord, LeaseRecord, LeasedJob};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::connection::Call;
+use super::connection::{Call, Sent};
 use super::events::{DRAW, blocks_for};
 use super::names::{
     HOLDERS_KIND, LOCK_NAMES, MOST_NAMES, Questions, holders, lock_names, lock_of_holders, next,
@@ -53,8 +53,7 @@ const LOCKED_RECORDS: &str = "SELECT id, record, last_event FROM scheduler_jobs 
 /// Locks jobs of which some are not remembered. Joining the revisions to the rows doubles the cost of the statement, so it
 /// is kept for this case.
 const LOCK_JOBS: &str = "SELECT job.id, CASE WHEN job.revision = known.revision AND job.created_at = known.created_at \
-    THEN NULL ELSE job.record END, \
-    job.last_event \
+    THEN NULL ELSE job.record END, job.last_event, job.revision, job.created_at \
     FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS known (id, revision, created_at) \
     JOIN scheduler_jobs AS job ON job.id = known.id \
     ORDER BY job.id FOR UPDATE OF job";
@@ -62,8 +61,7 @@ const LOCK_JOBS_AND_LEASED: &str = "SELECT job.id, job.record, job.last_event FR
     SELECT id FROM scheduler_jobs WHERE lease_id = ANY($2)) AS known (id) \
     JOIN scheduler_jobs AS job ON job.id = known.id ORDER BY job.id FOR UPDATE OF job";
 const LOCK_FREE_JOBS: &str = "SELECT job.id, CASE WHEN job.revision = known.revision AND job.created_at = known.created_at \
-    THEN NULL ELSE job.record END, \
-    job.last_event \
+    THEN NULL ELSE job.record END, job.last_event, job.revision, job.created_at \
     FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS known (id, revision, created_at) \
     JOIN scheduler_jobs AS job ON job.id = known.id \
     FOR UPDATE OF job SKIP LOCKED";
@@ -99,10 +97,28 @@ pub(super) fn distinct(ids: impl IntoIterator<Item = Uuid>) -> Vec<Uuid> {
     ids
 }
 
+/// What a transaction is begun with: the statements, and what their answers mean.
+pub(super) struct Begin {
+    calls: Vec<Call>,
+    /// Each once.
+    names: Vec<Name>,
+    /// Ids that submitters chose.
+    given: IdSet<JobId>,
+    leases: Vec<Uuid>,
+    ending: Vec<Uuid>,
+    /// Answers before those of jobs, which say nothing.
+    before_jobs: usize,
+    has_jobs: bool,
+    has_free: bool,
+    has_leases_of: bool,
+    has_whole: bool,
+}
+
 impl PgTables {
-    /// Begins a transaction with the locks and the records of all that was announced.
-    pub(super) fn begin_with(&mut self, needs: &Needs) -> Result<()> {
+    /// Returns what begins a transaction with the locks and the records of all that was announced.
+    pub(super) fn plan_begin(&mut self, needs: &Needs) -> Begin {
         let names: HashSet<&Name> = needs.names.iter().collect();
+        let names: Vec<Name> = names.into_iter().cloned().collect();
         let given: IdSet<JobId> = names
             .iter()
             .filter_map(|name| match name {
@@ -129,18 +145,29 @@ impl PgTables {
         );
         let leases_of = distinct(needs.leases_of.iter().map(|id| id.0));
         let ending = distinct(needs.ending.iter().map(|id| id.0));
+        let mut begin = Begin {
+            calls: Vec::new(),
+            before_jobs: 0,
+            has_jobs: !whole.is_empty() || !jobs.is_empty(),
+            has_free: !free.is_empty(),
+            has_leases_of: !leases_of.is_empty(),
+            has_whole: !whole.is_empty(),
+            names,
+            given,
+            leases,
+            ending,
+        };
 
-        let mut calls = Vec::new();
+        let calls = &mut begin.calls;
         if needs.settings {
             calls.push(Call::new(LOCK_SETTINGS));
         }
-        let has_all_names = names.len() > MOST_NAMES;
-        lock_names(&names, &mut calls);
-        let before_jobs = calls.len();
+        lock_names(&begin.names, calls);
+        begin.before_jobs = calls.len();
         if !whole.is_empty() {
             calls.push(
                 Call::new(LOCK_JOBS_AND_LEASED)
-                    .with(jobs.clone())
+                    .with(jobs)
                     .with(whole.clone()),
             );
         } else if !jobs.is_empty() {
@@ -149,31 +176,30 @@ impl PgTables {
         if !free.is_empty() {
             calls.push(self.lock_free_jobs(&free));
         }
-        if !given.is_empty() {
-            let ids = distinct(given.iter().map(|id| id.0));
+        if !begin.given.is_empty() {
+            let ids = distinct(begin.given.iter().map(|id| id.0));
             calls.push(Call::new(LOCK_ENDED).with(ids.clone()));
             calls.push(Call::new(EXISTING_JOBS).with(ids));
         }
         if !leases_of.is_empty() {
             calls.push(
                 Call::new(LOCK_LEASES_AND_THOSE_OF)
-                    .with(leases.clone())
+                    .with(begin.leases.clone())
                     .with(leases_of.clone()),
             );
-            calls.push(Call::new(LEASED_OF).with(leases_of.clone()));
-        } else if !leases.is_empty() {
-            calls.push(Call::new(LOCK_LEASES).with(leases.clone()));
+            calls.push(Call::new(LEASED_OF).with(leases_of));
+        } else if !begin.leases.is_empty() {
+            calls.push(Call::new(LOCK_LEASES).with(begin.leases.clone()));
         }
-        if !leases.is_empty() {
-            calls.push(Call::new(LEASED).with(leases.clone()));
+        if !begin.leases.is_empty() {
+            calls.push(Call::new(LEASED).with(begin.leases.clone()));
         }
-        let questions = Questions::of(&names);
-        questions.ask(&mut calls);
-        if !ending.is_empty() {
-            calls.push(Call::new(WAITS).with(ending.clone()));
+        Questions::of(&begin.names).ask(calls);
+        if !begin.ending.is_empty() {
+            calls.push(Call::new(WAITS).with(begin.ending.clone()));
         }
         if !whole.is_empty() {
-            calls.push(Call::new(WAITS_FOR_LEASED).with(whole.clone()));
+            calls.push(Call::new(WAITS_FOR_LEASED).with(whole));
         }
         // Last: after whatever had to be waited for.
         calls.push(Call::new(CLOCK));
@@ -181,48 +207,62 @@ impl PgTables {
         if blocks > 0 {
             calls.push(Call::new(DRAW).with(blocks));
         }
+        begin
+    }
 
-        let answers = self.connection.pipeline(Some(BEGIN), calls, None)?;
-        let mut answers = answers.into_iter();
-        (0..before_jobs).for_each(|_| drop(answers.next()));
+    /// Sends what begins a transaction, without waiting for an answer.
+    pub(super) fn send_begin_of(&mut self, begin: &mut Begin) -> Result<Sent> {
+        let calls = std::mem::take(&mut begin.calls);
+        self.connection.send(Some(BEGIN), calls, None)
+    }
 
-        if !whole.is_empty() || !jobs.is_empty() {
+    /// Returns `true` if the statements can be sent behind others.
+    pub(super) fn can_be_sent(&self, begin: &Begin) -> bool {
+        self.connection.are_prepared(&begin.calls)
+    }
+
+    /// Takes the answers to what began a transaction.
+    pub(super) fn take_begin(&mut self, begin: Begin, sent: &Sent, needs: &Needs) -> Result<()> {
+        let mut answers = self.connection.receive(sent)?.into_iter();
+        (0..begin.before_jobs).for_each(|_| drop(answers.next()));
+
+        if begin.has_jobs {
             self.take_jobs(&next(&mut answers), Place::Hot)?;
         }
-        if !free.is_empty() {
+        if begin.has_free {
             self.take_jobs(&next(&mut answers), Place::Hot)?;
         }
-        if !given.is_empty() {
+        if !begin.given.is_empty() {
             self.take_jobs(&next(&mut answers), Place::History)?;
             let existing = next(&mut answers);
             let existing: IdSet<JobId> = existing.iter().map(|row| JobId(row.get(0))).collect();
-            for id in given.iter().filter(|id| !existing.contains(id)) {
+            for id in begin.given.iter().filter(|id| !existing.contains(id)) {
                 self.overlay.no_job(*id);
             }
         }
         let (mut locked, mut listed) = (Vec::new(), Vec::new());
-        if !leases_of.is_empty() {
+        if begin.has_leases_of {
             locked = next(&mut answers);
             listed = next(&mut answers);
-        } else if !leases.is_empty() {
+        } else if !begin.leases.is_empty() {
             locked = next(&mut answers);
         }
-        if !leases.is_empty() {
+        if !begin.leases.is_empty() {
             listed.extend(next(&mut answers));
         }
         self.take_leases(&locked, &listed)?;
-        for id in &leases {
+        for id in &begin.leases {
             // What was not found there does not exist.
             self.overlay.read_lease(LeaseId(*id), None);
         }
-        questions.answer(&mut answers, self)?;
-        if !ending.is_empty() {
-            for id in &ending {
+        Questions::of(&begin.names).answer(&mut answers, self)?;
+        if !begin.ending.is_empty() {
+            for id in &begin.ending {
                 self.overlay.waits.entry(JobId(*id)).or_default();
             }
             self.take_waits(&next(&mut answers));
         }
-        if !whole.is_empty() {
+        if begin.has_whole {
             for id in &needs.whole_leases {
                 let lease = self.overlay.lease(*id).and_then(|it| it.lease.as_ref());
                 let jobs = lease.map(|lease| lease.jobs.iter().map(|job| job.id).collect());
@@ -235,8 +275,8 @@ impl PgTables {
         }
         self.take_clock(&next(&mut answers));
         self.overlay.events.drawn(&next(&mut answers));
-        self.overlay.names = names.into_iter().cloned().collect();
-        self.overlay.has_all_names = has_all_names;
+        self.overlay.has_all_names = begin.names.len() > MOST_NAMES;
+        self.overlay.names = begin.names.into_iter().collect();
         self.lock_holders_of(needs)
     }
 
@@ -334,16 +374,16 @@ impl PgTables {
             let job = match row.get::<_, Option<&str>>(1) {
                 Some(record) => Arc::new(read::<JobRecord>(record)?),
                 None => {
+                    // The transaction before may have ended after this was asked, and have changed what is remembered.
                     let known = self.remembered.get_mut(id).map(|job| Arc::clone(job));
-                    let known =
-                        known.expect("a job whose record is left out is remembered until then");
-                    if row.len() > 3
-                        && (known.revision as i64 != row.get::<_, i64>(3)
-                            || to_micros(known.created_at) != row.get::<_, i64>(4))
-                    {
+                    let is_of = |known: &Arc<JobRecord>| {
+                        known.revision as i64 == row.get::<_, i64>(3)
+                            && to_micros(known.created_at) == row.get::<_, i64>(4)
+                    };
+                    let Some(known) = known.filter(is_of) else {
                         stale.push(id.0);
                         continue;
-                    }
+                    };
                     known
                 }
             };

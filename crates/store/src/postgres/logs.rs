@@ -2,7 +2,7 @@
 //! program may print what a text of PostgreSQL cannot hold.
 
 use jiff::Timestamp;
-use jobtree_protocol::{JobId, JobState, LeaseId, to_micros};
+use jobtree_protocol::{JobId, JobState, LeaseId, from_micros, to_micros};
 use tokio_postgres::Row;
 
 use super::tables::{PgTables, state_number};
@@ -34,7 +34,7 @@ impl ReadLogs for PgTables {
         let place = |place: u64| i64::try_from(place).unwrap_or(i64::MAX);
         let behind = place(to).saturating_add(CHUNK_BYTES as i64);
         let rows = self.query(
-            "SELECT place, chunk FROM scheduler_job_logs WHERE job_id = $1 AND place > $2 AND place < $3 \
+            "SELECT place, chunk, at FROM scheduler_job_logs WHERE job_id = $1 AND place > $2 AND place < $3 \
              ORDER BY place",
             &[&job.0, &place(from), &behind],
         )?;
@@ -46,6 +46,7 @@ impl ReadLogs for PgTables {
             let chunk = LogChunk {
                 end: row.get::<_, i64>(0) as u64,
                 text: text.to_owned(),
+                at: row.get::<_, Option<i64>>(2).map(from_micros),
             };
             let is_last = chunk.end >= to;
             found.push(chunk);
@@ -61,8 +62,13 @@ impl WriteLogs for PgTables {
     fn append_log(&mut self, job: JobId, end: &LogEnd, chunks: &[LogChunk]) -> Result<()> {
         for chunk in chunks {
             self.change(
-                "INSERT INTO scheduler_job_logs VALUES ($1, $2, $3)",
-                &[&job.0, &(chunk.end as i64), &chunk.text.as_bytes()],
+                "INSERT INTO scheduler_job_logs VALUES ($1, $2, $3, $4)",
+                &[
+                    &job.0,
+                    &(chunk.end as i64),
+                    &chunk.text.as_bytes(),
+                    &chunk.at.map(to_micros),
+                ],
             )?;
         }
         self.change(

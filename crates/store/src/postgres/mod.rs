@@ -23,6 +23,7 @@ mod moving;
 mod names;
 mod overlay;
 mod password_file;
+mod pruned;
 mod reading;
 mod submissions;
 mod tables;
@@ -121,12 +122,14 @@ pub(crate) struct Postgres {
     target: Target,
 }
 
-/// Step `n` leads from version `n` to version `n + 1`. Steps are never changed once released; new ones are added.
+/// Step `n` leads from version `n` to version `n + 1`. Steps are never changed once released; new ones are added. A step that
+/// older programs cannot live with sets `oldest`: then daemons cannot be replaced one after the other.
 const STEPS: &[&str] = &[
     include_str!("schema.sql"),
     include_str!("migration_2.sql"),
     include_str!("migration_3.sql"),
     include_str!("migration_4.sql"),
+    include_str!("migration_5.sql"),
 ];
 const VERSION: i32 = STEPS.len() as i32;
 /// For the connection that writes. Others wait for its locks, so it may not stand still. Its statements look up rows by
@@ -188,10 +191,17 @@ fn prepare(connection: &mut Connection) -> Result<String, OpenError> {
             .map_err(failed)?[0]
             .get(0);
         if found > VERSION {
-            return Err(OpenError::Newer {
-                found: found.into(),
-                known: VERSION.into(),
-            });
+            // A newer program says which older ones understand its tables.
+            let oldest: i32 = connection
+                .query("SELECT oldest FROM scheduler_version", &[])
+                .map_err(failed)?[0]
+                .get(0);
+            if oldest > VERSION {
+                return Err(OpenError::Newer {
+                    found: found.into(),
+                    known: VERSION.into(),
+                });
+            }
         }
         let half = connection
             .query("SELECT 1 FROM scheduler_notes WHERE name = $1", &[&MOVING])
@@ -201,7 +211,7 @@ fn prepare(connection: &mut Connection) -> Result<String, OpenError> {
         }
         version = found.max(0);
     }
-    for step in &STEPS[version as usize..] {
+    for step in STEPS.iter().skip(version as usize) {
         connection.execute(step).map_err(failed)?;
     }
     // A database may hold several queues, each in a schema of its own.

@@ -7,7 +7,7 @@ use jobtree_protocol::{AddonId, JobId, LeaseId, ScheduleId, from_micros, to_micr
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord};
 use uuid::Uuid;
 
-use super::flush::{PUT_ENDED, PUT_HOT, put_hot, put_jobs, side_tables};
+use super::flush::{PUT_ENDED, PUT_HOT, put_ended, put_hot, side_tables};
 use super::tables::{PgTables, records};
 use crate::logs::LogEnd;
 use crate::moving::{Fired, ReadAll, TakeIn};
@@ -94,7 +94,7 @@ impl TakeIn for PgTables {
             calls.push(put_hot(PUT_HOT, &waiting));
         }
         if !ended.is_empty() {
-            calls.push(put_jobs(PUT_ENDED, &ended));
+            calls.push(put_ended(PUT_ENDED, &ended));
         }
         side_tables(&mut calls, all.clone(), all);
         self.change_all(calls)

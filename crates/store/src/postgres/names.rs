@@ -4,8 +4,6 @@
 //! them, so a transaction that wants more than [`MOST_NAMES`] takes one lock on all of them instead; every other one
 //! shares that lock.
 
-use std::collections::HashSet;
-
 use jobtree_protocol::{JobId, JobState, LeaseId};
 use jobtree_queue::KeyRecord;
 use tokio_postgres::Row;
@@ -62,12 +60,11 @@ pub(super) fn next(answers: &mut Answers) -> Vec<Row> {
     answers.next().unwrap_or_default()
 }
 
-pub(super) fn lock_names(names: &HashSet<&Name>, calls: &mut Vec<Call>) {
+pub(super) fn lock_names(names: &[Name], calls: &mut Vec<Call>) {
     if names.len() > MOST_NAMES {
         calls.push(Call::new(LOCK_ALL_NAMES));
     } else if !names.is_empty() {
-        let (texts, kinds): (Vec<String>, Vec<i64>) =
-            names.iter().map(|name| lock_of(name)).unzip();
+        let (texts, kinds): (Vec<String>, Vec<i64>) = names.iter().map(lock_of).unzip();
         calls.push(Call::new(SHARE_NAMES));
         calls.push(Call::new(LOCK_NAMES).with(texts).with(kinds));
     }
@@ -90,8 +87,8 @@ pub(super) struct Questions<'a> {
 }
 
 impl<'a> Questions<'a> {
-    pub(super) fn of(names: &HashSet<&'a Name>) -> Self {
-        let these = |is: fn(&Name) -> bool| names.iter().copied().filter(|it| is(it)).collect();
+    pub(super) fn of(names: &'a [Name]) -> Self {
+        let these = |is: fn(&Name) -> bool| names.iter().filter(|it| is(it)).collect();
         Self {
             keys: these(|name| matches!(name, Name::Key(..))),
             unique: these(|name| matches!(name, Name::Unique(..))),

@@ -11,11 +11,13 @@ use serde::de::DeserializeOwned;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::connection::{Call, Connection, Parameter};
+use super::connection::{Call, Connection, Parameter, Sent};
 use super::events::Horizon;
 use super::flush;
 use super::hints::Outgoing;
+use super::locking::Begin;
 use super::overlay::Overlay;
+use super::pruned::PrunedUntil;
 use crate::backend::Written;
 use crate::cache::Cache;
 use crate::disk_numbers;
@@ -43,6 +45,12 @@ pub(crate) struct PgTables {
     pub(super) horizon: Horizon,
     /// How many commands had decided on changes when this one began.
     written_before: usize,
+    /// How far old rows were deleted.
+    pub(super) pruned: PrunedUntil,
+    /// A commit that was sent, and whether it changes anything.
+    committing: Option<(Sent, bool)>,
+    /// A transaction that was begun behind that commit.
+    begun: Option<(Begin, Sent)>,
     /// Where it is told to others, if it is.
     outgoing: Option<Arc<Outgoing>>,
 }
@@ -110,6 +118,9 @@ impl PgTables {
             is_fresh: false,
             horizon: Horizon::default(),
             written_before: 0,
+            pruned: PrunedUntil::default(),
+            committing: None,
+            begun: None,
             outgoing: None,
         }
     }
@@ -211,11 +222,30 @@ impl Ledger for PgTables {
 
     fn begin_announced(&mut self, needs: &Needs) -> Result<()> {
         self.connection.connect()?;
+        self.remembered.settle();
+        let mut begin = self.plan_begin(needs);
+        let sent = self.send_begin_of(&mut begin)?;
+        self.begun = Some((begin, sent));
+        self.take_announced(needs)
+    }
+
+    fn send_announced(&mut self, needs: &Needs) -> bool {
+        let mut begin = self.plan_begin(needs);
+        if !self.can_be_sent(&begin) {
+            return false;
+        }
+        // If nothing can be sent, the commit before it says why.
+        let sent = self.send_begin_of(&mut begin);
+        self.begun = sent.ok().map(|sent| (begin, sent));
+        self.begun.is_some()
+    }
+
+    fn take_announced(&mut self, needs: &Needs) -> Result<()> {
         self.writing = true;
         self.changed = false;
         self.overlay = Overlay::default();
-        self.remembered.settle();
-        self.begin_with(needs)
+        let (begin, sent) = self.begun.take().ok_or_else(StoreError::closed)?;
+        self.take_begin(begin, &sent, needs)
     }
 
     fn take_missed(&mut self) -> Option<Needs> {
@@ -223,10 +253,22 @@ impl Ledger for PgTables {
     }
 
     fn commit(&mut self) -> Result<bool> {
+        self.send_commit()?;
+        self.take_commit()
+    }
+
+    fn send_commit(&mut self) -> Result<()> {
         let calls = flush::everything(&mut self.overlay);
         let changed = self.changed || !calls.is_empty();
         let calls = calls.into_iter().map(|build| build());
-        self.connection.pipeline(None, calls, Some("COMMIT"))?;
+        let sent = self.connection.send(None, calls, Some("COMMIT"))?;
+        self.committing = Some((sent, changed));
+        Ok(())
+    }
+
+    fn take_commit(&mut self) -> Result<bool> {
+        let (sent, changed) = self.committing.take().ok_or_else(StoreError::closed)?;
+        self.connection.receive(&sent)?;
         Ok(changed)
     }
 
@@ -259,6 +301,8 @@ impl Ledger for PgTables {
 
     fn forget(&mut self) {
         self.overlay = Overlay::default();
+        self.committing = None;
+        self.begun = None;
     }
 
     fn committed(&mut self) -> Vec<Written> {
@@ -364,23 +408,28 @@ impl Tables for PgTables {
         if !locked[0].get::<_, bool>(0) {
             return Ok(pruned);
         }
+        self.pruned.renew();
         let (most, mut chunks) = (limit as i64, 0);
         for state in [JobState::Done, JobState::Failed, JobState::Canceled] {
             let time = retention.of(state).unwrap_or(Timestamp::MIN);
             chunks += self.prune_logs(state, time, most)?;
             let before = to_micros(time);
             let room = most - pruned.jobs as i64;
+            let from = self.pruned.jobs_from(state);
             let rows = self.query(
                 "WITH old AS (DELETE FROM scheduler_jobs_history WHERE id IN (SELECT id FROM scheduler_jobs_history \
-                 AS job WHERE state = $1 AND ended_at < $2 \
+                 AS job WHERE state = $1 AND ended_at < $2 AND ended_at >= $4 \
                  AND NOT EXISTS (SELECT 1 FROM scheduler_job_logs AS log WHERE log.job_id = job.id) \
-                 ORDER BY ended_at LIMIT $3 FOR UPDATE SKIP LOCKED) RETURNING id), \
+                 ORDER BY ended_at LIMIT $3 FOR UPDATE SKIP LOCKED) RETURNING id, ended_at), \
                  untagged AS (DELETE FROM scheduler_tags WHERE id IN (SELECT id FROM old)), \
                  unlogged AS (DELETE FROM scheduler_log_ends WHERE job_id IN (SELECT id FROM old)) \
-                 SELECT count(*) FROM old",
-                &[&state_number(state), &before, &room],
+                 SELECT count(*), max(ended_at) FROM old",
+                &[&state_number(state), &before, &room, &from],
             )?;
             pruned.jobs += rows[0].get::<_, i64>(0) as u64;
+            if let Some(last) = rows[0].get::<_, Option<i64>>(1) {
+                self.pruned.jobs_until(state, last);
+            }
         }
         let before = |time: Timestamp| to_micros(time);
         pruned.events = self.prune_trail(retention.events, limit)?;

@@ -3,7 +3,7 @@
 use jobtree_protocol::{JobId, LeaseId};
 use rusqlite::{Connection, Row, params};
 
-use super::codec::{Id, damaged, number, uuid_at};
+use super::codec::{Id, damaged, micros, number, time, uuid_at};
 use super::snapshot::Snapshot;
 use super::tables::SqliteTables;
 use crate::logs::{CHUNK_BYTES, LogChunk, LogEnd, ReadLogs, WriteLogs};
@@ -12,7 +12,7 @@ use crate::tables::Result;
 pub(crate) const END: &str = "SELECT * FROM scheduler_log_ends WHERE job_id = ?1";
 
 /// What is between two places has an end behind the first, and no further behind the second than a chunk is long.
-pub(crate) const CHUNKS: &str = "SELECT place, text FROM scheduler_job_logs WHERE job_id = ?1 AND place > ?2 AND place < ?3 ORDER BY place";
+pub(crate) const CHUNKS: &str = "SELECT place, text, at FROM scheduler_job_logs WHERE job_id = ?1 AND place > ?2 AND place < ?3 ORDER BY place";
 
 fn end(db: &Connection, job: JobId) -> Result<Option<LogEnd>> {
     let mut statement = db.prepare_cached(END)?;
@@ -43,6 +43,7 @@ fn chunks(db: &Connection, job: JobId, from: u64, to: u64) -> Result<Vec<LogChun
         let chunk = LogChunk {
             end: number(row.get(0)?)?,
             text: text.ok_or_else(|| damaged("a log"))?.to_owned(),
+            at: time(row.get(2)?),
         };
         let is_last = chunk.end >= to;
         found.push(chunk);
@@ -98,8 +99,13 @@ impl WriteLogs for SqliteTables {
         self.touch()?;
         let db = self.db();
         for chunk in chunks {
-            db.prepare_cached("INSERT INTO scheduler_job_logs VALUES (?1, ?2, ?3)")?
-                .execute(params![Id(&job.0), chunk.end as i64, chunk.text.as_bytes()])?;
+            db.prepare_cached("INSERT INTO scheduler_job_logs VALUES (?1, ?2, ?3, ?4)")?
+                .execute(params![
+                    Id(&job.0),
+                    chunk.end as i64,
+                    chunk.text.as_bytes(),
+                    micros(chunk.at),
+                ])?;
         }
         db.prepare_cached(
             "INSERT OR REPLACE INTO scheduler_log_ends VALUES (?1, ?2, ?3, ?4, ?5, ?6)",

@@ -35,7 +35,7 @@ use crate::writer::{Bounds, Writer};
 #[doc(hidden)]
 pub mod plans {
     pub use super::list::statements as list_statements;
-    pub use super::queries::HOT_STATEMENTS;
+    pub use super::queries::{COUNTED, HOT_STATEMENTS};
 }
 
 /// An open file. Fields are dropped in this order: the readers let go of the log before the writer closes the file, and

@@ -28,6 +28,9 @@ pub(crate) struct SqliteTables {
     db: Connection,
     jobs: Cache<JobId, Stored>,
     leases: Cache<LeaseId, LeaseRecord>,
+    /// Ended jobs that the operation has read. They are forgotten with it: nobody is likely to ask again, and nothing that
+    /// happens later would make room for them sooner than the whole memory is full of such.
+    ended_read: Vec<JobId>,
     pending: Pending,
     /// Whether some job waits for another, if that is known.
     somebody_waits: Option<bool>,
@@ -54,6 +57,7 @@ impl SqliteTables {
             version,
             jobs: Cache::new(options.remembered),
             leases: Cache::new(options.remembered / 16),
+            ended_read: Vec::new(),
             pending,
             somebody_waits: None,
             touched: false,
@@ -117,6 +121,9 @@ impl SqliteTables {
             let Some(stored) = queries::job(self.settled()?, id)? else {
                 return Ok(None);
             };
+            if stored.place != Place::Hot {
+                self.ended_read.push(id);
+            }
             self.jobs.insert(id, stored);
         }
         Ok(self.jobs.get_mut(id))
@@ -243,6 +250,12 @@ impl Ledger for SqliteTables {
         self.with_savepoint = with_savepoint;
         self.in_savepoint = false;
         self.pending.begin_operation();
+        for id in self.ended_read.drain(..) {
+            let found = self.jobs.get_mut(id);
+            if found.is_some_and(|stored| stored.place != Place::Hot) {
+                self.jobs.remove(id);
+            }
+        }
         self.jobs.settle();
         self.leases.settle();
     }
@@ -500,5 +513,57 @@ impl Tables for SqliteTables {
     fn prune(&mut self, retention: &Retention, limit: usize) -> Result<Pruned> {
         self.touch()?;
         prune::step(self, retention, limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jobtree_protocol::{CancelRequest, Limits, SubmitRequest};
+    use jobtree_queue::transitions::Rules;
+
+    use super::*;
+    use crate::execute::{Stamp, Submission, Unit};
+    use crate::sqlite::migrate;
+
+    fn tables() -> SqliteTables {
+        let db = Connection::open_in_memory().expect("memory");
+        migrate::to_newest(&db, 0).expect("the tables");
+        SqliteTables::new(db, &SqliteOptions::new("memory")).expect("the columns")
+    }
+
+    #[test]
+    fn ended_jobs_that_are_read_are_not_remembered() {
+        let mut tables = tables();
+        let stamp = Stamp {
+            now: Now {
+                wall: "2026-01-01T00:00:00Z".parse().expect("a time"),
+                mono: Duration::ZERO,
+            },
+            roll: 0,
+            rules: Arc::new(Rules::default()),
+        };
+        tables.begin_transaction().expect("nobody else writes");
+        let mut ids = Vec::new();
+        for _ in 0..20 {
+            let intent = SubmitRequest::new("a", "t", 1).validate(&Limits::default());
+            let submission = Submission::new(intent.expect("valid"));
+            ids.push(submission.id);
+            tables.begin(false);
+            let mut unit = Unit::new(&mut tables, &stamp).expect("a unit");
+            unit.submit(submission).expect("it is new");
+        }
+        assert_eq!(tables.jobs.len(), 20, "what waits is asked for again");
+        for id in &ids {
+            tables.begin(false);
+            let mut unit = Unit::new(&mut tables, &stamp).expect("a unit");
+            let request = CancelRequest::default();
+            assert_eq!(unit.cancel(*id, &request), Ok(JobState::Canceled));
+        }
+        tables.begin(false);
+        assert_eq!(Reading::jobs(&mut tables, &ids).expect("all").len(), 20);
+        tables.begin(false);
+        assert_eq!(tables.jobs.len(), 0);
     }
 }

@@ -40,7 +40,7 @@ pub fn define(command: Command) -> Command {
                 .help("Scale up to N workers (without it: JOBTREE_WORKERS, or all CPUs of this process)"),
         )
         .arg(flag("quick", "Be done in about two seconds; the figures are rough"))
-        .arg(flag("ascii", "Draw with ASCII only (chosen by itself when the output is no UTF-8 terminal)"))
+        .arg(flag("ascii", "Draw with ASCII only (chosen by itself when the output is not a UTF-8 terminal)"))
 }
 
 fn flag(name: &'static str, help: &'static str) -> Arg {

@@ -89,7 +89,7 @@ pub fn text(findings: &Findings, glyphs: Glyphs) -> String {
 pub fn json(findings: &Findings) -> Value {
     let nanoseconds = |time: Duration| time.as_nanos() as u64;
     json!({
-        "version": env!("CARGO_PKG_VERSION"),
+        "release": env!("CARGO_PKG_VERSION"),
         "cpus": findings.machine.cpus,
         "workers": findings.machine.workers,
         "fork_costs": findings.costs.iter().map(|cost| json!({

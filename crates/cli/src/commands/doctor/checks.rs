@@ -74,7 +74,7 @@ fn folder(data: &Path) -> Check {
         }
         Ok(_) => Check::broken(
             name,
-            format!("{} is no folder", data.display()),
+            format!("{} is not a folder", data.display()),
             "name another with --data-dir or JOBTREE_DATA_DIR",
         ),
         Err(_) => Check::well(

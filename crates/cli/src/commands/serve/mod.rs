@@ -3,6 +3,7 @@
 mod demo;
 mod runner;
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +12,8 @@ use clap::{ArgAction, ArgMatches, Command};
 use jobtree_client::Client;
 use jobtree_process::raise_open_files;
 use jobtree_queue::policy::Policy;
-use jobtree_server::{Auth, Server, ServerOptions, StoreChoice, TlsFiles};
+use jobtree_server::{Auth, ServeError, Server, ServerOptions, StoreChoice, TlsFiles};
+use jobtree_store::OpenError;
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
@@ -31,13 +33,13 @@ pub fn define(command: Command) -> Command {
             "The first start writes an admin token to DIR/admin.token, which other commands on this machine read.\n\
              Ctrl-C or TERM: requests under way are answered, and what its own workers run may end. What runs elsewhere goes on.\n\
              JOBTREE_LOG=debug tells more on standard error.\n\n\
-             To see it live: jobtree serve --demo, and in another terminal: jobtree top",
+             To see it live: jobtree serve --demo, and open the address that it prints in a browser, or run in another terminal: jobtree top",
         )
         .arg(value("data-dir", "DIR", "Where its files are [$XDG_DATA_HOME/jobtree]"))
         .arg(value("listen", "ADDR:PORT", "Where it listens, also localhost:PORT; port 0 takes a free one [127.0.0.1:7717]"))
         .arg(value("store", "WHERE", "file, memory, or postgres://… [file: DIR/jobs.db]"))
         .arg(value("policy", "FILE", "The policy as TOML; it is read again when it changes"))
-        .arg(flag("no-auth", "Ask nobody for a token; on a loopback address only"))
+        .arg(flag("no-auth", "Ask for no token; on a loopback address only"))
         .arg(value("tls-cert", "FILE", "Its certificate (PEM)").requires("tls-key"))
         .arg(value("tls-key", "FILE", "The certificate's key (PEM)").requires("tls-cert"))
         .arg(value("allow-host", "NAME", "Another name it is called by; may be repeated").action(ArgAction::Append))
@@ -85,13 +87,14 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     }
     let log_bytes = options.scheduler.limits.log_bytes;
     let (data_dir, tls) = (options.data_dir.clone(), options.tls.clone());
+    let open = options.auth == Auth::Open;
     let open_files = raise_open_files();
     if open_files < options.limits.connections as u64 {
         context.out.note(&format!(
             "warning: this user may have {open_files} files open, and each connection is one: raise it with `ulimit -n`"
         ));
     }
-    let server = Server::start(options).map_err(|error| CliError::failed(error.to_string()))?;
+    let server = Server::start(options).map_err(|error| not_started(&error))?;
     let url = server.url();
 
     // Its own workers come over HTTP as all others do, so that they are seen as all others are.
@@ -110,11 +113,12 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     context
         .out
         .note(&format!("data in {}{gone}", data_dir.display()));
-    if demo {
-        context
-            .out
-            .note("the demo runs: see `jobtree top`, `jobtree ls`, `jobtree watch`");
-    }
+    context.out.note(match (demo, open) {
+        (true, true) => "the demo runs: open the address below in a browser, or see `jobtree top` and `jobtree ls`",
+        (true, false) => "the demo runs: `jobtree dashboard` prints a link to it; see also `jobtree top` and `jobtree ls`",
+        (false, true) => "dashboard: open the address below in a browser",
+        (false, false) => "dashboard: `jobtree dashboard` prints a link that signs a browser in",
+    });
     if demo_folder.is_some() && arguments.get_flag("runner") {
         let token = data_dir.join("admin.token");
         context.out.note(&format!(
@@ -176,6 +180,51 @@ type Telling = Option<jobtree_server::otel::Exporting>;
 /// Nothing is exported.
 #[cfg(not(feature = "otel"))]
 type Telling = Option<()>;
+
+/// Tells why the daemon does not start, and what to do.
+fn not_started(error: &ServeError) -> CliError {
+    let failed = CliError::failed(error.to_string());
+    match error {
+        ServeError::Listen { error, .. } if error.kind() == ErrorKind::AddrInUse => failed.hint(
+            "a daemon may be running there already: see `jobtree status`; --listen names another address",
+        ),
+        ServeError::File { error, .. } if error.kind() == ErrorKind::PermissionDenied => {
+            failed.hint(NOT_ALLOWED)
+        }
+        ServeError::OpenFile { error, .. } if is_forbidden(error) => failed.hint(NOT_ALLOWED),
+        ServeError::OpenFile { error, .. } if is_unreadable(error) => failed.hint(
+            "if the file was damaged, put a copy that `jobtree backup` made in its place; --data-dir names another directory",
+        ),
+        ServeError::Store(_) => failed.hint(
+            "if the file of the store was damaged, put a copy that `jobtree backup` made in its place",
+        ),
+        ServeError::Open(error) if is_unreadable(error) => {
+            failed.hint("check that the database runs and that its address is right, as by `psql`")
+        }
+        _ => failed,
+    }
+}
+
+/// The advice on a file that another account owns.
+const NOT_ALLOWED: &str = "use the account that owns it, or name another directory with --data-dir";
+
+/// Returns `true` if a store could not be opened because this account may not read or write it.
+fn is_forbidden(error: &OpenError) -> bool {
+    match error {
+        OpenError::Io(error) => matches!(
+            error.kind(),
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+        ),
+        // SQLite's words for a file that may only be read.
+        OpenError::Database(error) => error.contains("readonly database"),
+        _ => false,
+    }
+}
+
+/// Returns `true` if a store could not be opened for a reason that the error itself has no advice on.
+fn is_unreadable(error: &OpenError) -> bool {
+    matches!(error, OpenError::Io(_) | OpenError::Database(_))
+}
 
 /// Reads where to listen: an address, or a name of this machine such as `localhost`, of which IPv4 counts first.
 fn address(text: &str) -> Result<SocketAddr, CliError> {

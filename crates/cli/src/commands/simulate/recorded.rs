@@ -83,8 +83,11 @@ struct Written {
     time_sensitive: bool,
     #[serde(default)]
     start: Start,
-    #[serde(default, alias = "next_earliest_start_at")]
+    /// As it was submitted; a list of a job that has failed tells also when its next attempt may start.
+    #[serde(default)]
     earliest_start_at: Option<Timestamp>,
+    #[serde(default)]
+    next_earliest_start_at: Option<Timestamp>,
     #[serde(default)]
     deadline_at: Option<Timestamp>,
     #[serde(default)]
@@ -172,7 +175,7 @@ impl Written {
         candidate.constraints = self.constraints;
         candidate.time_sensitive = self.time_sensitive;
         candidate.start = self.start;
-        candidate.not_before = self.earliest_start_at;
+        candidate.not_before = self.earliest_start_at.or(self.next_earliest_start_at);
         candidate.deadline = self.deadline_at;
         candidate.expected_duration = expected;
         Recorded {

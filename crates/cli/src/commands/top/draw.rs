@@ -15,7 +15,7 @@ use super::look::{Opened, View};
 use crate::names;
 use crate::out::cell;
 use crate::summary;
-use crate::when::{length, shown, since};
+use crate::when::{length, localized, shown, since};
 
 /// The keys, for the bottom line and for the help.
 const KEYS: [(&str, &str); 9] = [
@@ -167,8 +167,12 @@ fn job(frame: &mut Frame<'_>, opened: &Opened, view: &View, cursor: &mut Cursor,
             lines.push("  nothing is in its way".into());
         }
         for reason in &explained.reasons {
-            lines.push(format!("  {}: {}", reason.code, reason.message));
-            lines.push(format!("    starts when {}", reason.change));
+            let (message, change) = (localized(&reason.message), localized(&reason.change));
+            lines.push(format!("  {}: {message}", reason.code));
+            if let Some(since) = reason.since {
+                lines.push(format!("    since {}", shown(since)));
+            }
+            lines.push(format!("    until {change}"));
         }
     }
     if let Some(tree) = &opened.tree {
@@ -330,11 +334,16 @@ fn table(frame: &mut Frame<'_>, which: Table, view: &View, cursor: &Cursor, area
             Cell::from(cell(job.job_type.as_str(), kind.into())),
             Cell::from(job.cost_units.to_string()),
             Cell::from(time(which, job, view.at)),
-            Cell::from(cell(&summary::what(job), 200)),
+            Cell::from(cell(&about(which, job, view), 200)),
         ])
     });
     let since = if which == Table::Failed { "AGO" } else { "FOR" };
-    let head = Row::new(["JOB", "ADDON", "TYPE", "COST", since, "WHAT"]).style(Modifier::DIM);
+    let what = if which == Table::Waiting {
+        "WHY"
+    } else {
+        "WHAT"
+    };
+    let head = Row::new(["JOB", "ADDON", "TYPE", "COST", since, what]).style(Modifier::DIM);
     let chosen = (cursor.table == which).then_some(cursor.row);
     let mut state = TableState::default().with_selected(chosen);
     let table = Rows::new(rows, widths)
@@ -342,6 +351,18 @@ fn table(frame: &mut Frame<'_>, which: Table, view: &View, cursor: &Cursor, area
         .block(Block::default().title(Line::styled(title, Modifier::BOLD)))
         .row_highlight_style(Modifier::REVERSED);
     frame.render_stateful_widget(table, area, &mut state);
+}
+
+/// The last column: what a job is about, and why it waits if it does.
+fn about(which: Table, job: &JobView, view: &View) -> String {
+    let why = view.reasons.get(&job.job_id);
+    match why.filter(|_| which != Table::Failed) {
+        // A command is known by its line.
+        Some(why) => {
+            summary::command_line(job).map_or(why.clone(), |line| format!("{line}: {why}"))
+        }
+        None => summary::what(job),
+    }
 }
 
 /// How long a job runs or waits, or since when it has failed.

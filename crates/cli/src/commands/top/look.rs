@@ -1,5 +1,6 @@
 //! What a frame shows, asked for in one go, and what its keys ask the daemon to do.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -14,9 +15,12 @@ use crate::commands::logs::Follower;
 use crate::error::CliError;
 use crate::filter;
 use crate::names;
+use crate::why;
 
 /// Rows of each table that are asked for.
 const ROWS: u32 = 200;
+/// Jobs of a table whose reasons are asked for: more rows than a terminal has.
+const EXPLAINED: usize = 100;
 /// Failures that are asked for.
 const FAILURES: u32 = 50;
 /// Measurements that are drawn.
@@ -48,6 +52,8 @@ pub struct View {
     pub waiting: Vec<JobView>,
     /// Jobs that failed, the newest first.
     pub failed: Vec<JobView>,
+    /// The first reason why each job that waits or stands still does, as `ls` and `explain` tell it.
+    pub reasons: HashMap<JobId, String>,
     /// The oldest first.
     pub load: Vec<LoadSample>,
     pub opened: Option<Opened>,
@@ -105,7 +111,12 @@ pub fn look(client: &Client, subject: &Subject) -> Result<View, CliError> {
     let mut load = client.load(&samples)?;
     load.sort_by_key(|sample| sample.at);
     let opened = subject.open.map(|id| open(client, id)).transpose()?;
+    let mut reasons = HashMap::new();
+    for jobs in [&running, &waiting] {
+        reasons.extend(why::of_jobs(client, &jobs[..jobs.len().min(EXPLAINED)]));
+    }
     Ok(View {
+        reasons,
         status,
         running,
         waiting,
@@ -204,6 +215,7 @@ pub fn example() -> View {
             r#","last_error":"exit code 3: no disk","tags":["nightly"]"#,
         )],
         load: vec![serde_json::from_str(load).expect("a sample"); 20],
+        reasons: HashMap::new(),
         opened: None,
         at: "2026-01-01T00:01:00Z".parse().expect("a time"),
         error: None,
