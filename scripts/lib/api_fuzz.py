@@ -204,6 +204,15 @@ def sound_token(case):
     case.body["name"] = "fuzz"
 
 
+def about_bulk_action(case):
+    made = call("POST", "/queue/bulk", {"action": "cancel", "query": {"addon_id": "nobody"}})
+    case.path_parameters["bulk_id"] = made["bulk_id"]
+
+
+def signing_in(case):
+    case.body["code"] = call("POST", "/sign-in-links")["code"]
+
+
 def sound_webhook(case):
     case.body["url"] = "http://127.0.0.1:1/"
     case.body["addon_id"] = "nobody"
@@ -238,7 +247,10 @@ SEEDS = {
     "get_job_output": about_job(later),
     "cancel_job": about_job(later),
     "retry_job": about_job(later),
+    "pause_job": about_job(lambda: running()[0]),
+    "resume_job": about_job(lambda: running()[0]),
     "get_job_tree": about_job(tree),
+    "get_job_trace": about_job(tree),
     "ack_job": lambda case: (about_job(dispatched)(case), case.body.clear() if isinstance(case.body, dict) else None),
     "complete_job": completing,
     "complete_jobs": completing_many,
@@ -258,6 +270,10 @@ SEEDS = {
     "create_schedule": sound_schedule,
     "redrive_jobs": redriving,
     "create_token": sound_token,
+    "sign_in": signing_in,
+    "get_bulk_action": about_bulk_action,
+    "start_bulk_action": about_bulk_action,
+    "stop_bulk_action": about_bulk_action,
     "delete_token": lambda case: case.path_parameters.update(token_id=token()),
     "create_webhook": sound_webhook,
     "delete_webhook": lambda case: case.path_parameters.update(webhook_id=webhook()),

@@ -55,6 +55,10 @@ stage_tools() {
   if ! command -v curl >/dev/null; then
     debian_install curl
   fi
+  # The dashboard is tested in it.
+  if [[ -z ${CHROMIUM:-} ]] && ! command -v chromium >/dev/null && ! command -v google-chrome >/dev/null; then
+    debian_install chromium
+  fi
   # Shells whose completions are tested, and a terminal for `jobtree top`.
   local tool
   for tool in zsh fish tmux; do
@@ -92,7 +96,7 @@ stage_format() {
 }
 
 # What users can switch on. Not --all-features: the pool's `sanitizer` links only under a sanitizer.
-features=(--features jobtree/iter,jobtree/tracing,jobtree/durable,jobtree-store/postgres,jobtree-scheduler/postgres,jobtree-cli/otel)
+features=(--features jobtree/iter,jobtree/tracing,jobtree/durable,jobtree/tokio,jobtree/stream,jobtree-store/postgres,jobtree-scheduler/postgres,jobtree-cli/otel)
 
 stage_lint() {
   local manifest switched_on
@@ -106,10 +110,24 @@ stage_lint() {
   RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace "${features[@]}" --no-deps --document-private-items
 }
 
+stage_web() {
+  # The dashboard: what is committed is what its sources give, and its pure parts work.
+  limited 300 scripts/web --check
+  limited 120 npm --prefix web --loglevel=error test
+}
+
 stage_tests() {
   # --all-targets would run the benchmarks as tests as well; examples have a stage of their own.
   # One failure does not hide the others. A store's process is killed at random as often as this.
   JOBTREE_CRASHES=${JOBTREE_CRASHES:-200} limited 2400 cargo test --locked --workspace --no-fail-fast "${features[@]}" --lib --bins --tests
+}
+
+stage_browser() {
+  # The dashboard as it is seen: Chromium, the daemon with SQLite, workers.
+  limited 300 scripts/web --install
+  # Everything is built already, if the stage `tests` was run.
+  cargo build --locked --workspace "${features[@]}" --bin jobtree
+  JOBTREE_BIN="$target/debug/jobtree" limited 300 npm --prefix web --loglevel=error run e2e
 }
 
 stage_doctests() {
