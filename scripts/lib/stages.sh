@@ -6,6 +6,10 @@ stage_seconds=()
 # A stage that cannot run here exits with this code, after saying why. 77 is what automake uses for it.
 readonly skipped_code=77
 
+# What each stage prints is kept here, so that the summary can repeat what failed.
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+
 # run_stage NAME: runs the function stage_NAME in a subshell of its own.
 run_stage() {
   local name=$1 started=$SECONDS code=0 result
@@ -16,8 +20,10 @@ run_stage() {
   (
     set -euo pipefail
     "stage_${name//-/_}"
-  )
+  ) > >(tee "$logs/$name") 2>&1
   code=$?
+  # Not a pipe: it would wait for every process that a stage leaves behind. So give `tee` a moment for the last lines.
+  sleep 0.1
   set -e
   case $code in
     0) result=ok ;;
@@ -30,9 +36,20 @@ run_stage() {
   printf '<== %s: %s in %d s\n' "$name" "$result" $((SECONDS - started))
 }
 
-# Prints a line a stage, and fails if one of them did.
+# repeat_failures NAME: the lines of a failed stage's output that tell what failed, and its end. Long outputs are cut where
+# they are kept, in front.
+repeat_failures() {
+  printf '\n--- %s\n' "$1"
+  grep -nE '^test .* FAILED|^error|panicked at|test result: FAILED|^✖|not ok ' "$logs/$1" | head -n 40 || true
+  tail -n 25 "$logs/$1"
+}
+
+# Prints what failed and a line a stage; fails if one of them did.
 summary() {
   local index failed=0 total=0
+  for index in "${!stage_names[@]}"; do
+    [[ ${stage_results[index]} != FAILED ]] || repeat_failures "${stage_names[index]}"
+  done
   printf '\n%-20s %-8s %s\n' stage result seconds
   for index in "${!stage_names[@]}"; do
     printf '%-20s %-8s %7d\n' "${stage_names[index]}" "${stage_results[index]}" "${stage_seconds[index]}"
