@@ -267,11 +267,15 @@ impl Daemon {
             .json()
     }
 
-    /// Pushes load.
+    /// Pushes load, and waits until the daemon goes by an overload.
     pub fn push(&self, load: Load) {
         let client = Client::builder(&self.url).token(self.token());
         let client = client.build().expect("a client");
         client.signals(&load.signals()).expect("it is taken");
+        // The signals count from the next sample on: a job that is submitted before may begin.
+        if matches!(load, Load::Panic) {
+            until(|| self.run(&["status"]).exits(0).stdout.contains("PANIC"));
+        }
     }
 
     pub fn token(&self) -> String {
