@@ -483,9 +483,8 @@ fn full_disk() -> Option<Chapter> {
     told.about(&daemon);
     told.says("With no room left, a submission is refused and says so; nothing that was answered is lost.");
     let payload = format!("\"{}\"", "x".repeat(60_000));
-    let mut kept = Vec::new();
-    let refused = loop {
-        let ran = daemon.run(&[
+    let submit = || {
+        let command = [
             "submit",
             "photos",
             "index",
@@ -493,7 +492,12 @@ fn full_disk() -> Option<Chapter> {
             &payload,
             "--after",
             "5h",
-        ]);
+        ];
+        daemon.run(&command)
+    };
+    let mut kept = Vec::new();
+    let refused = loop {
+        let ran = submit();
         match ran.code {
             Some(0) => kept.push(ran.text()),
             _ => break ran,
@@ -508,8 +512,19 @@ fn full_disk() -> Option<Chapter> {
         assert_eq!(daemon.job(id)["state"], "QUEUED");
     }
     told.says("`jobtree explain` says the same, and so do the log of the daemon, `jobtree doctor` and `/readyz`.");
+    // A small write of the daemon's own may find room, and then it is well until the next large one.
+    let full = |look: &dyn Fn() -> String| {
+        let mut seen = String::new();
+        until(|| {
+            submit();
+            seen = look();
+            seen.contains("/data is full")
+        });
+        seen
+    };
+    let explained = full(&|| daemon.run(&["explain", &kept[0]]).exits(0).stdout);
+    let first: Vec<&str> = explained.lines().take(3).collect();
     let why = daemon.run(&["explain", &kept[0]]).exits(0);
-    let first: Vec<&str> = why.stdout.lines().take(3).collect();
     let stdout = first.join("\n") + "\n";
     told.ran_as("jobtree explain last", &Ran { stdout, ..why });
     let log = || std::fs::read_to_string(daemon.folder.join("serve.err")).unwrap_or_default();
@@ -519,13 +534,9 @@ fn full_disk() -> Option<Chapter> {
         "{}",
         log()
     );
-    let doctor = daemon.run(&["doctor"]).exits(1);
-    assert!(doctor.stdout.contains("/data is full"), "{doctor:?}");
-    let answer = ready(&daemon.url);
-    assert!(
-        answer.contains("503") && answer.contains("/data is full"),
-        "{answer}"
-    );
+    full(&|| daemon.run(&["doctor"]).exits(1).stdout);
+    let answer = full(&|| ready(&daemon.url));
+    assert!(answer.contains("503"), "{answer}");
     drop(mounted);
     drop(daemon);
     Some(told)
