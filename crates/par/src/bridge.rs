@@ -1,12 +1,20 @@
-//! Loops over iterators, which cannot be cut: while workers handle some items, one takes the next ones out.
+//! Loops over iterators, which cannot be cut: one worker asks for the items, and others handle them.
+//!
+//! # Protocol
+//!
+//! The worker that began the loop puts each item into a queue before it asks for the next one, and sees to it that a task takes
+//! items out of the queue, up to one for each other worker; a task ends when it finds none. So no item waits for the iterator,
+//! which may wait itself, and nothing of ours is locked while code of the program's runs. When the queue is full, that worker
+//! handles an item itself.
 
-use jobtree_pool::raw::UserOwned;
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::looping::over;
+use jobtree_pool::raw::{UserOwned, UserVec};
+use jobtree_pool::{Scope, Worker, raw};
 
-/// The items that are taken out together, for each worker: few at first, so that slow items are shared soon.
-const FIRST_BATCH: usize = 4;
-const LONGEST_BATCH: usize = 256;
+/// The items that may wait, for each worker. Picked by feel: enough that a short hold-up of the iterator starves nobody.
+const WAITING_ITEMS: usize = 16;
 
 /// A loop over the items of any iterator, made by [`bridge`](bridge()).
 #[derive(Clone, Debug)]
@@ -57,7 +65,8 @@ where
     where
         F: Fn(I::Item) + Sync,
     {
-        self.in_batches(|batch| over(batch).for_each(&action));
+        let action = UserOwned::captured(action);
+        run(self.iterator, &Handling::new(|(_, item)| (*action)(item)));
     }
 
     /// A vector of what `function` makes of each item, in order.
@@ -74,34 +83,160 @@ where
         F: Fn(I::Item) -> R + Sync,
         R: Send,
     {
-        let mut results = Vec::new();
-        let batches = self.in_batches(|batch| over(batch).map(&function).collect());
-        batches.into_iter().for_each(|batch| results.extend(batch));
-        results
+        let function = UserOwned::captured(function);
+        let results = Mutex::new(UserVec::new(Vec::new()));
+        run(
+            self.iterator,
+            &Handling::new(|(place, item)| {
+                let result = (*function)(item);
+                lock(&results).push((place, result));
+            }),
+        );
+        let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut results = results.into_inner();
+        results.sort_unstable_by_key(|(place, _)| *place);
+        results.into_iter().map(|(_, result)| result).collect()
+    }
+}
+
+/// An item and its place among all items.
+type Placed<T> = (usize, T);
+
+/// The state of a loop.
+struct Handling<T, F> {
+    queue: Mutex<Queue<T>>,
+    handle: F,
+}
+
+struct Queue<T> {
+    items: VecDeque<UserOwned<Placed<T>>>,
+    /// The number of tasks that take items out.
+    tasks: usize,
+    /// `true` if the loop unwinds: nothing is handled any more.
+    is_over: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T, F> Handling<T, F>
+where
+    T: Send,
+    F: Fn(Placed<T>) + Sync,
+{
+    fn new(handle: F) -> Handling<T, F> {
+        Handling {
+            queue: Mutex::new(Queue {
+                items: VecDeque::new(),
+                tasks: 0,
+                is_over: false,
+            }),
+            handle,
+        }
     }
 
-    /// Handles the items batch by batch, and returns the results in order.
-    fn in_batches<R, F>(self, handle: F) -> Vec<R>
+    /// Puts `item` into the queue, and has it taken out: by a task, or if there is no room, by the caller. Returns `false` if the
+    /// loop is over.
+    fn pass_on<'scope>(
+        &'scope self,
+        scope: &Scope<'scope>,
+        worker: &Worker,
+        item: Placed<T>,
+    ) -> bool
     where
-        R: Send,
-        F: Fn(Vec<I::Item>) -> R + Sync,
+        T: 'scope,
     {
-        let mut iterator = UserOwned::captured(self.iterator);
-        let handle = UserOwned::captured(handle);
-        jobtree_pool::with_worker(|worker| {
-            let mut size = FIRST_BATCH * worker.workers();
-            let mut results = Vec::new();
-            let mut batch = Vec::from_iter(iterator.by_ref().take(size));
-            while !batch.is_empty() {
-                size = (size * 2).min(LONGEST_BATCH * worker.workers());
-                let (next, result) = worker.join(
-                    |_| Vec::from_iter(iterator.by_ref().take(size)),
-                    |_| handle(batch),
-                );
-                results.push(result);
-                batch = next;
-            }
-            results
-        })
+        let most_tasks = worker.workers() - 1;
+        let mut queue = lock(&self.queue);
+        if queue.is_over {
+            drop(queue);
+            drop(UserOwned::value(item));
+            return false;
+        }
+        queue.items.push_back(UserOwned::value(item));
+        let is_full = queue.items.len() > WAITING_ITEMS * most_tasks;
+        let needs_task = queue.tasks < most_tasks;
+        queue.tasks += usize::from(needs_task);
+        let own = match is_full {
+            true => queue.items.pop_front(),
+            false => None,
+        };
+        drop(queue);
+        if needs_task {
+            scope
+                .spawn_part(|| jobtree_pool::with_worker(|worker| self.handle_until_empty(worker)));
+        }
+        if let Some(own) = own {
+            self.handle_one(worker, own);
+        }
+        true
     }
+
+    /// The work of a task.
+    fn handle_until_empty(&self, worker: &Worker) {
+        loop {
+            let mut queue = lock(&self.queue);
+            let item = match queue.is_over {
+                true => None,
+                false => queue.items.pop_front(),
+            };
+            let Some(item) = item else {
+                queue.tasks -= 1;
+                return;
+            };
+            drop(queue);
+            self.handle_one(worker, item);
+        }
+    }
+
+    fn handle_one(&self, worker: &Worker, item: UserOwned<Placed<T>>) {
+        let unless_handled = EndLoop(&self.queue);
+        give_way(worker);
+        (self.handle)(item.into_inner());
+        std::mem::forget(unless_handled);
+    }
+}
+
+/// Ends a loop when it is dropped.
+struct EndLoop<'a, T>(&'a Mutex<Queue<T>>);
+
+impl<T> Drop for EndLoop<'_, T> {
+    fn drop(&mut self) {
+        lock(self.0).is_over = true;
+    }
+}
+
+/// Does between two items what forks do: unwinds if the loop was told to stop, and lets fibers run whose wait is over.
+fn give_way(worker: &Worker) {
+    if worker.wants_work() {
+        raw::unwind_if_stopped();
+        worker.join(|_| (), |_| ());
+    }
+}
+
+/// Handles all items of `iterator`.
+fn run<I, F>(iterator: I, handling: &Handling<I::Item, F>)
+where
+    I: Iterator + Send,
+    I::Item: Send,
+    F: Fn(Placed<I::Item>) + Sync,
+{
+    let mut iterator = UserOwned::captured(iterator);
+    jobtree_pool::scope(|scope| {
+        jobtree_pool::with_worker(|worker| {
+            let unless_all = EndLoop(&handling.queue);
+            for place in 0.. {
+                give_way(worker);
+                let Some(item) = iterator.next() else { break };
+                if !handling.pass_on(scope, worker, (place, item)) {
+                    break;
+                }
+            }
+            std::mem::forget(unless_all);
+            // What is left; it counts as a task.
+            lock(&handling.queue).tasks += 1;
+            handling.handle_until_empty(worker);
+        });
+    });
 }

@@ -3,6 +3,7 @@
 mod common;
 
 use std::num::Wrapping;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{Random, lengths, on_every_pool};
@@ -517,5 +518,40 @@ fn iterators_are_bridged_in_order() {
             sum.fetch_add(n, Ordering::Relaxed);
         });
         assert_eq!(sum.into_inner(), numbers.iter().sum());
+    });
+}
+
+#[test]
+fn an_iterator_is_not_asked_again_after_its_end() {
+    on_every_pool(|| {
+        for len in [0, 1, 7, 100, 1000] {
+            let mut next = 0;
+            let once = std::iter::from_fn(|| {
+                assert!(next <= len, "it has ended");
+                next += 1;
+                (next <= len).then_some(next)
+            });
+            assert_eq!(par::bridge(once).map(|n| n), Vec::from_iter(1..=len));
+        }
+    });
+}
+
+/// An item is handled before the next one is waited for: here the next one exists only after that.
+#[test]
+fn no_item_waits_for_the_next_one() {
+    on_every_pool(|| {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        sender.send(0).unwrap();
+        let handled = AtomicU64::new(0);
+        let last = Mutex::new(Some(sender));
+        par::bridge(receiver).for_each(|n| {
+            handled.fetch_add(1, Ordering::Relaxed);
+            let mut sender = last.lock().unwrap();
+            match n {
+                50 => *sender = None,
+                _ => sender.as_ref().unwrap().send(n + 1).unwrap(),
+            }
+        });
+        assert_eq!(handled.into_inner(), 51);
     });
 }

@@ -283,3 +283,52 @@ fn values_dropped_because_of_an_error_may_panic_in_their_destructors() {
         assert_eq!(each.err(), Some(100));
     });
 }
+
+#[test]
+fn the_items_of_an_iterator_may_panic_in_their_destructors() {
+    quiet_panics();
+    on_every_pool(|| {
+        for position in [0, 7, 100, 299] {
+            let expected = format!("on purpose at {position}");
+            let check = |body: &dyn Fn()| assert_eq!(panic_message(body), expected);
+            let bombs = || (0..300).map(Bomb);
+            let handle = |bomb: Bomb| {
+                let index = bomb.0;
+                std::mem::forget(bomb);
+                panic_at(position, index);
+            };
+            check(&|| par::bridge(bombs()).for_each(handle));
+            check(&|| {
+                // In a frame of the program's a bomb would end the process.
+                let results = par::bridge(bombs()).map(|bomb| {
+                    handle(bomb);
+                    Bomb(0)
+                });
+                drop(results);
+            });
+            check(&|| {
+                let ends = (0..300).map(|index| {
+                    panic_at(position, index);
+                    Bomb(index)
+                });
+                par::bridge(ends).for_each(std::mem::forget);
+            });
+            check(&|| {
+                struct Collection;
+                impl FromIterator<Bomb> for Collection {
+                    fn from_iter<I: IntoIterator<Item = Bomb>>(bombs: I) -> Collection {
+                        for bomb in bombs {
+                            let index = bomb.0;
+                            std::mem::forget(bomb);
+                            panic_at(7, index);
+                        }
+                        Collection
+                    }
+                }
+                let collect = || drop(par::over(0..300_usize).map(Bomb).collect_as::<Collection>());
+                assert_eq!(panic_message(collect), "on purpose at 7");
+                panic_at(position, position);
+            });
+        }
+    });
+}

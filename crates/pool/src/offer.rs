@@ -28,7 +28,7 @@ use crate::deque::Entry;
 use crate::found::{Found, Work};
 use crate::job::JobKind;
 use crate::pool::shared::{Shared, Waits};
-use crate::raw::ticks;
+use crate::raw::{outermost, ticks};
 use crate::sync::step::{Step, left_out};
 use crate::sync::{AtomicPtr, Ordering};
 use crate::task_lengths::SHORT;
@@ -74,7 +74,8 @@ impl OfferSlot {
         if !self.stands_by() {
             return false;
         }
-        let boxed = Box::into_raw(Box::new(entry));
+        // The memory is the pool's, not that of the job on whose stack the worker looks for work.
+        let boxed = outermost(|| Box::into_raw(Box::new(entry)));
         let order = Ordering::AcqRel;
         let moved = self
             .state
@@ -82,7 +83,7 @@ impl OfferSlot {
             .is_ok();
         if !moved {
             // SAFETY: made above, and seen by no other thread.
-            drop(unsafe { Box::from_raw(boxed) });
+            outermost(|| drop(unsafe { Box::from_raw(boxed) }));
         }
         moved
     }
@@ -99,7 +100,7 @@ impl OfferSlot {
             return None;
         }
         // SAFETY: the address of a box, by `offer`; the swap took it out of the slot.
-        Some(*unsafe { Box::from_raw(before) })
+        Some(outermost(|| *unsafe { Box::from_raw(before) }))
     }
 }
 

@@ -207,10 +207,19 @@ impl<T> Future for JobHandle<T> {
     /// # Panics
     /// If it is polled again after it was ready.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome<T>> {
+        if !self.job.is_ended()
+            && let Err(cancelled) = checkpoint()
+        {
+            return Poll::Ready(Err(JobError::Cancelled(cancelled)));
+        }
+        self.poll_end(context)
+    }
+}
+
+impl<T> JobHandle<T> {
+    /// Does what `poll` does, whether the current job is cancelled or not.
+    pub(crate) fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<Outcome<T>> {
         if !self.job.is_ended() {
-            if let Err(cancelled) = checkpoint() {
-                return Poll::Ready(Err(JobError::Cancelled(cancelled)));
-            }
             let entered = self.ended.take();
             let mut ended = entered.unwrap_or_else(|| Box::pin(self.job.ended()));
             if ended.as_mut().poll(context).is_pending() {

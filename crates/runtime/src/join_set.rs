@@ -5,7 +5,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -167,22 +166,31 @@ impl<T> JoinSet<T> {
         }
     }
 
-    /// Takes out a job that has ended, and returns its outcome; `None` if none has.
+    /// Takes out a job that has ended, and returns its outcome; `None` if none has. It does not look whether the calling job is
+    /// cancelled.
     pub fn try_join_next(&mut self) -> Option<Outcome<T>> {
         loop {
-            let number = self.ready.numbers().pop_front()?;
-            let Some(handle) = self.handles.get_mut(&number) else {
-                continue;
-            };
-            let waker = Waker::from(Arc::new(JobWaker {
-                number,
-                ready: Arc::clone(&self.ready),
-            }));
-            let polled = Pin::new(handle).poll(&mut Context::from_waker(&waker));
-            if let Poll::Ready(outcome) = polled {
+            // It stays the first one until it was looked at: if that panics, a later call looks again.
+            let number = *self.ready.numbers().front()?;
+            let outcome = self.outcome_of(number);
+            self.ready.numbers().pop_front();
+            if outcome.is_some() {
                 self.handles.remove(&number);
-                return Some(outcome);
+                return outcome;
             }
+        }
+    }
+
+    /// Returns the outcome of a job that has ended; otherwise, its end will put the number into the queue.
+    fn outcome_of(&mut self, number: u64) -> Option<Outcome<T>> {
+        let handle = self.handles.get_mut(&number)?;
+        let waker = Waker::from(Arc::new(JobWaker {
+            number,
+            ready: Arc::clone(&self.ready),
+        }));
+        match handle.poll_end(&mut Context::from_waker(&waker)) {
+            Poll::Ready(outcome) => Some(outcome),
+            Poll::Pending => None,
         }
     }
 

@@ -12,6 +12,14 @@
 //!
 //! A `tokio::task::JoinHandle` needs no context: [`crate::block_on`] waits for one, too.
 //!
+//! # What they do not do
+//!
+//! * They do not drive the runtime. A multi-threaded one drives itself; timers and sockets of a `current_thread` one stand still
+//!   unless some thread is in its `block_on`.
+//! * A poll has the thread to itself, as everything inside [`isolate`](crate::isolate()). So what is polled here awaits jobs and
+//!   never blocks on one: `handle.await`, not `handle.join()`, which on a pool of one worker waits for a job that only this thread
+//!   could run.
+//!
 //! ```
 //! use jobtree_runtime::{nursery, tokio::block_on};
 //! use std::time::Duration;
@@ -58,6 +66,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use ::tokio::runtime::Handle;
+use jobtree_base::user_code::{Place, call_user};
 use jobtree_tree::{BoxError, Cancelled};
 
 use crate::{CancelOnDrop, Runtime};
@@ -137,7 +146,8 @@ impl<F: Future> Future for Inside<F> {
 impl<F> Drop for Inside<F> {
     fn drop(&mut self) {
         jobtree_pool::isolate(|| {
-            let _entered = self.handle.enter();
+            // Entering panics on a thread whose locals are gone, where a future in a `thread_local!` may well be dropped.
+            let _entered = call_user(Place::Captured, || self.handle.enter());
             // In its place, since it is pinned there.
             self.future = None;
         });

@@ -9,7 +9,7 @@ use jobtree_runtime::budget::{
     self, Budget, CapBudget, CapChannel, CapExecutor, CapSpawn, Capabilities, ChannelRefused,
     Executor, Refusal, SpawnRefused, may_create_channel, may_use_executor,
 };
-use jobtree_runtime::{Job, JobError, Profile, Runtime, nursery, supervisor};
+use jobtree_runtime::{Job, JobError, Profile, Runtime, channel, nursery, supervisor};
 use support::{end, runtime_of, until, watch};
 
 /// The refusal that a job failed with.
@@ -348,6 +348,20 @@ fn channels_are_limited_in_number_and_size() {
                 let refused = may_create_channel(Some(0)).unwrap_err();
                 assert_eq!(refused, ChannelRefused::ChannelLimitExceeded { limit: 3 });
                 permits.pop();
+                permits.push(may_create_channel(Some(0)).unwrap());
+                // Every kind of channel asks.
+                let made: [(&str, fn()); 3] = [
+                    ("broadcast", || drop(channel::broadcast::<u8>(1))),
+                    ("watch", || drop(channel::watch(1))),
+                    ("oneshot", || drop(channel::oneshot::<u8>())),
+                ];
+                for (kind, make) in made {
+                    assert!(std::panic::catch_unwind(make).is_err(), "{kind}");
+                }
+                permits.pop();
+                for (kind, make) in made {
+                    assert!(std::panic::catch_unwind(make).is_ok(), "{kind}");
+                }
                 permits.push(may_create_channel(Some(0)).unwrap());
                 Ok(permits)
             });

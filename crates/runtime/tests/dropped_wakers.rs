@@ -7,12 +7,12 @@ use std::future::{Future, pending};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
 
-use jobtree_runtime::channel::{bounded, rendezvous};
-use jobtree_runtime::sync::{Mutex, Semaphore};
-use jobtree_runtime::{CancelToken, Runtime, future, select_async, sleep};
+use jobtree_runtime::channel::{bounded, broadcast, rendezvous, watch};
+use jobtree_runtime::sync::{Barrier, Mutex, Notify, RwLock, Semaphore};
+use jobtree_runtime::{CancelToken, JoinSet, Runtime, future, select_async, sleep};
 use support::child::run_in_child;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -79,6 +79,32 @@ const CASES: &[(&str, Case)] = &[
     ("acquire", |unwinds| {
         drop_with_waker(Semaphore::new(0).acquire_async(1), unwinds);
     }),
+    ("notified", |unwinds| {
+        drop_with_waker(Notify::new().notified(), unwinds);
+    }),
+    ("barrier", |unwinds| {
+        drop_with_waker(Barrier::new(2).wait_async(), unwinds);
+    }),
+    ("read", |unwinds| {
+        let lock = RwLock::new(1);
+        let _guard = lock.write().unwrap();
+        drop_with_waker(lock.read_async(), unwinds);
+    }),
+    ("broadcast", |unwinds| {
+        let (_sender, mut receiver) = broadcast::<u8>(1);
+        drop_with_waker(receiver.recv_async(), unwinds);
+    }),
+    ("watch", |unwinds| {
+        let (_sender, mut receiver) = watch(1);
+        drop_with_waker(receiver.changed_async(), unwinds);
+    }),
+    ("join set", |unwinds| {
+        let handle = Runtime::global().spawn(|| Ok(sleep(LONG)?));
+        let job = handle.job().clone();
+        let mut set = JoinSet::from_iter([handle]);
+        drop_with_waker(set.join_next_async(), unwinds);
+        job.cancel("the test is over");
+    }),
     ("token", |unwinds| {
         drop_with_waker(CancelToken::new().cancelled(), unwinds)
     }),
@@ -133,4 +159,52 @@ fn the_destructor_of_a_waker_that_a_future_kept_is_recorded() {
             );
         }
     }
+}
+
+/// Makes a waker each clone of which panics when it is dropped.
+fn waker_with_hostile_clones() -> Waker {
+    const VTABLE: RawWakerVTable = RawWakerVTable::new(
+        |_| RawWaker::new(std::ptr::dangling(), &VTABLE),
+        |_| (),
+        |_| (),
+        |pointer| assert!(pointer.is_null(), "the destructor of a clone"),
+    );
+    // SAFETY: the functions look at nothing but whether the pointer is null.
+    unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &VTABLE)) }
+}
+
+/// What is taken at once needs no waker. A clone that was made for a wait is dropped then, and must not cost the caller what it took.
+#[test]
+fn the_destructor_of_a_clone_that_was_not_needed_is_recorded() {
+    fn poll_once<F: Future>(future: F) -> F::Output {
+        let waker = waker_with_hostile_clones();
+        let polled = catch_unwind(AssertUnwindSafe(|| {
+            pin!(future).poll(&mut Context::from_waker(&waker))
+        }));
+        match polled {
+            Ok(Poll::Ready(output)) => output,
+            Ok(Poll::Pending) => panic!("it was there"),
+            Err(_) => panic!("the panic of the clone got out"),
+        }
+    }
+    let notify = Notify::new();
+    notify.notify_one();
+    poll_once(notify.notified()).unwrap();
+    let semaphore = Semaphore::new(1);
+    drop(poll_once(semaphore.acquire_async(1)).unwrap());
+    semaphore.close();
+    assert!(poll_once(semaphore.acquire_async(1)).is_err());
+    drop(poll_once(Mutex::new(1).lock_async()).unwrap());
+    drop(poll_once(RwLock::new(1).write_async()).unwrap());
+    let (sender, receiver) = bounded(1);
+    poll_once(sender.send_async(7)).unwrap();
+    assert_eq!(poll_once(receiver.recv_async()).unwrap(), 7);
+    assert_eq!(
+        poll_once(async {
+            select_async! { recv(receiver) -> _x => 1, default => 2 }
+        })
+        .unwrap(),
+        2
+    );
+    assert_eq!(semaphore.available(), 1, "none is lost");
 }

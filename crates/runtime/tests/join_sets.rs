@@ -171,3 +171,30 @@ fn no_end_is_missed_in_any_order() {
         Ok(())
     });
 }
+
+#[test]
+fn in_a_cancelled_job_only_jobs_that_have_ended_are_taken() {
+    let _watch = watch();
+    let runtime = runtime(2);
+    let runs = runtime.spawn(|| Ok(for_ever()?));
+    let ended = runtime.spawn(|| Ok(()));
+    until(|| ended.is_finished());
+    let running = runs.job().clone();
+    let outcome = runtime.nursery(|n| {
+        n.cancel("no longer needed");
+        let mut set = JoinSet::from_iter([runs, ended]);
+        assert!(set.try_join_next().expect("one has ended").is_ok());
+        assert!(set.try_join_next().is_none(), "the other one runs");
+        assert_eq!(set.len(), 1);
+        let given_up = set.join_next().expect("it is given up");
+        assert!(matches!(given_up, Err(JobError::Cancelled(_))));
+        assert!(set.is_empty() && set.join_next().is_none());
+        Ok(())
+    });
+    assert!(
+        matches!(outcome, Err(JobError::Cancelled(_))),
+        "{outcome:?}"
+    );
+    running.cancel("the test is over");
+    end(&runtime);
+}

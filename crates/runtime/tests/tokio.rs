@@ -219,3 +219,40 @@ fn a_scope_on_the_other_runtimes_thread_waits_for_its_children() {
     assert_eq!(sum.unwrap(), 12);
     tokio.shutdown_timeout(FAR);
 }
+
+/// Nothing can be entered on a thread whose locals are gone. A future that was kept in one of them is dropped all the same.
+#[cfg(feature = "tokio")]
+#[test]
+fn a_future_inside_a_runtime_may_be_dropped_with_its_thread() {
+    use jobtree_runtime::tokio::{Inside, inside};
+    use std::cell::RefCell;
+    use std::future::Pending;
+    use std::sync::mpsc;
+
+    struct Dropped(mpsc::Sender<()>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+        }
+    }
+    async fn keeps(_dropped: Dropped) {
+        let never: Pending<()> = pending();
+        never.await;
+    }
+    type Kept = Box<Inside<std::pin::Pin<Box<dyn Future<Output = ()> + Send>>>>;
+    thread_local! {
+        static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
+    }
+    let tokio = tokio_runtime();
+    let (dropped, was_dropped) = mpsc::channel();
+    let handle = tokio.handle().clone();
+    let thread = std::thread::spawn(move || {
+        // Before tokio's own local is first used, so that it is dropped after that.
+        KEPT.with_borrow_mut(|kept| {
+            *kept = Some(Box::new(inside(&handle, Box::pin(keeps(Dropped(dropped))))));
+        });
+        drop(handle.enter());
+    });
+    thread.join().unwrap();
+    was_dropped.recv().unwrap();
+}

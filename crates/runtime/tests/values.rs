@@ -10,6 +10,7 @@ use std::task::Context;
 use std::time::Duration;
 
 use jobtree_pool::OnceLatch;
+use jobtree_runtime::channel::{self, BroadcastRecvError};
 use jobtree_runtime::{JobError, JobHandle, JobState, nursery};
 use support::{Bell, Census, Counted, end, rounds, runtime, until, watch};
 
@@ -292,4 +293,57 @@ fn a_panic_of_a_value_that_is_not_taken_is_recorded_whoever_drops_it() {
     }));
     assert!(unwound.is_err() && is_recorded("dropped while unwinding"));
     end(&runtime);
+}
+
+/// What a channel keeps may be dropped by an end that goes, or while the program unwinds.
+#[test]
+fn values_of_broadcast_and_watch_may_panic_in_their_destructors() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("in a destructor, on purpose");
+        }
+    }
+    struct SendsWhenDropped<F: FnMut()>(F);
+    impl<F: FnMut()> Drop for SendsWhenDropped<F> {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+    fn while_unwinding(code: impl FnMut()) {
+        let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+            let _last = SendsWhenDropped(code);
+            std::panic::resume_unwind(Box::new("the first panic"));
+        }));
+        let payload = unwound.unwrap_err();
+        assert_eq!(payload.downcast_ref(), Some(&"the first panic"));
+    }
+    let before = jobtree_runtime::user_code::caught_panics();
+    // Several at once, by the last receiver.
+    let (sender, receiver) = channel::broadcast(4);
+    (0..4).for_each(|_| assert_eq!(sender.send(Bomb), 1));
+    drop(receiver);
+    // By a sender that has no receiver, or no room.
+    assert_eq!(sender.send(Bomb), 0);
+    while_unwinding(|| {
+        sender.send(Bomb);
+    });
+    let (full, mut receiver) = channel::broadcast(1);
+    full.send(Bomb);
+    while_unwinding(|| {
+        full.send(Bomb);
+    });
+    assert!(matches!(
+        receiver.try_recv(),
+        Some(Err(BroadcastRecvError::Lagged(1)))
+    ));
+    let mut last = Some((full, receiver));
+    while_unwinding(|| drop(last.take()));
+    // By a sender of newer ones, and by the last end.
+    let (sender, receiver) = channel::watch(Bomb);
+    sender.send(Bomb);
+    while_unwinding(|| sender.send(Bomb));
+    let mut last = Some((sender, receiver));
+    while_unwinding(|| drop(last.take()));
+    assert!(jobtree_runtime::user_code::caught_panics() >= before + 11);
 }

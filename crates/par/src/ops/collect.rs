@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use jobtree_pool::Worker;
-use jobtree_pool::raw::{Filled, Slots, UserOwned, UserVec, fill_vec};
+use jobtree_pool::raw::{Filled, OwnedItems, Slots, UserOwned, UserVec, fill_vec};
 
 use super::Consume;
 use super::search::FirstEnd;
@@ -106,6 +106,16 @@ impl<T: Send> Pieces<T> {
             jobtree_pool::with_worker(|worker| move_all(worker, pieces, slots))
         });
     }
+}
+
+/// Makes a vector of each half.
+fn both<A: Send, B: Send>((left, right): (Pieces<A>, Pieces<B>)) -> (Vec<A>, Vec<B>) {
+    // Moving the second half forks, and so may unwind.
+    let mut first = UserVec::new(Vec::new());
+    left.move_to(&mut first);
+    let mut second = Vec::new();
+    right.move_to(&mut second);
+    (first.into_inner(), second)
 }
 
 /// Moves the items of all `pieces` into `slots`, which are just as many.
@@ -333,7 +343,8 @@ where
     where
         C: FromIterator<T::Out>,
     {
-        self.collect().into_iter().collect()
+        // The collection may panic with any number of values left.
+        OwnedItems::new(self.collect()).collect()
     }
 
     /// Two vectors: the first halves of all pairs, and the second ones, both in order.
@@ -348,11 +359,7 @@ where
         A: Send,
         B: Send,
     {
-        let pieces = self.consume(Unzip);
-        let (mut left, mut right) = (Vec::new(), Vec::new());
-        pieces.0.move_to(&mut left);
-        pieces.1.move_to(&mut right);
-        (left, right)
+        both(self.consume(Unzip))
     }
 
     /// Two vectors: the items for which `predicate` holds, and the others, both in order.
@@ -365,11 +372,7 @@ where
     where
         F: Fn(&T::Out) -> bool + Sync,
     {
-        let pieces = self.consume(Partition { predicate });
-        let (mut yes, mut no) = (Vec::new(), Vec::new());
-        pieces.0.move_to(&mut yes);
-        pieces.1.move_to(&mut no);
-        (yes, no)
+        both(self.consume(Partition { predicate }))
     }
 
     /// A vector of all values if every item is `Ok`; otherwise the error that a sequential loop would give.

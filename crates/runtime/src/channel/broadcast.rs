@@ -5,8 +5,11 @@ use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jobtree_base::user_owned::UserOwned;
 use jobtree_tree::Cancelled;
 
+use crate::budget::ChannelPermit;
+use crate::channel::permitted;
 use crate::sync::Notify;
 
 /// Makes a channel of which every receiver gets every value that is sent while it exists. Senders never wait: `capacity` values are
@@ -44,12 +47,14 @@ use crate::sync::Notify;
 /// ```
 ///
 /// # Panics
-/// If `capacity` is zero.
+/// If `capacity` is zero. If the current job may not have it: see [`try_new`](crate::channel::try_new).
 #[track_caller]
 pub fn broadcast<T>(capacity: usize) -> (BroadcastSender<T>, BroadcastReceiver<T>) {
     assert!(capacity > 0, "a broadcast channel keeps at least one value");
+    let permit = permitted(Some(capacity));
     let shared = Arc::new(Broadcast {
         capacity,
+        _permit: permit,
         state: Mutex::new(State {
             kept: VecDeque::new(),
             first: 0,
@@ -65,13 +70,17 @@ pub fn broadcast<T>(capacity: usize) -> (BroadcastSender<T>, BroadcastReceiver<T
 
 struct Broadcast<T> {
     capacity: usize,
+    _permit: ChannelPermit,
     state: Mutex<State<T>>,
     sent: Notify,
 }
 
+/// A value that was sent. It may be dropped where the program unwinds, or by a receiver that goes: whoever sent it knows nothing of that.
+type Sent<T> = UserOwned<Arc<T>>;
+
 struct State<T> {
     /// The newest values, oldest first.
-    kept: VecDeque<Arc<T>>,
+    kept: VecDeque<Sent<T>>,
     /// The number of values that were sent before the oldest one that is kept.
     first: u64,
     senders: usize,
@@ -94,7 +103,7 @@ impl<T> BroadcastSender<T> {
     /// Sends `value` to all receivers, and returns how many there are. It never waits, and does not look whether the current job is
     /// cancelled. Without receivers the value is dropped.
     pub fn send(&self, value: T) -> usize {
-        let value = Arc::new(value);
+        let value = UserOwned::value(Arc::new(value));
         let (receivers, dropped) = self.shared.with(|state| {
             if state.receivers == 0 {
                 return (0, Some(value));
@@ -191,7 +200,7 @@ impl<T> BroadcastReceiver<T> {
             }
             let place = usize::try_from(next - state.first).unwrap_or(usize::MAX);
             match state.kept.get(place) {
-                Some(value) => Some(Ok(value.clone())),
+                Some(value) => Some(Ok(Arc::clone(value))),
                 None => (state.senders == 0).then_some(Err(BroadcastRecvError::Closed)),
             }
         });

@@ -105,6 +105,20 @@ impl Kind {
             Kind::DroppingNewest(capacity) => (capacity, Overflow::DropNewest),
         }
     }
+
+    /// Returns the number of values that it holds at most; `None` if there is no bound.
+    ///
+    /// # Panics
+    /// If a capacity of 0 was asked for.
+    #[track_caller]
+    fn limited_room(self) -> Option<usize> {
+        let (room, _) = self.room();
+        assert!(
+            room > 0 || self == Kind::Rendezvous,
+            "a channel {self:?} could hold nothing: use channel::rendezvous(), whose senders wait for a receiver"
+        );
+        (room != usize::MAX).then_some(room)
+    }
 }
 
 /// A channel of any kind, unless the current job may not have it.
@@ -133,17 +147,15 @@ impl Kind {
 /// If a capacity of 0 was asked for: that is [`Kind::Rendezvous`].
 #[track_caller]
 pub fn try_new<T>(kind: Kind) -> Result<(Sender<T>, Receiver<T>), ChannelRefused> {
+    let permit = may_create_channel(kind.limited_room())?;
+    Ok(ends(kind, permit))
+}
+
+fn ends<T>(kind: Kind, permit: ChannelPermit) -> (Sender<T>, Receiver<T>) {
     let (room, overflow) = kind.room();
-    assert!(
-        room > 0 || kind == Kind::Rendezvous,
-        "a channel {kind:?} could hold nothing: use channel::rendezvous(), whose senders wait for a receiver"
-    );
-    let permit = may_create_channel((room != usize::MAX).then_some(room))?;
     let shared = Shared::new(room, overflow, permit);
-    Ok((
-        Sender::new(std::sync::Arc::clone(&shared)),
-        Receiver::new(shared),
-    ))
+    let sender = Sender::new(std::sync::Arc::clone(&shared));
+    (sender, Receiver::new(shared))
 }
 
 /// A channel of any kind. A destructor that runs because of a panic gets one that counts for no job where its own may not
@@ -153,19 +165,28 @@ pub fn try_new<T>(kind: Kind) -> Result<(Sender<T>, Receiver<T>), ChannelRefused
 /// If the current job may not have it.
 #[track_caller]
 pub(crate) fn new<T>(kind: Kind) -> (Sender<T>, Receiver<T>) {
-    match try_new(kind) {
-        Ok(ends) => ends,
-        Err(_) if jobtree_pool::raw::is_unwinding() => uncounted(kind),
-        Err(refused) => panic!("{refused}; channel::try_new returns this as an error"),
+    let permit = permitted(kind.limited_room());
+    ends(kind, permit)
+}
+
+/// The permit for a channel with room for `room` values, as [`new`] gets it.
+///
+/// # Panics
+/// If the current job may not have it.
+#[track_caller]
+fn permitted(room: Option<usize>) -> ChannelPermit {
+    match may_create_channel(room) {
+        Ok(permit) => permit,
+        Err(_) if jobtree_pool::raw::is_unwinding() => ChannelPermit::unlimited(),
+        Err(refused) => panic!(
+            "{refused}; channel::try_new and budget::may_create_channel return this as an error"
+        ),
     }
 }
 
 /// A channel that is not the current job's, and counts for none.
 pub(crate) fn uncounted<T>(kind: Kind) -> (Sender<T>, Receiver<T>) {
-    let (room, overflow) = kind.room();
-    let shared = Shared::new(room, overflow, ChannelPermit::unlimited());
-    let sender = Sender::new(std::sync::Arc::clone(&shared));
-    (sender, Receiver::new(shared))
+    ends(kind, ChannelPermit::unlimited())
 }
 
 /// A channel that holds nothing: a send ends when its value was received.

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::channel::RecvError;
+use jobtree_base::user_owned::UserOwned;
+
+use crate::budget::ChannelPermit;
+use crate::channel::{RecvError, permitted};
 use crate::sync::Notify;
 
 /// Makes a value that one end changes and the other ends watch. Receivers see the newest value, not every one.
@@ -28,14 +31,21 @@ use crate::sync::Notify;
 /// assert_eq!(seen.last(), Some(&"highest"));
 /// # Ok::<(), jobtree_runtime::JobError>(())
 /// ```
+///
+/// # Panics
+/// If the current job may not have a channel with room for one value: see [`try_new`](crate::channel::try_new).
+#[track_caller]
 pub fn watch<T>(value: T) -> (WatchSender<T>, WatchReceiver<T>) {
+    let value = UserOwned::value(Arc::new(value));
+    let permit = permitted(Some(1));
     let shared = Arc::new(Watched {
         state: Mutex::new(State {
-            value: Arc::new(value),
+            value,
             version: 0,
             is_closed: false,
         }),
         changed: Notify::new(),
+        _permit: permit,
     });
     let receiver = WatchReceiver {
         shared: shared.clone(),
@@ -47,10 +57,12 @@ pub fn watch<T>(value: T) -> (WatchSender<T>, WatchReceiver<T>) {
 struct Watched<T> {
     state: Mutex<State<T>>,
     changed: Notify,
+    _permit: ChannelPermit,
 }
 
 struct State<T> {
-    value: Arc<T>,
+    /// The last end to go drops it, which may happen while the program unwinds.
+    value: UserOwned<Arc<T>>,
     /// The number of values that were sent.
     version: u64,
     is_closed: bool,
@@ -71,7 +83,7 @@ pub struct WatchSender<T> {
 impl<T> WatchSender<T> {
     /// Changes the value. It never waits, and does not look whether the current job is cancelled.
     pub fn send(&self, value: T) {
-        let value = Arc::new(value);
+        let value = UserOwned::value(Arc::new(value));
         let old = self.shared.with(|state| {
             state.version += 1;
             std::mem::replace(&mut state.value, value)
@@ -83,7 +95,7 @@ impl<T> WatchSender<T> {
 
     /// Returns the value.
     pub fn get(&self) -> Arc<T> {
-        self.shared.with(|state| state.value.clone())
+        self.shared.with(|state| Arc::clone(&state.value))
     }
 
     /// Makes another receiver, which has seen the present value.
@@ -127,7 +139,7 @@ impl<T> WatchReceiver<T> {
     pub fn get(&mut self) -> Arc<T> {
         let (version, value) = self
             .shared
-            .with(|state| (state.version, state.value.clone()));
+            .with(|state| (state.version, Arc::clone(&state.value)));
         self.seen = version;
         value
     }
@@ -141,7 +153,7 @@ impl<T> WatchReceiver<T> {
     fn unseen(&mut self) -> Option<Result<Arc<T>, RecvError>> {
         let (version, value, is_closed) = self
             .shared
-            .with(|state| (state.version, state.value.clone(), state.is_closed));
+            .with(|state| (state.version, Arc::clone(&state.value), state.is_closed));
         if version != self.seen {
             self.seen = version;
             return Some(Ok(value));

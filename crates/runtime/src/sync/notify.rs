@@ -320,6 +320,7 @@ impl<'a> Notification<'a> {
         if is_notified || std::mem::take(&mut state.is_kept) {
             drop(state);
             self.stage = Stage::Over;
+            drop_user(Place::Waker, waker);
             return Poll::Ready(());
         }
         self.stage = Stage::Waiting;

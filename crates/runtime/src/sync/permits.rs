@@ -184,22 +184,17 @@ impl<'a> Taking<'a> {
     fn attempt(&mut self, context: &Context<'_>) -> Poll<bool> {
         let waker = waker_for_later(context.waker());
         let mut state = self.permits.state.lock();
-        match state.take(self.wanted) {
-            Ok(()) => self.stage = Stage::Over,
-            Err(NoPermits::Closed) => {
-                drop(state);
-                self.stage = Stage::Over;
-                return Poll::Ready(false);
-            }
-            Err(NoPermits::Taken) => {
-                self.stage = Stage::Waiting;
-                // SAFETY: both are pinned with the operation, which leaves the list before it goes (`drop`).
-                unsafe { state.waiters.enter(&self.waiter, waker, &self.claim, 0) };
-                return Poll::Pending;
-            }
+        let taken = state.take(self.wanted);
+        if taken == Err(NoPermits::Taken) {
+            self.stage = Stage::Waiting;
+            // SAFETY: both are pinned with the operation, which leaves the list before it goes (`drop`).
+            unsafe { state.waiters.enter(&self.waiter, waker, &self.claim, 0) };
+            return Poll::Pending;
         }
         drop(state);
-        Poll::Ready(true)
+        self.stage = Stage::Over;
+        drop_user(Place::Waker, waker);
+        Poll::Ready(taken.is_ok())
     }
 
     fn poll_waiting(&mut self, context: &Context<'_>) -> Poll<bool> {
