@@ -325,7 +325,9 @@ fn the_items_of_an_iterator_may_panic_in_their_destructors() {
                         Collection
                     }
                 }
-                let collect = || drop(par::over(0..300_usize).map(Bomb).collect_as::<Collection>());
+                let collect = || {
+                    let _: Collection = par::over(0..300_usize).map(Bomb).collect_as();
+                };
                 assert_eq!(panic_message(collect), "on purpose at 7");
                 panic_at(position, position);
             });
