@@ -26,7 +26,7 @@ pub struct Bridge<I> {
 /// A loop over the items of any iterator: a file's lines, a channel's messages.
 ///
 /// One worker at a time asks the iterator for items, while others handle those that it gave before. So this pays where handling an
-/// item takes longer than getting it. What can be cut is better gone over by [`over`].
+/// item takes longer than getting it. What can be cut is better gone over by [`over`](crate::over).
 ///
 /// ```
 /// let text = "one\ntwo\nthree";

@@ -16,7 +16,7 @@
 //!
 //! * They do not drive the runtime. A multi-threaded one drives itself; timers and sockets of a `current_thread` one stand still
 //!   unless some thread is in its `block_on`.
-//! * A poll has the thread to itself, as everything inside [`isolate`](crate::isolate()). So what is polled here awaits jobs and
+//! * A poll has the thread to itself, as everything inside [`isolate`](jobtree_pool::isolate()). So what is polled here awaits jobs and
 //!   never blocks on one: `handle.await`, not `handle.join()`, which on a pool of one worker waits for a job that only this thread
 //!   could run.
 //!
