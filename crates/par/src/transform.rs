@@ -6,6 +6,8 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use jobtree_pool::raw::UserOwned;
+
 /// A step that a loop applies to its items, made by [`map`](crate::Loop::map), [`filter`](crate::Loop::filter) and similar
 /// methods.
 pub trait Transform<In>: Sync {
@@ -155,7 +157,8 @@ where
 
     #[inline(always)]
     fn apply(&self, items: impl Iterator<Item = In>) -> impl Iterator<Item = R> {
-        let mut state = (self.init)();
+        // It is dropped with the items, or because something of the program's panics.
+        let mut state = UserOwned::value((self.init)());
         let items = self.before.apply(items);
         items.map(move |item| (self.function)(&mut state, item))
     }

@@ -2,8 +2,11 @@
 
 mod common;
 
+use std::ops::ControlFlow;
+
 use common::{Alive, on_every_pool, panic_message, quiet_panics};
 use jobtree_par::{self as par, Grain};
+use jobtree_pool::{OnceLatch, Pool};
 
 const LENGTHS: [usize; 6] = [1, 2, 3, 17, 64, 300];
 
@@ -331,6 +334,138 @@ fn the_items_of_an_iterator_may_panic_in_their_destructors() {
                 assert_eq!(panic_message(collect), "on purpose at 7");
                 panic_at(position, position);
             });
+        }
+    });
+}
+
+/// Makes both halves of a loop over two items end with a value, whatever the scheduler does: each handles its item only when the
+/// other one has begun, too.
+struct BothHalves {
+    pool: Pool,
+}
+
+impl BothHalves {
+    fn new() -> BothHalves {
+        quiet_panics();
+        let pool = Pool::builder().workers(2).build().unwrap();
+        BothHalves { pool }
+    }
+
+    /// Runs `body` with a loop over 0 and 1.
+    fn run<R: Send>(
+        &self,
+        body: impl FnOnce(
+            par::Loop<std::ops::Range<usize>, par::Map<par::AsIs, &(dyn Fn(usize) -> usize + Sync)>>,
+        ) -> R
+        + Send,
+    ) -> R {
+        let begun = [OnceLatch::new(), OnceLatch::new()];
+        let meet: &(dyn Fn(usize) -> usize + Sync) = &|index| {
+            begun[index].set();
+            begun[1 - index].wait();
+            index
+        };
+        self.pool
+            .install(|| body(par::over(0..2).grain(Grain::of(1)).map(meet)))
+    }
+}
+
+#[test]
+fn the_losers_of_a_search_may_panic_in_their_destructors() {
+    let halves = BothHalves::new();
+    let found = halves.run(|both| both.map(Bomb).find_any(|_| true));
+    assert_eq!(found.map(defuse), Some(0));
+    let found = halves.run(|both| both.map(Bomb).find_first(|_| true));
+    assert_eq!(found.map(defuse), Some(0));
+    let found = halves.run(|both| both.map(Bomb).find_last(|_| true));
+    assert_eq!(found.map(defuse), Some(1));
+    let ended = halves.run(|both| both.for_each_until(|index| ControlFlow::Break(Bomb(index))));
+    assert_eq!(ended.break_value().map(defuse), Some(0));
+    let ended = halves.run(|both| both.try_for_each(|index| Err(Bomb(index))));
+    assert_eq!(ended.map_err(defuse), Err(0));
+    let ended = halves.run(|both| both.map(|index| Err::<(), _>(Bomb(index))).try_collect());
+    assert_eq!(ended.map_err(defuse), Err(0));
+}
+
+/// Returns the number of a bomb, which does not explode.
+fn defuse(bomb: Bomb) -> usize {
+    let index = bomb.0;
+    std::mem::forget(bomb);
+    index
+}
+
+#[test]
+fn the_losers_of_a_comparison_may_panic_in_their_destructors() {
+    quiet_panics();
+    on_every_pool(|| {
+        // A comparison with 100 panics.
+        let bombs = || par::over(0..90_usize).map(Bomb);
+        assert_eq!(bombs().min().map(defuse), Some(0));
+        assert_eq!(bombs().max().map(defuse), Some(89));
+        assert_eq!(bombs().min_by(Ord::cmp).map(defuse), Some(0));
+        assert_eq!(bombs().max_by(Ord::cmp).map(defuse), Some(89));
+        let key = |bomb: &Bomb| Bomb(89 - bomb.0);
+        assert_eq!(bombs().min_by_key(key).map(defuse), Some(89));
+        assert_eq!(bombs().max_by_key(key).map(defuse), Some(0));
+    });
+}
+
+#[test]
+fn items_that_a_closure_looks_at_may_panic_in_their_destructors() {
+    quiet_panics();
+    on_every_pool(|| {
+        for position in [0, 7, 100, 299] {
+            let expected = format!("on purpose at {position}");
+            let check = |body: &dyn Fn()| assert_eq!(panic_message(body), expected);
+            let bombs = || par::over(0..300_usize).grain(Grain::of(1)).map(Bomb);
+            let look = |bomb: &Bomb| {
+                panic_at(position, bomb.0);
+                // The others stay: a destructor's panic would come out, as that of any closure.
+                false
+            };
+            let only = || {
+                par::over(position..position + 1)
+                    .grain(Grain::of(1))
+                    .map(Bomb)
+            };
+            check(&|| assert!(only().find_any(look).is_none()));
+            check(&|| assert!(only().find_first(look).is_none()));
+            check(&|| assert!(only().find_last(look).is_none()));
+            let compare = |a: &Bomb, b: &Bomb| {
+                panic_at(position.max(1), b.0.max(a.0));
+                a.0.cmp(&b.0)
+            };
+            if position > 0 {
+                check(&|| assert!(bombs().min_by(compare).is_none()));
+                check(&|| assert!(bombs().max_by(compare).is_none()));
+            }
+            let key = |bomb: &Bomb| panic_at(position, bomb.0);
+            check(&|| assert!(bombs().min_by_key(key).is_none()));
+            check(&|| assert!(bombs().max_by_key(key).is_none()));
+        }
+    });
+}
+
+#[test]
+fn the_state_of_a_mapped_loop_may_panic_in_its_destructor() {
+    quiet_panics();
+    on_every_pool(|| {
+        for position in [0, 7, 100, 299] {
+            let expected = format!("on purpose at {position}");
+            let loops = || par::over(0..300_usize).grain(Grain::of(1));
+            let handle = |_: &mut Bomb, index| {
+                panic_at(position, index);
+                Bomb(index)
+            };
+            let check = |body: &dyn Fn()| assert_eq!(panic_message(body), expected);
+            check(&|| drop(loops().map_init(|| Bomb(0), handle).collect()));
+            let look = |_: &mut Bomb, index| panic_at(position, index);
+            check(&|| loops().map_init(|| Bomb(0), look).for_each(|()| ()));
+            let keep = |state: &mut Bomb, index| state.0 + index;
+            let sum = loops().map_init(|| Bomb(1), keep).sum::<usize>();
+            assert_eq!(sum, 300 + 299 * 150);
+            let first = loops().map_init(|| Bomb(0), |_, index| Bomb(index)).first();
+            assert_eq!(first.map(defuse), Some(0));
         }
     });
 }

@@ -9,9 +9,9 @@ use std::ops::ControlFlow;
 use jobtree_pool::Worker;
 use jobtree_pool::raw::{Filled, OwnedItems, Slots, UserOwned, UserVec, fill_vec};
 
-use super::Consume;
 use super::search::FirstEnd;
 use super::write::Beside;
+use super::{Consume, first_of};
 use crate::drive::{Body, Splittable, drive};
 use crate::looping::Loop;
 use crate::source::Source;
@@ -202,7 +202,7 @@ impl<R: Send, E: Send> Consume<Result<R, E>> for TryGather {
     }
 
     fn combine(&self, left: Self::State, right: Self::State) -> Self::State {
-        (left.0.append(right.0), left.1.or(right.1))
+        (left.0.append(right.0), first_of(left.1, right.1))
     }
 
     #[inline(always)]

@@ -3,7 +3,11 @@
 //! As with [`Iterator`]: of several smallest ones the first, of several largest ones the last.
 
 use std::cmp::Ordering;
+use std::mem::needs_drop;
 
+use jobtree_pool::raw::UserOwned;
+
+use super::choose;
 use crate::looping::Loop;
 use crate::source::Source;
 use crate::transform::Transform;
@@ -23,7 +27,10 @@ where
     where
         T::Out: Ord,
     {
-        self.reduce(Ord::min)
+        self.reduce(|a, b| match needs_drop::<T::Out>() {
+            true => choose(a, b, |a, b| b < a),
+            false => a.min(b),
+        })
     }
 
     /// The largest item; the last one of several.
@@ -35,7 +42,10 @@ where
     where
         T::Out: Ord,
     {
-        self.reduce(Ord::max)
+        self.reduce(|a, b| match needs_drop::<T::Out>() {
+            true => choose(a, b, |a, b| b >= a),
+            false => a.max(b),
+        })
     }
 
     /// The smallest item by an order of your own; the first one of several.
@@ -48,10 +58,7 @@ where
     where
         F: Fn(&T::Out, &T::Out) -> Ordering + Sync,
     {
-        self.reduce(|a, b| match compare(&a, &b) {
-            Ordering::Greater => b,
-            _ => a,
-        })
+        self.reduce(|a, b| choose(a, b, |a, b| compare(a, b) == Ordering::Greater))
     }
 
     /// The largest item by an order of your own; the last one of several.
@@ -64,10 +71,7 @@ where
     where
         F: Fn(&T::Out, &T::Out) -> Ordering + Sync,
     {
-        self.reduce(|a, b| match compare(&a, &b) {
-            Ordering::Greater => a,
-            _ => b,
-        })
+        self.reduce(|a, b| choose(a, b, |a, b| compare(a, b) != Ordering::Greater))
     }
 
     /// The item with the smallest key; the first one of several. The key of each item is taken once.
@@ -80,6 +84,14 @@ where
         K: Ord + Send,
         F: Fn(&T::Out) -> K + Sync,
     {
+        if needs_drop::<(K, T::Out)>() {
+            let owned = |item| {
+                let item = UserOwned::value(item);
+                (key(&item), item)
+            };
+            let best = self.map(owned).min_by(|a, b| a.0.cmp(&b.0));
+            return best.map(without_key);
+        }
         self.map(|item| (key(&item), item))
             .min_by(|a, b| a.0.cmp(&b.0))
             .map(|(_, item)| item)
@@ -95,8 +107,22 @@ where
         K: Ord + Send,
         F: Fn(&T::Out) -> K + Sync,
     {
+        if needs_drop::<(K, T::Out)>() {
+            let owned = |item| {
+                let item = UserOwned::value(item);
+                (key(&item), item)
+            };
+            let best = self.map(owned).max_by(|a, b| a.0.cmp(&b.0));
+            return best.map(without_key);
+        }
         self.map(|item| (key(&item), item))
             .max_by(|a, b| a.0.cmp(&b.0))
             .map(|(_, item)| item)
     }
+}
+
+/// Returns the item. A panic of the key's destructor must not cost the caller that.
+fn without_key<K, T>((key, item): (K, UserOwned<T>)) -> T {
+    drop(UserOwned::value(key));
+    item.into_inner()
 }

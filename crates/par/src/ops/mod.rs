@@ -14,6 +14,8 @@ mod write;
 pub use scatter::ScatterError;
 pub use write::map_in_place;
 
+use std::mem::needs_drop;
+
 use jobtree_pool::raw::UserOwned;
 
 use crate::drive::{Body, drive};
@@ -102,5 +104,50 @@ where
             consumer: &*consumer,
         };
         drive(self.source, self.grain, &body)
+    }
+}
+
+/// Returns the first value of two. The other one is dropped here, where no caller could take a panic of its destructor without
+/// losing what the loop has found.
+#[inline(always)]
+fn first_of<T>(left: Option<T>, right: Option<T>) -> Option<T> {
+    let right = UserOwned::value(right);
+    match left {
+        Some(left) => Some(left),
+        None => right.into_inner(),
+    }
+}
+
+/// Calls `look`, a closure of the program's, with an item that is the library's: if both that and the item's destructor panic, the
+/// process goes on. Items without a destructor take the plain way.
+#[inline(always)]
+fn examine<T, R>(item: T, look: impl FnOnce(&T) -> R) -> (T, R) {
+    if !needs_drop::<T>() {
+        let seen = look(&item);
+        return (item, seen);
+    }
+    let item = UserOwned::value(item);
+    let seen = look(&item);
+    (item.into_inner(), seen)
+}
+
+/// Returns `left` or `right`, as `takes_right` says, and drops the other one; neither that nor a panic of `takes_right` ends the
+/// process, whatever their destructors do.
+#[inline(always)]
+fn choose<T>(left: T, right: T, takes_right: impl FnOnce(&T, &T) -> bool) -> T {
+    if !needs_drop::<T>() {
+        return if takes_right(&left, &right) {
+            right
+        } else {
+            left
+        };
+    }
+    let (left, right) = (UserOwned::value(left), UserOwned::value(right));
+    if takes_right(&left, &right) {
+        drop(left);
+        right.into_inner()
+    } else {
+        drop(right);
+        left.into_inner()
     }
 }

@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::Consume;
+use super::{Consume, examine, first_of};
 use crate::looping::Loop;
 use crate::source::Source;
 use crate::transform::{AsIs, AtMostOne, Transform};
@@ -58,7 +58,7 @@ where
 
     #[inline(always)]
     fn combine(&self, left: Option<B>, right: Option<B>) -> Option<B> {
-        left.or(right)
+        first_of(left, right)
     }
 
     #[inline(always)]
@@ -114,7 +114,7 @@ where
 
     #[inline(always)]
     fn combine(&self, left: Option<B>, right: Option<B>) -> Option<B> {
-        left.or(right)
+        first_of(left, right)
     }
 
     #[inline(always)]
@@ -219,7 +219,7 @@ where
         F: Fn(&T::Out) -> bool + Sync,
     {
         self.consume(UntilAny::new(|item| {
-            let found = predicate(&item);
+            let (item, found) = examine(item, &predicate);
             breaks_if(item, found)
         }))
     }
@@ -235,7 +235,7 @@ where
         F: Fn(&T::Out) -> bool + Sync,
     {
         self.consume(UntilFirst::new(|item| {
-            let found = predicate(&item);
+            let (item, found) = examine(item, &predicate);
             breaks_if(item, found)
         }))
     }
