@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::cell::Cell;
 use std::future::{Future, pending};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::time::Duration;
 
-use jobtree_runtime::channel::{bounded, broadcast, rendezvous, watch};
+use jobtree_runtime::channel::{RecvError, bounded, broadcast, rendezvous, watch};
 use jobtree_runtime::sync::{Barrier, Mutex, Notify, RwLock, Semaphore};
 use jobtree_runtime::{CancelToken, JoinSet, Runtime, future, select_async, sleep};
 use support::child::run_in_child;
@@ -207,4 +208,66 @@ fn the_destructor_of_a_clone_that_was_not_needed_is_recorded() {
         2
     );
     assert_eq!(semaphore.available(), 1, "none is lost");
+}
+
+thread_local! {
+    /// Called when the waker of [`poll_while_cloning`] is cloned.
+    static ON_CLONE: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
+}
+
+/// Polls `future` once, with a waker that calls `on_clone` when it is cloned, and whose clone panics when it is dropped.
+fn poll_while_cloning<F: Future>(future: F, on_clone: impl FnOnce() + 'static) -> F::Output {
+    const VTABLE: RawWakerVTable = RawWakerVTable::new(
+        |_| {
+            if let Some(on_clone) = ON_CLONE.take() {
+                on_clone();
+            }
+            RawWaker::new(std::ptr::dangling(), &VTABLE)
+        },
+        |_| (),
+        |_| (),
+        |pointer| assert!(pointer.is_null(), "the destructor of a clone"),
+    );
+    // SAFETY: the functions look at nothing but whether the pointer is null.
+    let waker = unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &VTABLE)) };
+    ON_CLONE.set(Some(Box::new(on_clone)));
+    let polled = catch_unwind(AssertUnwindSafe(|| {
+        pin!(future).poll(&mut Context::from_waker(&waker))
+    }));
+    match polled {
+        Ok(Poll::Ready(output)) => output,
+        Ok(Poll::Pending) => panic!("the clone has ended the wait"),
+        Err(_) => panic!("the panic of the clone got out"),
+    }
+}
+
+/// What a wait is for may come while its waker is cloned.
+#[test]
+fn the_destructor_of_a_clone_during_which_the_wait_ended_is_recorded() {
+    let (sender, receiver) = bounded(1);
+    let sends = move || sender.send(7).unwrap();
+    let received = poll_while_cloning(receiver.recv_async(), sends);
+    assert_eq!(received.unwrap(), 7);
+
+    let (sender, receiver) = bounded::<u8>(1);
+    let received = poll_while_cloning(receiver.recv_async(), || drop(sender));
+    assert!(matches!(received, Err(RecvError::Closed)));
+
+    let (sender, receiver) = bounded(1);
+    sender.send(1).unwrap();
+    let other = receiver.clone();
+    poll_while_cloning(sender.send_async(2), move || drop(other.recv())).unwrap();
+    assert_eq!(receiver.recv().unwrap(), 2);
+    sender.send(3).unwrap();
+    let sent = poll_while_cloning(sender.send_async(4), || drop(receiver));
+    assert_eq!(sent.unwrap_err().into_inner(), 4);
+
+    let (sender, mut receiver) = broadcast(1);
+    let sends = move || assert_eq!(sender.send(5), 1);
+    let received = poll_while_cloning(receiver.recv_async(), sends);
+    assert_eq!(*received.unwrap(), 5);
+
+    let (sender, mut receiver) = watch(1);
+    let changed = poll_while_cloning(receiver.changed_async(), move || sender.send(6));
+    assert_eq!(*changed.unwrap(), 6);
 }

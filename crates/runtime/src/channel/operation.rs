@@ -28,6 +28,14 @@ enum Stage {
     Over,
 }
 
+/// Drops a waker that was cloned for a wait which was not needed: its destructor must not cost the caller the outcome.
+#[inline]
+fn drop_unused(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        drop_user(Place::Waker, waker);
+    }
+}
+
 /// What a send and a receive have in common.
 struct Single<'a, T> {
     shared: &'a Shared<T>,
@@ -144,12 +152,14 @@ impl<'a, T> SendOperation<'a, T> {
                 drop(state);
                 single.stage = Stage::Over;
                 after.happen();
+                drop_unused(waker);
                 Poll::Ready(Ok(()))
             }
             Err(Refused::Closed(value)) => {
                 drop(state);
                 single.stage = Stage::Over;
                 *single.slot() = Some(value);
+                drop_unused(waker);
                 Poll::Ready(Err(IsClosed))
             }
             Err(Refused::Full(value)) => {
@@ -246,10 +256,13 @@ impl<'a, T> RecvOperation<'a, T> {
                 drop(state);
                 single.stage = Stage::Over;
                 after.happen();
+                drop_unused(waker);
                 Poll::Ready(Ok(value))
             }
             Err(Nothing::Closed) => {
+                drop(state);
                 single.stage = Stage::Over;
+                drop_unused(waker);
                 Poll::Ready(Err(IsClosed))
             }
             Err(Nothing::Empty) => {
