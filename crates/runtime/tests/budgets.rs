@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use jobtree_pool::{OnceLatch, join, yield_now};
@@ -9,7 +10,8 @@ use jobtree_runtime::budget::{
     self, Budget, Counter, Decision, charge, charge_channel_op, charge_syscall, remaining,
 };
 use jobtree_runtime::{
-    Job, JobError, JobState, Profile, WaitingFor, checkpoint, nursery, tick, tick_async,
+    Job, JobError, JobState, Profile, WaitingFor, block_on, channel, checkpoint, nursery, tick,
+    tick_async,
 };
 use support::{budget_of, end, ops, runtime, runtime_of, ticking, ticks, until, watch};
 
@@ -153,6 +155,102 @@ fn a_job_gives_way_when_any_rate_is_out() {
             .unwrap();
     }
     end(&runtime);
+}
+
+#[test]
+fn operations_of_broadcast_watch_and_oneshot_are_charged() {
+    let _watch = watch();
+    let runtime = runtime_of(Profile::Service, 1);
+    let charged = |name: &str, operation: &mut dyn FnMut()| {
+        let before = remaining().channel_ops;
+        operation();
+        assert_eq!(before - remaining().channel_ops, 1, "{name}");
+    };
+    let charges_all = move || {
+        let (news, mut listener) = channel::broadcast(8);
+        charged("broadcast send", &mut || assert_eq!(news.send(1), 1));
+        (2..=4).for_each(|number| assert_eq!(news.send(number), 1));
+        charged("try_recv", &mut || drop(listener.try_recv()));
+        charged("recv", &mut || drop(listener.recv().unwrap()));
+        charged("recv_async", &mut || {
+            drop(block_on(listener.recv_async()).unwrap().unwrap())
+        });
+
+        let (settings, mut watched) = channel::watch(1);
+        charged("watch send", &mut || settings.send(2));
+        charged("get of the sender", &mut || drop(settings.get()));
+        charged("changed", &mut || drop(watched.changed().unwrap()));
+        settings.send(3);
+        charged("changed_async", &mut || {
+            drop(block_on(watched.changed_async()).unwrap().unwrap())
+        });
+        charged("get", &mut || drop(watched.get()));
+
+        let (answer, answered) = channel::oneshot();
+        let mut answer = Some(answer);
+        charged("oneshot send", &mut || {
+            answer.take().unwrap().send(1).unwrap()
+        });
+        charged("oneshot try_recv", &mut || {
+            assert_eq!(answered.try_recv(), Ok(1))
+        });
+        Ok(())
+    };
+    runtime
+        .nursery(|n| Ok(n.spawn(charges_all).join()?))
+        .unwrap();
+    end(&runtime);
+}
+
+#[test]
+fn loops_of_operations_of_broadcast_and_watch_let_others_run() {
+    let _watch = watch();
+    let (news, listener) = channel::broadcast(1);
+    let other_listener = Mutex::new(news.subscribe());
+    let listener = Mutex::new(listener);
+    let (settings, watched) = channel::watch(0);
+    let watched = Mutex::new(watched);
+    let operations: [(&str, &(dyn Fn() + Sync)); 7] = [
+        ("broadcast send", &|| assert_eq!(news.send(1), 2)),
+        ("try_recv", &|| drop(listener.lock().unwrap().try_recv())),
+        ("recv", &|| {
+            news.send(1);
+            // Both come in turn: one value, or that some were missed.
+            let _ = other_listener.lock().unwrap().recv();
+        }),
+        ("watch send", &|| settings.send(1)),
+        ("get of the sender", &|| drop(settings.get())),
+        ("get", &|| drop(watched.lock().unwrap().get())),
+        ("changed", &|| {
+            settings.send(1);
+            drop(watched.lock().unwrap().changed().unwrap());
+        }),
+    ];
+    for profile in [Profile::Open, Profile::Service] {
+        let runtime = runtime_of(profile, 1);
+        for (name, operation) in operations {
+            let (began, ended) = (&AtomicBool::new(false), &AtomicBool::new(false));
+            runtime
+                .nursery(|n| {
+                    let busy = n.spawn(|| {
+                        began.store(true, Ordering::Release);
+                        // On one worker this ends only if the other one gets it in between.
+                        while !ended.load(Ordering::Acquire) {
+                            operation();
+                        }
+                        Ok(())
+                    });
+                    until(|| began.load(Ordering::Acquire));
+                    n.launch(|| {
+                        ended.store(true, Ordering::Release);
+                        Ok(())
+                    });
+                    Ok(busy.join()?)
+                })
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        end(&runtime);
+    }
 }
 
 #[test]

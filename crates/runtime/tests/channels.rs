@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use jobtree_runtime::channel::{
@@ -794,6 +794,37 @@ fn a_watched_value_shows_its_newest_state_and_its_end() {
     assert!(seen.is_sorted() && seen.last() == Some(&1000), "{seen:?}");
     assert!(matches!(other.changed(), Err(RecvError::Closed)));
     end(&runtime);
+}
+
+#[test]
+fn a_cancelled_job_receives_nothing_from_broadcast_and_watch() {
+    let _watch = watch();
+    let (news, listener) = channel::broadcast(4);
+    let (settings, watched) = channel::watch(1);
+    news.send(7);
+    settings.send(2);
+    let outcome = nursery(|n| {
+        n.cancel("before it receives");
+        let (mut listener, mut watched) = (listener, watched);
+        assert!(matches!(
+            listener.recv(),
+            Err(BroadcastRecvError::Cancelled(_))
+        ));
+        assert!(matches!(watched.changed(), Err(RecvError::Cancelled(_))));
+        let mut receiving = pin!(listener.recv_async());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(matches!(
+            receiving.as_mut().poll(&mut context),
+            Poll::Ready(Err(BroadcastRecvError::Cancelled(_)))
+        ));
+        let mut changed = pin!(watched.changed_async());
+        assert!(matches!(
+            changed.as_mut().poll(&mut context),
+            Poll::Ready(Err(RecvError::Cancelled(_)))
+        ));
+        Ok(())
+    });
+    assert!(outcome.is_err_and(|error| error.is_cancelled()));
 }
 
 #[test]

@@ -16,8 +16,8 @@ use jobtree_runtime::actor::{ActorOptions, Mailbox, from_fn};
 use jobtree_runtime::budget::{self, Budget, Capabilities};
 use jobtree_runtime::supervision::{RestartPolicy, Strategy, Supervisor};
 use jobtree_runtime::{
-    BoxError, CancelToken, Dispatcher, Profile, Runtime, block_on, channel, future, nursery, sleep,
-    supervisor, with_timeout,
+    BoxError, CancelToken, Dispatcher, JoinSet, Profile, Runtime, block_on, channel, future,
+    nursery, sleep, supervisor, with_timeout,
 };
 use support::{FAR, end, runtime, until, watch};
 
@@ -171,6 +171,18 @@ const SPAWNS: &[Operation] = &[
         let job = Runtime::global().spawn(move || checked(limited));
         seen(job.join())
     }),
+    ("JoinSet", |_, limited| {
+        seen(nursery(|n| {
+            let mut jobs = JoinSet::from_iter([n.spawn(move || checked(limited))]);
+            let outcome = jobs.join_next();
+            Ok(outcome.expect("there is one job")?)
+        }))
+    }),
+    #[cfg(feature = "tokio")]
+    ("tokio::compute", |_, limited| {
+        let computed = block_on(jobtree_runtime::tokio::compute(move || checked(limited)));
+        computed.map_err(|error| messages(&error)).and_then(seen)
+    }),
     ("Runtime::spawn", |other, limited| {
         let job = other.runtime.spawn(move || checked(limited));
         seen(job.join())
@@ -292,9 +304,23 @@ const THREADS: &[Operation] = &[
     ("Dispatcher::new", |_, _| seen(Dispatcher::new(1))),
 ];
 
-const CHANNELS: &[Operation] = &[("channel::try_new", |_, _| {
-    seen(channel::try_new::<()>(channel::Kind::Bounded(1)))
-})];
+const CHANNELS: &[Operation] = &[
+    ("channel::try_new", |_, _| {
+        seen(channel::try_new::<()>(channel::Kind::Bounded(1)))
+    }),
+    ("channel::broadcast", |_, _| {
+        drop(channel::broadcast::<()>(1));
+        Ok(())
+    }),
+    ("channel::watch", |_, _| {
+        drop(channel::watch(()));
+        Ok(())
+    }),
+    ("channel::oneshot", |_, _| {
+        drop(channel::oneshot::<()>());
+        Ok(())
+    }),
+];
 
 /// Code with limits that calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use jobtree_pool::{OnceLatch, join, yield_now};
 use jobtree_runtime::sim::{self, SimError};
 use jobtree_runtime::{
-    BoxError, JobError, Runtime, block_on, checkpoint, nursery, shield, sleep, supervisor,
+    BoxError, JobError, Runtime, block_on, channel, checkpoint, nursery, shield, sleep, supervisor,
     with_timeout,
 };
 use support::watch;
@@ -586,4 +586,47 @@ fn a_sleeper_goes_on_in_time_although_its_only_worker_forks() {
             .outcome
             .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
+}
+
+/// Counts in a value that is read and then written: the seeds must find an order in which one of two jobs is overwritten.
+#[test]
+fn operations_of_watch_and_broadcast_are_points() {
+    let _watch = watch();
+    let counted = |seed, count: &(dyn Fn() + Sync)| {
+        let report = sim::Runtime::new(seed).run(|rt| {
+            rt.nursery(|n| {
+                n.launch(|| {
+                    count();
+                    Ok(())
+                });
+                n.launch(|| {
+                    count();
+                    Ok(())
+                });
+                Ok(())
+            })?;
+            Ok(())
+        });
+        report.outcome.unwrap();
+    };
+    let is_lost_with_watch = |seed| {
+        let (settings, mut watched) = channel::watch(0);
+        counted(seed, &|| settings.send(*settings.get() + 1));
+        *watched.get() == 1
+    };
+    assert!((0..100).any(is_lost_with_watch));
+    assert!(!(0..100).all(is_lost_with_watch));
+    let is_alternating = |seed| {
+        let (news, mut listener) = channel::broadcast(4);
+        let jobs = AtomicUsize::new(0);
+        counted(seed, &|| {
+            let job = jobs.fetch_add(1, Ordering::Relaxed);
+            news.send(job);
+            news.send(job);
+        });
+        let heard: Vec<_> = (0..4).map(|_| *listener.recv().unwrap()).collect();
+        heard == [0, 1, 0, 1]
+    };
+    assert!((0..100).any(is_alternating));
+    assert!(!(0..100).all(is_alternating));
 }

@@ -58,10 +58,10 @@
 //! | `spawn_future` | runs | refused | refused | counted | counted |
 //! | `Scope::spawn`, `broadcast`, on any pool | runs | refused | refused | counted | counted |
 //! | `jobtree::spawn`, `Pool::spawn`, `spawn_broadcast` | runs | refused | refused | counted | refused: no supervisor |
-//! | `spawn`, `spawn_future`, a scope of another runtime, also the global one | runs | refused | refused | counted | counted |
+//! | `spawn`, `spawn_future`, a scope of another runtime, also the global one (`tokio::compute`) | runs | refused | refused | counted | counted |
 //! | `Dispatcher::run`, `Spawner::on` | runs | refused | refused | counted | counted |
 //! | `Runtime::builder().build()`, `Pool::builder().build()`, `Dispatcher::new` | runs | refused | refused | runs | runs |
-//! | `channel::try_new` | runs | refused | refused | counted | counted |
+//! | `channel::try_new`, `broadcast`, `watch`, `oneshot` | runs | refused | refused | counted | counted |
 //! | `std::thread::spawn`, other libraries' threads | runs | runs | runs | runs | runs |
 //!
 //! *Counted*: it needs the [`CapSpawn`] and the [`Executor`] that it runs on, a spawn of the budget, and a place among

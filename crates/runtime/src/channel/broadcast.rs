@@ -10,6 +10,8 @@ use jobtree_tree::Cancelled;
 
 use crate::budget::ChannelPermit;
 use crate::channel::permitted;
+use crate::cost::charge_channel_operation;
+use crate::current::checkpoint;
 use crate::sync::Notify;
 
 /// Makes a channel of which every receiver gets every value that is sent while it exists. Senders never wait: `capacity` values are
@@ -104,6 +106,7 @@ impl<T> BroadcastSender<T> {
     /// cancelled. Without receivers the value is dropped.
     pub fn send(&self, value: T) -> usize {
         let value = UserOwned::value(Arc::new(value));
+        charge_channel_operation();
         let (receivers, dropped) = self.shared.with(|state| {
             if state.receivers == 0 {
                 return (0, Some(value));
@@ -193,6 +196,12 @@ impl<T> BroadcastReceiver<T> {
     /// # Ok::<(), BroadcastRecvError>(())
     /// ```
     pub fn try_recv(&mut self) -> Option<Result<Arc<T>, BroadcastRecvError>> {
+        charge_channel_operation();
+        self.take_next()
+    }
+
+    /// Does what `try_recv` does, without the charge.
+    fn take_next(&mut self) -> Option<Result<Arc<T>, BroadcastRecvError>> {
         let next = self.next;
         let result = self.shared.with(|state| {
             if next < state.first {
@@ -215,13 +224,16 @@ impl<T> BroadcastReceiver<T> {
     /// Waits for the next value. The stack of a job is parked meanwhile.
     ///
     /// # Errors
-    /// If values were missed, all senders are gone, or the current job is cancelled.
+    /// If values were missed, all senders are gone, or the current job is cancelled. A cancelled job receives nothing, even if
+    /// something is there.
     pub fn recv(&mut self) -> Result<Arc<T>, BroadcastRecvError> {
+        charge_channel_operation();
+        checkpoint().map_err(BroadcastRecvError::Cancelled)?;
         loop {
             let shared = self.shared.clone();
             // Before the look, so that no value after it is missed.
             let more = shared.sent.notified();
-            if let Some(result) = self.try_recv() {
+            if let Some(result) = self.take_next() {
                 return result;
             }
             more.wait().map_err(BroadcastRecvError::Cancelled)?;
@@ -233,10 +245,12 @@ impl<T> BroadcastReceiver<T> {
     /// # Errors
     /// As [`recv`](BroadcastReceiver::recv).
     pub async fn recv_async(&mut self) -> Result<Arc<T>, BroadcastRecvError> {
+        charge_channel_operation();
+        checkpoint().map_err(BroadcastRecvError::Cancelled)?;
         loop {
             let shared = self.shared.clone();
             let more = shared.sent.notified();
-            if let Some(result) = self.try_recv() {
+            if let Some(result) = self.take_next() {
                 return result;
             }
             more.await.map_err(BroadcastRecvError::Cancelled)?;

@@ -7,6 +7,8 @@ use jobtree_base::user_owned::UserOwned;
 
 use crate::budget::ChannelPermit;
 use crate::channel::{RecvError, permitted};
+use crate::cost::charge_channel_operation;
+use crate::current::checkpoint;
 use crate::sync::Notify;
 
 /// Makes a value that one end changes and the other ends watch. Receivers see the newest value, not every one.
@@ -84,6 +86,7 @@ impl<T> WatchSender<T> {
     /// Changes the value. It never waits, and does not look whether the current job is cancelled.
     pub fn send(&self, value: T) {
         let value = UserOwned::value(Arc::new(value));
+        charge_channel_operation();
         let old = self.shared.with(|state| {
             state.version += 1;
             std::mem::replace(&mut state.value, value)
@@ -95,6 +98,7 @@ impl<T> WatchSender<T> {
 
     /// Returns the value.
     pub fn get(&self) -> Arc<T> {
+        charge_channel_operation();
         self.shared.with(|state| Arc::clone(&state.value))
     }
 
@@ -137,6 +141,7 @@ impl<T> WatchReceiver<T> {
     /// assert!(!receiver.has_changed());
     /// ```
     pub fn get(&mut self) -> Arc<T> {
+        charge_channel_operation();
         let (version, value) = self
             .shared
             .with(|state| (state.version, Arc::clone(&state.value)));
@@ -164,8 +169,11 @@ impl<T> WatchReceiver<T> {
     /// Waits for a value that was not seen yet, and returns the newest. The stack of a job is parked meanwhile.
     ///
     /// # Errors
-    /// If the sender is gone and its last value was seen, or the current job is cancelled.
+    /// If the sender is gone and its last value was seen, or the current job is cancelled. A cancelled job receives nothing, even
+    /// if something is there.
     pub fn changed(&mut self) -> Result<Arc<T>, RecvError> {
+        charge_channel_operation();
+        checkpoint().map_err(RecvError::Cancelled)?;
         loop {
             let shared = self.shared.clone();
             // Before the look, so that no change after it is missed.
@@ -193,6 +201,8 @@ impl<T> WatchReceiver<T> {
     /// # Errors
     /// As [`changed`](WatchReceiver::changed).
     pub async fn changed_async(&mut self) -> Result<Arc<T>, RecvError> {
+        charge_channel_operation();
+        checkpoint().map_err(RecvError::Cancelled)?;
         loop {
             let shared = self.shared.clone();
             let change = shared.changed.notified();
