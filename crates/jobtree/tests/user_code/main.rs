@@ -8,7 +8,7 @@
 //! A cell runs in a process of its own, with a time limit; see [`driver`] for how to run one, some or all of them. The
 //! right outcome of a cell is part of the table of its place ([`place::Place`]).
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![allow(
     clippy::unit_arg,
     reason = "`Ok(stage.act())` is the body of a hundred closures"
@@ -18,6 +18,7 @@ mod behaviour;
 mod canary;
 mod cell;
 mod child;
+mod cloning_waker;
 mod driver;
 mod leaks;
 mod place;

@@ -434,7 +434,8 @@ impl Stage {
         }
         if let Some(runtime) = objects.runtime {
             // A shutdown whose time was up may go on to cancel the root at any moment.
-            let is_open = self.behaviour != Behaviour::Hold && !runtime.root().is_cancelled();
+            let was_shut_down = matches!(self.behaviour, Behaviour::Hold | Behaviour::Shutdown);
+            let is_open = !was_shut_down && !runtime.root().is_cancelled();
             if is_open && !objects.has_limits {
                 crate::canary::check_runtime(&runtime);
             }

@@ -40,6 +40,13 @@ pub const PLACES: &[Place] = &[
     Place::new("lane/dropped-steps", dropped_steps),
     Place::new("lane/dependent-callback", dependent_callback),
     Place::new("lane/callback-at-shutdown", callback_at_shutdown),
+    Place::new("lane/late-on-completed", late_on_completed),
+    Place::new("lane/late-on-completed-after-end", late_after_end),
+    Place::new("lane/late-on-cancelled", late_on_cancelled),
+    Place::new("lane/late-on-faulted", late_on_faulted),
+    Place::new("lane/late-on-completed-on-main", late_on_main),
+    Place::new("lane/uncalled-late-callbacks", uncalled_late_callbacks),
+    Place::new("lane/refused-late-callback", refused_late_callback),
 ];
 
 /// Makes the cell's manager, on the cell's runtime.
@@ -371,5 +378,114 @@ fn callback_at_shutdown(stage: &Arc<Stage>) {
     let limit = Duration::from_millis(if is_held { 10 } else { 3000 });
     let _ = manager.shutdown(limit);
     assert!(handle.join().unwrap_err().is_cancelled());
+    stage.until_acted();
+}
+
+/// Schedules a job that waits until the function that is returned is called, and then ends so.
+fn waiting(
+    manager: &JobManager,
+    outcome: Result<(), &'static str>,
+) -> (LaneHandle<()>, impl FnOnce() + Send + 'static) {
+    let (sender, receiver) = jobtree::channel::bounded::<()>(1);
+    let handle = manager.schedule(LaneJob::action(move || {
+        receiver.recv().unwrap_or(());
+        Ok(outcome?)
+    }));
+    (handle, move || drop(sender.send(())))
+}
+
+fn late_on_completed(stage: &Arc<Stage>) {
+    let manager = manager(stage);
+    let user = stage.clone();
+    let (handle, end) = waiting(&manager, Ok(()));
+    handle.on_completed(move || user.act());
+    leave(stage, manager, &handle);
+    end();
+    stage.check_bystander(handle.join());
+    stage.until_acted();
+}
+
+fn late_after_end(stage: &Arc<Stage>) {
+    let manager = manager(stage);
+    let user = stage.clone();
+    let handle = manager.schedule(LaneJob::action(|| Ok(())));
+    until(|| handle.is_finished());
+    stage.keep_job(handle.job());
+    // A callback's panic is not that of the one who registers it.
+    handle.on_completed(move || user.act());
+    drop(manager);
+    stage.is_alone();
+    stage.check_bystander(handle.join());
+    stage.until_acted();
+}
+
+fn late_on_cancelled(stage: &Arc<Stage>) {
+    let manager = manager(stage);
+    let user = stage.clone();
+    let (handle, end) = waiting(&manager, Ok(()));
+    handle.on_canceled(move || user.act());
+    leave(stage, manager, &handle);
+    handle.cancel("the program");
+    end();
+    assert!(handle.join().unwrap_err().is_cancelled());
+    stage.until_acted();
+}
+
+fn late_on_faulted(stage: &Arc<Stage>) {
+    let manager = manager(stage);
+    let user = stage.clone();
+    let (handle, end) = waiting(&manager, Err("fails"));
+    handle.on_faulted(move |_| user.act());
+    leave(stage, manager, &handle);
+    end();
+    assert!(handle.join().is_err());
+    stage.until_acted();
+}
+
+fn late_on_main(stage: &Arc<Stage>) {
+    let manager = manager(stage);
+    let user = stage.clone();
+    let job = LaneJob::action(|| Ok(()));
+    let handle = manager.schedule(job.callbacks_on(Callbacks::Lane(Lane::Main)));
+    handle.on_completed(move || user.act());
+    stage.keep_job(handle.job());
+    stage.is_alone();
+    pump_until(&manager, || stage.runs() > 0);
+    stage.check_bystander(handle.join());
+}
+
+fn uncalled_late_callbacks(stage: &Arc<Stage>) {
+    if stage.behaviour != crate::behaviour::Behaviour::Hold {
+        stage.act_often(3);
+    }
+    let manager = manager(stage);
+    let (handle, end) = waiting(&manager, Ok(()));
+    let (first, second, third) = (
+        stage.on_guarded_drop(),
+        stage.on_guarded_drop(),
+        stage.on_guarded_drop(),
+    );
+    handle.on_canceled(move || drop(first));
+    handle.on_canceled(move || drop(second));
+    handle.on_faulted(move |_| drop(third));
+    leave(stage, manager, &handle);
+    end();
+    stage.check_bystander(handle.join());
+    stage.contain(|| stage.forget_job());
+    stage.until_acted();
+}
+
+fn refused_late_callback(stage: &Arc<Stage>) {
+    let manager = manager(stage);
+    let value = stage.on_guarded_drop();
+    let handle = manager.schedule(LaneJob::action(|| Ok(())));
+    until(|| handle.is_finished());
+    stage.keep_job(handle.job());
+    // It has completed, so this is never called.
+    handle.on_canceled(move || drop(value));
+    drop(manager);
+    stage.is_alone();
+    stage.check_bystander(handle.join());
+    stage.contain(|| stage.forget_job());
     stage.until_acted();
 }

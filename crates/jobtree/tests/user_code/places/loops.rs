@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jobtree::{Job, JobError, par};
 
+use crate::behaviour::Behaviour;
 use crate::place::Place;
 use crate::stage::{OnDrop, Stage};
 
@@ -281,10 +282,163 @@ pub const PLACES: &[Place] = &[
                 .for_each(|(item, _)| assert!(item != FAILS, "the loop"));
         });
     }),
+    Place::new("loop/dropped-losers-of-comparison", |stage| {
+        quietly_drops(stage, |stage| {
+            let least = par::over(0..COUNT)
+                .map(|_| stage.on_guarded_drop())
+                .min_by(|_, _| Ordering::Equal);
+            std::mem::forget(least);
+        });
+    }),
+    Place::new("loop/dropped-losers-of-search", |stage| {
+        let user = stage.clone();
+        let handle = stage.in_job(move || {
+            // Both halves end with an error, if they run at the same time.
+            let failed = par::over(0..2)
+                .grain(par::Grain::of(1))
+                .try_for_each(|_| Err(user.on_guarded_drop()));
+            Ok(std::mem::forget(failed))
+        });
+        stage.check_bystander(handle.join());
+        act_at_least_once(stage);
+    }),
+    Place::new("loop/map-init", |stage| {
+        run(stage, |stage| {
+            par::over(0..COUNT)
+                .map_init(|| stage.act(), |(), item| item)
+                .for_each(drop);
+        });
+    }),
+    Place::new("loop/map-init-function", |stage| {
+        run(stage, |stage| {
+            let function = |state: &mut usize, _| {
+                stage.act();
+                *state += 1;
+            };
+            par::over(0..COUNT).map_init(|| 0, function).for_each(drop);
+        });
+    }),
+    Place::new("loop/dropped-state-of-map-init", |stage| {
+        quietly_drops(stage, |stage| {
+            let mapped = par::over(0..COUNT).map_init(|| stage.on_guarded_drop(), |_, item| item);
+            assert_eq!(mapped.count(), COUNT);
+        });
+    }),
+    Place::new("loop/dropped-state-of-panicking-map-init", |stage| {
+        panics(stage, |stage| {
+            par::over(0..COUNT)
+                .map_init(
+                    || stage.on_guarded_drop(),
+                    |_, item| assert!(item != FAILS, "the loop"),
+                )
+                .for_each(drop);
+        });
+    }),
+    Place::new("loop/collect-as", |stage| {
+        run(stage, |stage| {
+            let collected: Collected = par::over(0..COUNT).map(|_| stage.clone()).collect_as();
+            assert_eq!(collected.0, COUNT);
+        });
+    }),
+    Place::new("loop/dropped-items-of-panicking-collect-as", |stage| {
+        panics(stage, |stage| {
+            let _: PanicsAfterOne = par::over(0..COUNT)
+                .map(|_| stage.on_guarded_drop())
+                .collect_as();
+        });
+    }),
+    Place::new("loop/dropped-results-of-panicking-unzip", |stage| {
+        panics(stage, |stage| {
+            let made = par::over(0..COUNT).map(|item| (made(stage, item), made(stage, item)));
+            drop(made.unzip::<OnDrop, OnDrop>());
+        });
+    }),
+    Place::new("loop/dropped-item-of-vector", |stage| {
+        run(stage, |stage| {
+            let items: Vec<OnDrop> = (0..COUNT).map(|_| stage.on_drop()).collect();
+            par::over(items).for_each(drop);
+        });
+    }),
+    Place::new("loop/dropped-items-of-panicking-vector", |stage| {
+        panics(stage, |stage| {
+            let items: Vec<_> = (0..COUNT)
+                .map(|item| (item, stage.on_guarded_drop()))
+                .collect();
+            par::over(items).for_each(|(item, value)| {
+                std::mem::forget(value);
+                assert!(item != FAILS, "the loop");
+            });
+        });
+    }),
+    Place::new("loop/dropped-skipped-items", |stage| {
+        // Dropped one by one: the first panic comes out, as that of a vector's, and the others are recorded.
+        acts_each_time(stage);
+        run(stage, |stage| {
+            let items: Vec<OnDrop> = (0..COUNT).map(|_| stage.on_guarded_drop()).collect();
+            par::over(items)
+                .skip(10)
+                .take(10)
+                .for_each(std::mem::forget);
+        });
+    }),
+    Place::new("loop/bridge-next", |stage| {
+        run(stage, |stage| {
+            let items = (0..FEW).inspect(|_| stage.act());
+            par::bridge(items).for_each(drop);
+        });
+    }),
+    Place::new("loop/bridge-for-each", |stage| {
+        run(stage, |stage| {
+            par::bridge(0..FEW).for_each(|_| stage.act());
+        });
+    }),
+    Place::new("loop/bridge-map", |stage| {
+        run(stage, |stage| {
+            let mapped = par::bridge(0..FEW).map(|item| {
+                stage.act();
+                item
+            });
+            assert!(mapped.into_iter().eq(0..FEW));
+        });
+    }),
+    Place::new("loop/dropped-iterator-of-bridge", |stage| {
+        quietly_drops(stage, |stage| {
+            let value = stage.on_guarded_drop();
+            let items = (0..FEW).filter(move |_| std::ptr::from_ref(&value).is_aligned());
+            par::bridge(items).for_each(drop);
+        });
+    }),
+    Place::new("loop/dropped-items-of-panicking-bridge", |stage| {
+        // Those that wait in the queue: how many there are is a matter of timing, and with one worker there are none.
+        acts_each_time(stage);
+        let user = stage.clone();
+        let handle = stage.in_job(move || {
+            let items = (0..FEW).map(|item| (item, user.on_guarded_drop()));
+            par::bridge(items).for_each(|(item, value)| {
+                std::mem::forget(value);
+                assert!(item != FEW / 2, "the loop");
+            });
+            Ok(())
+        });
+        check_panicking_loop(stage, handle.join());
+        act_at_least_once(stage);
+    }),
+    Place::new("loop/dropped-results-of-panicking-bridge", |stage| {
+        panics(stage, |stage| {
+            let results = par::bridge(0..FEW).map(|item| {
+                assert!(item != FEW / 2, "the loop");
+                stage.on_guarded_drop()
+            });
+            drop(results);
+        });
+    }),
     Place::new("loop/outside-for-each", |stage| {
         stage.propagates(|| par::for_each(0..COUNT, |_| stage.act()));
     }),
 ];
+
+/// The items of an iterator that is bridged: each costs more than one of a source that can be cut.
+const FEW: usize = 500;
 
 /// Enough for several blocks and for a sort that forks.
 const COUNT: usize = 20_000;
@@ -315,12 +469,41 @@ fn made(stage: &Arc<Stage>, item: usize) -> OnDrop {
 fn panics(stage: &Arc<Stage>, body: fn(&Arc<Stage>)) {
     let user = stage.clone();
     let handle = stage.in_job(move || Ok(body(&user)));
-    match handle.join() {
+    check_panicking_loop(stage, handle.join());
+    stage.until_acted();
+}
+
+fn check_panicking_loop(stage: &Arc<Stage>, outcome: Result<(), JobError>) {
+    match outcome {
         Err(JobError::Panicked(panic)) => assert_eq!(panic.message(), "the loop"),
         Err(_) if stage.behaviour.cancels() => (),
         Err(error) => panic!("the job ended by: {}", error.report()),
         Ok(()) => panic!("the loop does not panic"),
     }
+}
+
+/// Has three calls of the user code do what the cell is about: two destructors that panic at once end a process whose library does
+/// not look after each.
+fn acts_each_time(stage: &Arc<Stage>) {
+    if stage.behaviour != Behaviour::Hold {
+        stage.act_often(3);
+    }
+}
+
+/// For cells in which it is a matter of timing whether the library calls the user code at all.
+fn act_at_least_once(stage: &Arc<Stage>) {
+    if stage.runs() == 0 {
+        stage.contain(|| stage.act());
+    }
+    stage.until_acted();
+}
+
+/// Runs a loop in a job. It drops values of which the caller knows nothing, so their panics are not the job's.
+fn quietly_drops(stage: &Arc<Stage>, body: fn(&Arc<Stage>)) {
+    acts_each_time(stage);
+    let user = stage.clone();
+    let handle = stage.in_job(move || Ok(body(&user)));
+    stage.check_bystander(handle.join());
     stage.until_acted();
 }
 
@@ -404,5 +587,30 @@ impl Clone for Cloned {
     fn clone(&self) -> Cloned {
         self.0.act();
         Cloned(self.0.clone())
+    }
+}
+
+/// A collection whose making is user code.
+struct Collected(usize);
+
+impl FromIterator<Arc<Stage>> for Collected {
+    fn from_iter<I: IntoIterator<Item = Arc<Stage>>>(items: I) -> Collected {
+        let act = |count, stage: Arc<Stage>| {
+            stage.act();
+            count + 1
+        };
+        Collected(items.into_iter().fold(0, act))
+    }
+}
+
+/// A collection that panics when it has taken one item.
+struct PanicsAfterOne;
+
+impl FromIterator<OnDrop> for PanicsAfterOne {
+    fn from_iter<I: IntoIterator<Item = OnDrop>>(items: I) -> PanicsAfterOne {
+        // The rest is dropped because of the panic.
+        let mut items = items.into_iter();
+        std::mem::forget(items.next());
+        panic!("the loop");
     }
 }

@@ -11,6 +11,8 @@ mod payloads;
 mod pools;
 mod simulated;
 mod threads;
+#[cfg(feature = "tokio")]
+mod tokio;
 #[cfg(feature = "tracing")]
 mod tracing;
 mod values;
@@ -32,6 +34,8 @@ const FAMILIES: &[&[Place]] = &[
     budgets::PLACES,
     simulated::PLACES,
     threads::PLACES,
+    #[cfg(feature = "tokio")]
+    tokio::PLACES,
     #[cfg(feature = "tracing")]
     tracing::PLACES,
 ];

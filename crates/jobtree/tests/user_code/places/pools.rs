@@ -1,6 +1,6 @@
 //! Closures of tasks and forks, and the handlers of pools.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -66,6 +66,11 @@ pub const PLACES: &[Place] = &[
     Place::new("pool/result-of-plain-join", result_of_plain_join),
     Place::new("pool/result-of-join-each", result_of_join_each),
     Place::new("pool/result-of-broadcast", result_of_broadcast),
+    Place::new("pool/nested-waits-install", nested_install),
+    Place::new("pool/nested-waits-join-left", nested_join_left),
+    Place::new("pool/nested-waits-join-right", nested_join_right),
+    Place::new("pool/nested-waits-scope-spawn", nested_scope_spawn),
+    Place::new("pool/nested-waits-result-of-join", nested_result_of_join),
 ];
 
 /// Starts `body` on the cell's pool, to which only the stage has a handle then; returns what the body says.
@@ -431,4 +436,62 @@ fn result_of_broadcast(stage: &Arc<Stage>) {
         let made = broadcast(|_| stage.on_drop());
         stage.propagates(|| drop(made))
     });
+}
+
+/// A pool on which waits nest as rayon's do.
+fn nested(stage: &Arc<Stage>) -> Arc<Pool> {
+    let builder = Pool::builder().workers(stage.workers).nested_waits();
+    stage.keep_pool(builder.build().unwrap())
+}
+
+/// Runs `body` on such a pool, to which only the stage has a handle then; a panic of user code comes out of it.
+fn on_nested(stage: &Arc<Stage>, body: impl FnOnce(&Arc<Stage>) + Send + 'static) {
+    let pool = nested(stage);
+    let (sender, receiver) = mpsc::channel();
+    let user = stage.clone();
+    pool.spawn(move || {
+        let ended = catch_unwind(AssertUnwindSafe(|| body(&user)));
+        drop(sender.send(ended));
+    });
+    drop(pool);
+    stage.is_alone();
+    let ended = receiver.recv().expect("the task ends well");
+    stage.propagates(|| ended.unwrap_or_else(|payload| resume_unwind(payload)));
+}
+
+fn nested_install(stage: &Arc<Stage>) {
+    let pool = nested(stage);
+    // The handle is lent for the call, so the stage's is not the last one.
+    stage.is_alone();
+    stage.propagates(|| pool.install(|| stage.act()));
+}
+
+fn nested_join_left(stage: &Arc<Stage>) {
+    on_nested(stage, |stage| assert_eq!(join(|| stage.act(), || 1).1, 1));
+}
+
+fn nested_join_right(stage: &Arc<Stage>) {
+    on_nested(stage, |stage| assert_eq!(join(|| 1, || stage.act()).0, 1));
+}
+
+fn nested_scope_spawn(stage: &Arc<Stage>) {
+    on_nested(stage, |stage| {
+        scope(|s| {
+            s.spawn(|_| stage.act());
+            s.spawn(|_| ());
+        });
+    });
+}
+
+fn nested_result_of_join(stage: &Arc<Stage>) {
+    let pool = nested(stage);
+    let value = stage.on_guarded_drop();
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        pool.install(|| join(move || value, || panic!("the other side")).1)
+    }));
+    let payload: Box<dyn std::any::Any + Send> = ended.unwrap_err();
+    assert_eq!(payload.downcast_ref(), Some(&"the other side"));
+    drop(pool);
+    stage.is_alone();
+    stage.until_acted();
 }

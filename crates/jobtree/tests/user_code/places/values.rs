@@ -1,11 +1,12 @@
 //! Destructors of values that are given to the library: results of jobs, captured state, messages, job locals.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jobtree::{
-    Dispatcher, JobHandle, JobLocal, Runtime, channel, future, nursery, sleep, supervisor, sync,
-    with_local,
+    Dispatcher, JobHandle, JobLocal, JoinSet, Runtime, channel, future, nursery, sleep, supervisor,
+    sync, with_local,
 };
 
 use crate::behaviour::Behaviour;
@@ -52,6 +53,22 @@ pub const PLACES: &[Place] = &[
     Place::new("local/inherited-by-jobs", local_inherited),
     Place::new("local/outlived-by-job", local_outlived),
     Place::new("value/mutex-content", mutex_content),
+    Place::new("value/rwlock-content", rwlock_content),
+    Place::new("value/owned-guard-content", owned_guard_content),
+    Place::new("value/left-in-join-set", left_in_join_set),
+    Place::new("value/given-up-by-join-set", given_up_by_join_set),
+    Place::new("value/after-join-timeout", after_join_timeout),
+    Place::new("message/left-in-broadcast", left_in_broadcast),
+    Place::new(
+        "message/left-in-broadcast-by-panic",
+        left_in_broadcast_by_panic,
+    ),
+    Place::new("message/pushed-out-of-broadcast", pushed_out_of_broadcast),
+    Place::new("message/broadcast-to-nobody", broadcast_to_nobody),
+    Place::new("message/replaced-in-watch", replaced_in_watch),
+    Place::new("message/left-in-watch-by-panic", left_in_watch_by_panic),
+    Place::new("message/left-in-oneshot", left_in_oneshot),
+    Place::new("message/of-any-closed-channel", of_any_closed_channel),
 ];
 
 /// Starts a job whose value's destructor is user code. The job ends when the function that is returned is called.
@@ -465,4 +482,194 @@ fn mutex_content(stage: &Arc<Stage>) {
         Ok(())
     });
     stage.check_body(handle.join());
+}
+
+fn rwlock_content(stage: &Arc<Stage>) {
+    let lock = sync::RwLock::new(Some(stage.on_drop()));
+    let handle = stage.in_job(move || {
+        let mut guard = lock.write()?;
+        *guard = None;
+        Ok(())
+    });
+    stage.check_body(handle.join());
+}
+
+fn owned_guard_content(stage: &Arc<Stage>) {
+    let mutex = Arc::new(sync::Mutex::new(stage.on_drop()));
+    let handle = stage.in_job(move || {
+        let guard = mutex.lock_owned()?;
+        drop(mutex);
+        // The last one.
+        Ok(drop(guard))
+    });
+    stage.check_body(handle.join());
+}
+
+/// Two jobs that have ended with values whose destructors are user code.
+fn ended_jobs(stage: &Arc<Stage>) -> [JobHandle<OnDrop>; 2] {
+    acts_each_time(stage, 2);
+    let runtime = stage.runtime();
+    let handles = [(), ()].map(|()| {
+        let user = stage.clone();
+        runtime.spawn(move || Ok(user.on_guarded_drop()))
+    });
+    drop(runtime);
+    until(|| handles.iter().all(JobHandle::is_finished));
+    stage.is_alone();
+    handles
+}
+
+/// Has each of some destructors do what the cell is about, unless that is to block: the stage waits for one.
+fn acts_each_time(stage: &Arc<Stage>, count: usize) {
+    if stage.behaviour != Behaviour::Hold {
+        stage.act_often(count);
+    }
+}
+
+fn until_all_acted(stage: &Arc<Stage>, count: usize) {
+    stage.until_acted();
+    let count = if stage.behaviour == Behaviour::Hold {
+        1
+    } else {
+        count
+    };
+    until(|| stage.runs() == count);
+    stage.until_acted();
+}
+
+fn left_in_join_set(stage: &Arc<Stage>) {
+    let set = JoinSet::from_iter(ended_jobs(stage));
+    drop(set);
+    until_all_acted(stage, 2);
+}
+
+fn given_up_by_join_set(stage: &Arc<Stage>) {
+    // A panic drops the set, which has one outcome that was not taken.
+    let handles = ended_jobs(stage);
+    dropped_by_panic(|| {
+        let mut set = JoinSet::from_iter(handles);
+        let taken = set.join_next().expect("there are two");
+        stage.check_bystander(taken.map(std::mem::forget));
+        set
+    });
+    stage.until_acted();
+}
+
+fn after_join_timeout(stage: &Arc<Stage>) {
+    let (handle, end) = valued(stage);
+    let outcome = handle.join_timeout(Duration::from_millis(1));
+    let Err(handle) = outcome else {
+        unreachable!("it has not ended")
+    };
+    end();
+    drop(handle);
+    stage.until_acted();
+}
+
+/// The number of values in a channel whose destructors all do what the cell is about.
+const SEVERAL: usize = 3;
+
+fn left_in_broadcast(stage: &Arc<Stage>) {
+    acts_each_time(stage, SEVERAL);
+    let (sender, receiver) = channel::broadcast(SEVERAL);
+    for _ in 0..SEVERAL {
+        sender.send(stage.on_guarded_drop());
+    }
+    drop(receiver);
+    until_all_acted(stage, SEVERAL);
+    // The channel still works.
+    let other = sender.subscribe();
+    std::mem::forget(other);
+    drop(sender);
+}
+
+/// Drops what `make` returns by a panic of the program.
+fn dropped_by_panic<T>(make: impl FnOnce() -> T) {
+    let unwinds = || -> () {
+        let _dropped = make();
+        panic!("the program");
+    };
+    let payload = catch_unwind(AssertUnwindSafe(unwinds)).unwrap_err();
+    assert_eq!(payload.downcast_ref(), Some(&"the program"));
+}
+
+fn left_in_broadcast_by_panic(stage: &Arc<Stage>) {
+    acts_each_time(stage, SEVERAL);
+    dropped_by_panic(|| {
+        let (sender, receiver) = channel::broadcast(SEVERAL);
+        for _ in 0..SEVERAL {
+            sender.send(stage.on_guarded_drop());
+        }
+        (sender, receiver)
+    });
+    until_all_acted(stage, SEVERAL);
+}
+
+fn pushed_out_of_broadcast(stage: &Arc<Stage>) {
+    let (sender, mut receiver) = channel::broadcast(1);
+    let sender = Arc::new(sender);
+    let same = sender.clone();
+    stage.on_reenter(move || {
+        let mut other = same.subscribe();
+        same.send(None);
+        let _ = other.try_recv();
+    });
+    sender.send(Some(stage.on_drop()));
+    // The destructor's panic is not that of the one who sends.
+    sender.send(None);
+    stage.until_acted();
+    while let Err(lagged) = receiver.recv() {
+        assert!(matches!(lagged, channel::BroadcastRecvError::Lagged(_)));
+    }
+}
+
+fn broadcast_to_nobody(stage: &Arc<Stage>) {
+    let (sender, receiver) = channel::broadcast(1);
+    drop(receiver);
+    assert_eq!(sender.send(stage.on_drop()), 0);
+    stage.until_acted();
+}
+
+fn replaced_in_watch(stage: &Arc<Stage>) {
+    let (sender, receiver) = channel::watch(Some(stage.on_drop()));
+    let sender = Arc::new(sender);
+    let (same, other) = (sender.clone(), receiver.clone());
+    stage.on_reenter(move || {
+        let _ = (same.get(), other.clone().get());
+        same.send(None);
+    });
+    sender.send(None);
+    stage.until_acted();
+    assert!(sender.get().is_none());
+}
+
+fn left_in_watch_by_panic(stage: &Arc<Stage>) {
+    dropped_by_panic(|| channel::watch(stage.on_guarded_drop()));
+    stage.until_acted();
+}
+
+fn left_in_oneshot(stage: &Arc<Stage>) {
+    let (sender, receiver) = channel::oneshot();
+    sender.send(stage.on_drop()).unwrap_or(());
+    stage.contain(|| drop(receiver));
+    stage.until_acted();
+}
+
+fn of_any_closed_channel(stage: &Arc<Stage>) {
+    // Receiving from several, a job is cancelled; what is in the channels goes with them.
+    acts_each_time(stage, 2);
+    let user = stage.clone();
+    let handle = stage.in_job(move || {
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..2).map(|_| channel::bounded(1)).unzip();
+        if let Some(job) = jobtree::Job::current() {
+            job.cancel("the program");
+        }
+        let received = channel::recv_any(&receivers);
+        for sender in &senders {
+            sender.try_send(user.on_guarded_drop()).unwrap_or(());
+        }
+        Ok(std::mem::forget(received))
+    });
+    let _ = stage.contain(|| drop(handle.join()));
+    until_all_acted(stage, 2);
 }
