@@ -386,6 +386,10 @@ enum jt_lacking_t
   JT_LACKING_STACK = 3,
   // The thread that calls callbacks for deadlines: a callback blocks it, and another thread takes its place.
   JT_LACKING_CALLBACK_THREAD = 4,
+  // The thread that calls callbacks for a shutdown: the thread that shuts down calls them, outside of its time limit.
+  JT_LACKING_SHUTDOWN_THREAD = 5,
+  // The thread that sets the panic hook: where jobs panic is unknown meanwhile.
+  JT_LACKING_HOOK_THREAD = 6,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -582,6 +586,12 @@ typedef struct jt_counters_t {
   uint64_t blocking_thread_failures;
   // Times the system refused a stack for a job that waits.
   uint64_t stack_failures;
+  // Times a callback that was called because a deadline had come blocked its thread for so long that another thread took over.
+  uint64_t blocked_callbacks;
+  // Times a shutdown found no thread to call callbacks on: the calling thread called them, outside of its time limit.
+  uint64_t shutdown_thread_failures;
+  // Times no thread could be started to set the panic hook, which notes where jobs panic.
+  uint64_t hook_thread_failures;
 } jt_counters_t;
 
 // Something that happened to a job.

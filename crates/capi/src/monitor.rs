@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::ffi::c_char;
-use std::mem::size_of;
+use std::mem::{offset_of, size_of};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jobtree_base::user_code::caught_panics;
@@ -68,11 +68,18 @@ pub struct jt_counters_t {
     pub blocking_thread_failures: u64,
     /// Times the system refused a stack for a job that waits.
     pub stack_failures: u64,
+    /// Times a callback that was called because a deadline had come blocked its thread for so long that another thread took over.
+    pub blocked_callbacks: u64,
+    /// Times a shutdown found no thread to call callbacks on: the calling thread called them, outside of its time limit.
+    pub shutdown_thread_failures: u64,
+    /// Times no thread could be started to set the panic hook, which notes where jobs panic.
+    pub hook_thread_failures: u64,
 }
 
 // SAFETY: `repr(C)`, begins with its size, and consists of numbers.
 unsafe impl Growing for jt_counters_t {
     const NAME: &'static str = "jt_counters_t";
+    const EARLIER: &'static [usize] = &[offset_of!(jt_counters_t, blocked_callbacks)];
 }
 
 /// What happened to a job.
@@ -117,6 +124,10 @@ pub enum jt_lacking_t {
     JT_LACKING_STACK = 3,
     /// The thread that calls callbacks for deadlines: a callback blocks it, and another thread takes its place.
     JT_LACKING_CALLBACK_THREAD = 4,
+    /// The thread that calls callbacks for a shutdown: the thread that shuts down calls them, outside of its time limit.
+    JT_LACKING_SHUTDOWN_THREAD = 5,
+    /// The thread that sets the panic hook: where jobs panic is unknown meanwhile.
+    JT_LACKING_HOOK_THREAD = 6,
 }
 
 fn number_of_lacking(lacking: Lacking) -> jt_lacking_t {
@@ -126,6 +137,8 @@ fn number_of_lacking(lacking: Lacking) -> jt_lacking_t {
         Lacking::BlockingThread => JT_LACKING_BLOCKING_THREAD,
         Lacking::Stack => JT_LACKING_STACK,
         Lacking::CallbackThread => JT_LACKING_CALLBACK_THREAD,
+        Lacking::ShutdownThread => JT_LACKING_SHUTDOWN_THREAD,
+        Lacking::HookThread => JT_LACKING_HOOK_THREAD,
         _ => JT_LACKING_OTHER,
     }
 }
@@ -247,6 +260,9 @@ pub unsafe extern "C" fn jt_counters(counters_out: *mut jt_counters_t) -> jt_sta
             timer_thread_failures: all.timer_thread_failures,
             blocking_thread_failures: all.blocking_thread_failures,
             stack_failures: all.stack_failures,
+            blocked_callbacks: all.blocked_callbacks,
+            shutdown_thread_failures: all.shutdown_thread_failures,
+            hook_thread_failures: all.hook_thread_failures,
         };
         // SAFETY: as this function's contract.
         unsafe { growing::write(counters_out.as_ptr(), counters) }

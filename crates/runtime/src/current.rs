@@ -27,7 +27,6 @@ pub(crate) fn install() {
             limits: budget::later::limits_for_tree,
             waker: budget::later::waker_for_later,
         });
-        panics::install();
     });
 }
 

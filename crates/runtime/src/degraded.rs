@@ -14,6 +14,10 @@
 //! * **User code that blocks the thread which calls it for deadlines** (`expiry_calls.rs`): wakers of the program's own, and
 //!   callbacks of jobs whose time is over. After 100 ms another thread takes over what waits behind such a call, and the
 //!   blocked one ends when its call returns. Waits of the library and its deadlines are not delayed.
+//! * **No thread for a shutdown** (`runtime.rs`): the thread that shuts down calls callbacks and wakers itself. So the shutdown
+//!   takes as long as they do, whatever its time limit is.
+//! * **No thread for the panic hook** (`panics.rs`), which is needed only if a runtime is made by a thread that panics:
+//!   where jobs panic is unknown. The next runtime that is made, and the next job that panics, try again.
 //! * **No stack for a job that waits** (`pool/src/parking.rs`): its worker runs other work on top of the waiting stack, as pools
 //!   without stacks of their own always do. That the waiting job goes on only after what runs on top, and how many stacks
 //!   there may be, is told by [`StackStats`](jobtree_pool::StackStats). The event comes once for each pool.
@@ -25,6 +29,7 @@ use jobtree_pool::raw::OutOfStacks;
 use jobtree_tree::{Lacking, Reporter, TreeDump};
 
 use crate::budget::Statistics;
+use crate::panics;
 
 /// See the module's head.
 #[derive(Default)]
@@ -32,6 +37,8 @@ pub(crate) struct Degraded {
     timer_threads: AtomicU64,
     blocking_threads: AtomicU64,
     blocked_callbacks: AtomicU64,
+    shutdown_threads: AtomicU64,
+    hook_threads: AtomicU64,
     reporter: OnceLock<Reporter>,
 }
 
@@ -55,6 +62,8 @@ impl Degraded {
             Lacking::TimerThread => Some(&self.timer_threads),
             Lacking::BlockingThread => Some(&self.blocking_threads),
             Lacking::CallbackThread => Some(&self.blocked_callbacks),
+            Lacking::ShutdownThread => Some(&self.shutdown_threads),
+            Lacking::HookThread => Some(&self.hook_threads),
             // The pool counts.
             _ => None,
         };
@@ -70,6 +79,8 @@ impl Degraded {
         statistics.timer_thread_failures = self.timer_threads.load(Ordering::Relaxed);
         statistics.blocking_thread_failures = self.blocking_threads.load(Ordering::Relaxed);
         statistics.blocked_callbacks = self.blocked_callbacks.load(Ordering::Relaxed);
+        statistics.shutdown_thread_failures = self.shutdown_threads.load(Ordering::Relaxed);
+        statistics.hook_thread_failures = self.hook_threads.load(Ordering::Relaxed);
     }
 
     /// Adds a line for each thing that is or was lacking.
@@ -96,6 +107,24 @@ impl Degraded {
             dump = dump.with_note(format!(
                 "wakers or callbacks that deadlines called blocked their thread {blocked} times, and another thread took over: \
                  do not block there"
+            ));
+        }
+        let failures = self.shutdown_threads.load(Ordering::Relaxed);
+        if failures > 0 {
+            dump = dump.with_note(format!(
+                "the thread that calls callbacks for a shutdown could not be started {failures} times: the thread that shuts \
+                 down called them, outside of its time limit; raise the limit of threads"
+            ));
+        }
+        let failures = self.hook_threads.load(Ordering::Relaxed);
+        if failures > 0 {
+            let now = match panics::is_installed() {
+                true => "it is known now",
+                false => "the next job that panics tries again",
+            };
+            dump = dump.with_note(format!(
+                "the thread that sets the panic hook could not be started, so where jobs panicked is unknown: {now}; raise \
+                 the limit of threads"
             ));
         }
         dump

@@ -4,9 +4,11 @@
 
 use std::collections::VecDeque;
 use std::panic;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use jobtree_pool::isolate;
+use jobtree_pool::raw::start_service_thread;
 use jobtree_tree::{Job, JobId};
 
 /// Notes kept at most: those of panics that somebody else caught are never asked for.
@@ -14,20 +16,46 @@ const MOST_NOTES: usize = 64;
 
 static NOTES: Mutex<VecDeque<(JobId, String)>> = Mutex::new(VecDeque::new());
 
-/// Notes the place of every panic in a job from now on, before the hook that was there is called.
+/// Whether the hook is set.
+static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
+
+/// Returns `true` if the places of panics are noted.
+pub(crate) fn is_installed() -> bool {
+    IS_INSTALLED.load(Ordering::Acquire)
+}
+
+/// Notes the place of every panic in a job from now on, before the hook that was there is called. Does nothing if that has
+/// been done.
 ///
 /// A thread that is panicking cannot change the hook, and a destructor may be the first to use a runtime: then another
-/// thread does it. Without a thread to be had, places stay unknown.
-pub(crate) fn install() {
-    if !std::thread::panicking() {
-        return install_here();
+/// thread does it. Returns `false` if none could be started: places stay unknown until a later call.
+pub(crate) fn install() -> bool {
+    if is_installed() {
+        return true;
     }
-    // Not waited for: a hook that is running keeps the other thread waiting until it has returned.
-    let installer = std::thread::Builder::new().name("jobtree-hook".to_owned());
-    let _ = installer.spawn(install_here);
+    if !std::thread::panicking() {
+        install_here();
+        return true;
+    }
+    install_elsewhere()
+}
+
+/// Has another thread set the hook. Not waited for: a hook that is running keeps that thread waiting until it has returned.
+#[cold]
+fn install_elsewhere() -> bool {
+    start_service_thread("jobtree-hook".to_owned(), install_here).is_ok()
 }
 
 fn install_here() {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    if !is_installed() {
+        set_hook();
+        IS_INSTALLED.store(true, Ordering::Release);
+    }
+}
+
+fn set_hook() {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         if let (Some(job), Some(location)) = (Job::current(), info.location()) {
@@ -50,6 +78,10 @@ fn install_here() {
 
 /// The place of the newest panic in the job.
 pub(crate) fn take_location(job: JobId) -> Option<String> {
+    if !is_installed() {
+        // A worker must not wait for a hook that is running: that may wait for the worker.
+        install_elsewhere();
+    }
     let mut notes = NOTES.lock().unwrap_or_else(PoisonError::into_inner);
     let newest = notes.iter().rposition(|(noted, _)| *noted == job)?;
     let location = notes.remove(newest).map(|(_, location)| location);

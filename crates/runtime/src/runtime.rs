@@ -3,15 +3,14 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use jobtree_pool::raw::task::RawContext;
-use jobtree_pool::raw::{OutOfStacks, PoolRef};
+use jobtree_pool::raw::{OutOfStacks, PoolRef, start_service_thread};
 use jobtree_pool::{Pool, PoolStats};
 use jobtree_tree::{
-    BoxError, CancelToken, Cause, Counters, Hooks, Job, JobOptions, Outcome, Recorded, Tree,
-    TreeDump, Watcher, raw,
+    BoxError, CancelToken, Cause, Counters, Hooks, Job, JobOptions, Lacking, Outcome, Recorded,
+    Tree, TreeDump, Watcher, raw,
 };
 
 use crate::block::{FirstOf, until_ready, until_ready_or_unwound};
@@ -27,6 +26,7 @@ use crate::handle::JobHandle;
 use crate::inline;
 use crate::nursery::{Nursery, open};
 use crate::owned::OwnedNursery;
+use crate::panics;
 use crate::sim;
 use crate::task::{self, TaskStack};
 use crate::timers::Timers;
@@ -204,6 +204,9 @@ impl Runtime {
         });
         let degraded = Arc::<Degraded>::default();
         degraded.report_to(tree.reporter());
+        if !panics::install() {
+            degraded.add(Lacking::HookThread);
+        }
         timers.fall_back_on(pool.clone(), Arc::clone(&degraded));
         let listener: Arc<dyn OutOfStacks> = degraded.clone();
         pool.on_out_of_stacks(&listener);
@@ -245,8 +248,8 @@ impl Runtime {
     }
 
     /// Closes the tree on a thread of its own: callbacks and wakers are user code and may never return, but the time limit of
-    /// a shutdown holds all the same. Returns `false` if `limit` was over first. In a simulation, or if there is no thread to
-    /// be had, the calling thread closes the tree.
+    /// a shutdown holds all the same. Returns `false` if `limit` was over first. In a simulation, or if no thread can be
+    /// started, the calling thread closes the tree.
     fn close_within(&self, limit: Duration) -> bool {
         let timers = &self.owner.inner.timers;
         if timers.virtual_time().is_none() && !self.owner.root.is_ended() {
@@ -259,12 +262,12 @@ impl Runtime {
                 drop(runtime);
                 drop(tell);
             };
-            let thread = thread::Builder::new().name("jobtree-shutdown".to_owned());
-            if thread.spawn(close).is_ok() {
+            if start_service_thread("jobtree-shutdown".to_owned(), close).is_ok() {
                 let patience = Sleep::new(timers.clone(), limit);
                 until_ready_or_unwound(pin!(FirstOf(closed.cancelled(), patience)));
                 return closed.is_cancelled();
             }
+            self.owner.inner.degraded.add(Lacking::ShutdownThread);
         }
         self.close_tree();
         true
@@ -442,6 +445,10 @@ impl Runtime {
 
     /// Cancels all jobs, waits until they have ended, and ends the threads, all within `limit`. What runs longer is left
     /// alone: it goes on on its thread, and keeps what it uses.
+    ///
+    /// Cancel callbacks and wakers are called on a thread of their own, so that the limit holds even if one does not return. If
+    /// that thread cannot be started, the calling thread calls them, and the limit does not hold until they return:
+    /// [`Statistics::shutdown_thread_failures`] counts it, an event and a note in [`dump_tree`](Runtime::dump_tree) tell it.
     ///
     /// # Errors
     /// If `limit` was over first: with the paths of the jobs that were still there. Always if it is called

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,9 +11,11 @@ use std::time::{Duration, Instant};
 use jobtree_pool::OnceLatch;
 use jobtree_pool::raw::{PoolRef, fail_service_threads};
 use jobtree_runtime::{
-    Dispatcher, EventKind, JobError, Lacking, Runtime, nursery, pool_stats, sleep, with_timeout,
+    BoxError, Dispatcher, EventKind, JobError, Lacking, Runtime, nursery, pool_stats, sleep,
+    with_timeout,
 };
-use support::{end, runtime, until, watch};
+use support::child::run_in_child;
+use support::{FAR, end, runtime, until, watch};
 
 /// Thread starts fail until this is dropped.
 struct Failing {
@@ -251,6 +254,77 @@ fn a_blocking_job_waits_for_the_threads_that_are_there_and_the_runtime_says_so()
         .unwrap();
     end(&runtime);
     drop(failing);
+}
+
+#[test]
+fn without_a_thread_a_shutdown_calls_callbacks_itself_and_the_runtime_says_so() {
+    let _watch = watch();
+    let failing = failing("jobtree-shutdown");
+    let runtime = runtime(2);
+    runtime.record_events(1000);
+    let job = runtime.spawn(|| Ok(sleep(Duration::MAX)?));
+    let (told, called_on) = std::sync::mpsc::channel();
+    let _callback = job.job().on_cancel(move |_| {
+        let _ = told.send(std::thread::current().id());
+    });
+    runtime.shutdown(FAR).unwrap();
+    assert_eq!(called_on.recv().unwrap(), std::thread::current().id());
+    assert_eq!(runtime.statistics().shutdown_thread_failures, 1);
+    assert_eq!(events(&runtime, Lacking::ShutdownThread), 1);
+    let dump = runtime.dump_tree().to_string();
+    assert!(dump.contains("callbacks for a shutdown"), "{dump}");
+    // The tree is closed: another shutdown needs no thread.
+    runtime.shutdown(FAR).unwrap();
+    assert_eq!(runtime.statistics().shutdown_thread_failures, 1);
+    drop(failing);
+}
+
+/// Makes a runtime when it is dropped.
+struct MakesRuntime<'a>(&'a mut Option<Runtime>);
+
+impl Drop for MakesRuntime<'_> {
+    fn drop(&mut self) {
+        let runtime = runtime(1);
+        assert_eq!(runtime.spawn(|| Ok(1)).join().unwrap(), 1);
+        *self.0 = Some(runtime);
+    }
+}
+
+fn place_of_panic(runtime: &Runtime) -> Option<String> {
+    let panics = || -> Result<(), BoxError> { panic!("the test panics") };
+    match runtime.spawn(panics).join() {
+        Err(JobError::Panicked(panic)) => panic.location().map(str::to_owned),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// In a process of its own, since a process has one hook.
+#[test]
+fn without_a_thread_places_of_panics_are_unknown_until_a_later_attempt_and_the_runtime_says_so() {
+    let in_child = || {
+        fail_service_threads(Some("jobtree-hook"));
+        let mut made = None;
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            let _makes_one = MakesRuntime(&mut made);
+            panic!("the first use of a runtime is in a destructor");
+        }));
+        assert!(caught.is_err());
+        let runtime = made.unwrap();
+        assert_eq!(runtime.statistics().hook_thread_failures, 1);
+        let dump = runtime.dump_tree().to_string();
+        assert!(dump.contains("! the thread that sets the panic"), "{dump}");
+        assert!(dump.contains("tries again"), "{dump}");
+        // A job that panics tries again, as often as that fails.
+        for _ in 0..2 {
+            assert_eq!(place_of_panic(&runtime), None);
+        }
+        fail_service_threads(None);
+        until(|| place_of_panic(&runtime).is_some_and(|place| place.contains("degraded.rs")));
+        let dump = runtime.dump_tree().to_string();
+        assert!(dump.contains("it is known now"), "{dump}");
+        end(&runtime);
+    };
+    run_in_child(1, Duration::from_secs(60), in_child).assert_success();
 }
 
 #[test]

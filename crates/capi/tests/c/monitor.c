@@ -1,6 +1,7 @@
 /* Counters, events, pictures of the tree, and why a job was cancelled. */
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +50,12 @@ static void counters(void) {
   longer.known.size = sizeof longer;
   EXPECT(JT_OK, jt_counters(&longer.known));
   CHECK(longer.newer == 0 && longer.known.created >= after.created && longer.known.size == sizeof longer);
+  CHECK(after.blocked_callbacks == 0 && after.shutdown_thread_failures == 0 && after.hook_thread_failures == 0);
+  /* An earlier version of the struct ended before `blocked_callbacks`; nothing beyond is written. */
+  after.blocked_callbacks = 7;
+  after.size = offsetof(jt_counters_t, blocked_callbacks);
+  EXPECT(JT_OK, jt_counters(&after));
+  CHECK(after.created >= before.created + 3 && after.blocked_callbacks == 7);
   after.size = sizeof after - 1;
   EXPECT(JT_EINVAL, jt_counters(&after));
   after.size = 0;

@@ -71,4 +71,10 @@ pub struct Statistics {
     /// Times a waker or callback of the program's, called because a deadline had come, blocked its thread for so long that
     /// another thread took over what waited behind it.
     pub blocked_callbacks: u64,
+    /// Times a shutdown found no thread to call callbacks on: the thread that shut down called them, and its time limit did
+    /// not hold while they ran.
+    pub shutdown_thread_failures: u64,
+    /// How often, while this runtime was made by a thread that was panicking, no thread could be started to set the panic hook:
+    /// where jobs panic was unknown afterwards, until a later attempt.
+    pub hook_thread_failures: u64,
 }

@@ -76,6 +76,10 @@ pub enum Lacking {
     /// The thread that calls the program's wakers and callbacks for deadlines: one of them blocks it, and another thread takes
     /// its place.
     CallbackThread,
+    /// The thread that calls callbacks for a shutdown: the thread that shuts down calls them.
+    ShutdownThread,
+    /// The thread that sets the panic hook if a runtime is made while a thread panics: where jobs panic is unknown meanwhile.
+    HookThread,
 }
 
 impl Lacking {
@@ -86,6 +90,8 @@ impl Lacking {
             Lacking::BlockingThread => "blocking thread",
             Lacking::Stack => "stack",
             Lacking::CallbackThread => "callback thread",
+            Lacking::ShutdownThread => "shutdown thread",
+            Lacking::HookThread => "panic hook thread",
         }
     }
 }
