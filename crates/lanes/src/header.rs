@@ -84,7 +84,8 @@ impl Extra {
 
 impl Drop for Extra {
     fn drop(&mut self) {
-        drop_user(Place::Value, lock(&self.payload).take());
+        let last = lock(&self.payload).take();
+        drop_user(Place::Value, last);
     }
 }
 

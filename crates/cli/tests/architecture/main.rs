@@ -3,7 +3,7 @@
 //!
 //! `rules` holds the plan and the checks, tried on made-up workspaces; here they look at the real one. `test_policies` checks that
 //! tests run with the policy that a new user gets, `documentation` that pages name what exists, `doc_comments` that doc comments begin
-//! with a verb or a noun.
+//! with a verb or a noun. `user_code` and `user_values` check how code and values of the program's are called and owned.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +12,7 @@ mod documentation;
 mod rules;
 mod test_policies;
 mod user_code;
+mod user_values;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
