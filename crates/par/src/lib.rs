@@ -37,6 +37,8 @@ mod grain;
 pub mod iter;
 mod looping;
 mod ops;
+#[cfg(test)]
+mod owned_tests;
 mod pace;
 mod sort;
 mod source;
