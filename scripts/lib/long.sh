@@ -128,7 +128,7 @@ stage_address_sanitizer() {
   RUSTFLAGS="--cfg jobtree_plain_memory -Zsanitizer=address ${RUSTFLAGS:-}" ASAN_OPTIONS="$options" \
     JOBTREE_MATRIX=all JOBTREE_MATRIX_WORKERS=1 JOBTREE_MATRIX_LIMIT=60 limited 7200 \
     cargo +nightly test --locked --target "$(host)" --target-dir "$target/address-sanitizer" \
-    -p jobtree --features jobtree-pool/sanitizer --test user_code
+    -p jobtree --features jobtree-pool/sanitizer,tracing,tokio,stream --test user_code
 }
 
 stage_thread_sanitizer() {
@@ -139,6 +139,8 @@ stage_thread_sanitizer() {
   # real threads: a false alarm has not come up, but a fence that orders plain memory would be one.
   # -Zbuild-std: the standard library's own locks must be instrumented, or each of them looks like a race.
   RUSTFLAGS="--cfg jobtree_no_stacks ${RUSTFLAGS:-}" sanitized thread -Zbuild-std -p jobtree-pool
+  # The tree alone, with threads that wait by the standard library's means: its words, wait lists and timers.
+  sanitized thread -Zbuild-std -p jobtree-tree
 }
 
 # c_programs_under WATCHER: runs the C programs watched, on jobs in memory that is not used again at once.
@@ -157,9 +159,12 @@ stage_c_memory() {
 }
 
 stage_matrix() {
-  # Every cell of the matrix of user code; the stage `tests` runs a sample.
+  # Every cell of the matrix of user code; the stage `tests` runs a sample. First as users build, since what unwinds wrongly or
+  # lives too short may show only there; then with the checks of a debug build.
   JOBTREE_MATRIX=all limited 7200 \
-    cargo test --locked -p jobtree --features tracing --test user_code
+    cargo test --locked --release -p jobtree --features tracing,tokio,stream --test user_code
+  JOBTREE_MATRIX=all limited 7200 \
+    cargo test --locked -p jobtree --features tracing,tokio,stream --test user_code
 }
 
 stage_no_stacks() {
