@@ -169,6 +169,34 @@ static inline jt_status janus_scheduler_stats(janus_stats *stats_out) {
   return jt_counters(stats_out);
 }
 
+/* Something that happened to a task, a nursery or the runtime. */
+typedef jt_event_t janus_event;
+
+/* Keeps the newest `capacity` events from now on; 0 stops it. */
+static inline jt_status janus_events_record(size_t capacity) { return jt_events_record(capacity); }
+
+/* Takes up to `capacity` of the oldest events: jt_events_take. `lost_out` may be NULL. */
+static inline jt_status janus_events_take(janus_event *events, size_t capacity, size_t *count_out, uint64_t *lost_out) {
+  return jt_events_take(events, capacity, count_out, lost_out);
+}
+
+/* The number of a task in events; 0 if it is none. NULL is the current task. */
+static inline uint64_t janus_task_id(janus_task *task) {
+  uint64_t id = 0;
+  return jt_job_id((uint64_t)(uintptr_t)task, &id) == JT_OK ? id : 0;
+}
+
+/* The number of a nursery in events; 0 if it is none. */
+static inline uint64_t janus_nursery_id(janus_nursery *nursery) {
+  uint64_t id = 0;
+  return nursery != NULL && jt_job_id((uint64_t)(uintptr_t)nursery, &id) == JT_OK ? id : 0;
+}
+
+/* Writes a picture of a nursery and all below it, or of all tasks of the runtime for NULL: jt_dump_tree. */
+static inline jt_status janus_nursery_dump(janus_nursery *nursery, char *buffer, size_t length, size_t *needed_out) {
+  return jt_dump_tree((uint64_t)(uintptr_t)nursery, JT_DUMP_TEXT, buffer, length, needed_out);
+}
+
 /* Waits for all tasks of a nursery. */
 static inline janus_nursery_result janus_nursery_await(janus_nursery *nursery) {
   janus_nursery_result result = {JT_OK, 0};

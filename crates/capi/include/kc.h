@@ -301,6 +301,76 @@ static inline int kc_job_state(kc_job_t *job, kc_job_state_t *state_out) {
   return status;
 }
 
+/* What a runtime allows its jobs: a jt_profile_t. */
+#define KC_PROFILE_OPEN JT_PROFILE_OPEN
+#define KC_PROFILE_CORE JT_PROFILE_CORE
+#define KC_PROFILE_SERVICE JT_PROFILE_SERVICE
+#define KC_PROFILE_CLUSTER JT_PROFILE_CLUSTER
+#define KC_PROFILE_SOVEREIGN JT_PROFILE_SOVEREIGN
+
+/* What a job may use, and what it may ask for; set `size` of the capabilities to sizeof(kc_capabilities_t). */
+typedef jt_budget_t kc_budget_t;
+typedef jt_capabilities_t kc_capabilities_t;
+
+/* Starts the runtime with a profile; 0 workers for the default. `budget` and `capabilities` are those of a job directly under
+ * the runtime; NULL for what the profile gives. End it with jt_runtime_shutdown. */
+static inline int kc_runtime_start(int profile, unsigned workers, const kc_budget_t *budget,
+                                   const kc_capabilities_t *capabilities) {
+  jt_runtime_opts opts = JT_RUNTIME_OPTS;
+  opts.profile = profile;
+  opts.workers = workers;
+  opts.root_budget = budget;
+  opts.root_capabilities = capabilities;
+  return jt_runtime_init_with(&opts);
+}
+
+/* Starts a job under `parent`, or under the current job if that is NULL, with a budget and capabilities out of those of the
+ * job above; NULL for what the profile gives. `job_out` may be NULL; else release it with kc_job_release. */
+static inline int kc_launch_limited(kc_job_t *parent, kcoro_fn_t function, void *arg, const kc_budget_t *budget,
+                                    const kc_capabilities_t *capabilities, kc_job_t **job_out) {
+  struct jt_launch_opts opts = JT_LAUNCH_OPTS;
+  jt_job_t job = 0;
+  jt_status status;
+  opts.budget = budget;
+  opts.capabilities = capabilities;
+  status = jt_launch(kc_handle_(parent), function, arg, &opts, job_out == NULL ? NULL : &job);
+  if (status == JT_OK && job_out != NULL) {
+    *job_out = (kc_job_t *)(uintptr_t)job;
+  }
+  return status;
+}
+
+/* Gives what a job has left; JT_EEMPTY if nothing limits it. NULL is the current job. */
+static inline int kc_job_budget(kc_job_t *job, kc_budget_t *budget_out) {
+  jt_job_budget_t budget;
+  jt_status status;
+  if (budget_out == NULL) {
+    return JT_ENULL;
+  }
+  budget.size = sizeof budget;
+  status = jt_job_budget(kc_handle_(job), &budget);
+  if (status == JT_OK) {
+    *budget_out = budget.remaining;
+  }
+  return status;
+}
+
+/* Gives what a job may ask for: jt_job_capabilities. NULL is the current job. */
+static inline int kc_job_capabilities(kc_job_t *job, kc_capabilities_t *capabilities_out) {
+  return jt_job_capabilities(kc_handle_(job), capabilities_out);
+}
+
+/* Has `handler` decide about jobs under `job` that have used up their budget: jt_supervise_budgets. NULL is the current job. */
+static inline int kc_job_supervise(kc_job_t *job, jt_exhausted_fn handler, void *arg) {
+  return jt_supervise_budgets(kc_handle_(job), handler, arg, NULL);
+}
+
+/* Gives a job that has used up its budget more, out of that of the job above: jt_recharge. NULL for `parent` is the current
+ * job. */
+static inline int kc_job_recharge(kc_job_t *parent, kc_job_t *job, const kc_budget_t *more) {
+  return jt_recharge(kc_handle_(parent), kc_handle_(job), more, NULL);
+}
+
 /* Writes a picture of a job and all below it, or of all jobs for NULL: jt_dump_tree. */
 static inline int kc_job_dump(kc_job_t *job, char *buffer, size_t length, size_t *needed_out) {
   return jt_dump_tree(kc_handle_(job), JT_DUMP_TEXT, buffer, length, needed_out);

@@ -216,6 +216,27 @@ static int32_t releases_cancelled(void *arg) {
   return 0;
 }
 
+/* Decides about a job that has used up its budget. */
+static int32_t decide(jt_job_t job, int32_t lacking, jt_budget_t *more, void *arg) {
+  (void)arg;
+  CHECK(lacking == JT_COUNTER_OPS);
+  act();
+  EXPECT(JT_OK, jt_job_release(job));
+  more->ops = 10000;
+  return JT_DECISION_RECHARGE;
+}
+
+/* In the profile cluster, in a nursery with that handler; see main. */
+static int32_t exhausts(void *arg) {
+  (void)arg;
+  for (int count = 0; count < 15000; count++) {
+    if (jt_tick() != JT_OK) {
+      return JT_ECANCELED;
+    }
+  }
+  return 0;
+}
+
 static const struct {
   const char *name;
   jt_task_fn run;
@@ -228,6 +249,7 @@ static const struct {
     {"with-timeout", limits, 1},
     {"shield", shields, 1},
     {"dispatched", dispatches, 1},
+    {"exhausted", exhausts, 1},
     {"release", releases, 0},
     {"release-cancelled", releases_cancelled, 0},
 };
@@ -268,9 +290,17 @@ int main(int count, char **arguments) {
   }
   is_held = act_now == do_hold;
   alarm(LIMIT_SECONDS);
-  EXPECT(JT_OK, jt_runtime_init(2));
+  EXPECT(JT_OK, jt_runtime_init_with(&(jt_runtime_opts){
+                    .size = sizeof(jt_runtime_opts),
+                    .workers = 2,
+                    /* Only there a handler is asked. */
+                    .profile = run == exhausts ? JT_PROFILE_CLUSTER : JT_PROFILE_OPEN,
+                }));
   EXPECT(JT_OK, jt_nursery_create(&nursery));
   EXPECT(JT_OK, jt_channel_create(JT_CHANNEL_BOUNDED, 1, &channel));
+  if (run == exhausts) {
+    EXPECT(JT_OK, jt_supervise_budgets(nursery, decide, NULL, NULL));
+  }
   EXPECT(JT_OK, jt_nursery_spawn(nursery, run, NULL, NULL));
   UNTIL(atomic_load(&runs) > 0);
   if (is_held) {

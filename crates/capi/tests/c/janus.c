@@ -113,6 +113,41 @@ static void profiles(void) {
   EXPECT(JT_OK, jt_runtime_shutdown(10000));
 }
 
+/* Events, pictures and numbers of tasks. */
+static void monitor(void) {
+  janus_nursery *nursery;
+  janus_task *task;
+  janus_event event;
+  char text[512];
+  size_t count = 0, needed = 0;
+  uint64_t lost = 0, task_id;
+  int created = 0, finalized = 0;
+  EXPECT(JT_OK, jt_runtime_init(1));
+  EXPECT(JT_OK, janus_events_record(64));
+  nursery = janus_nursery_create();
+  task = janus_nursery_spawn(nursery, sleep_for_ever, NULL);
+  task_id = janus_task_id(task);
+  CHECK(task_id != 0 && janus_nursery_id(nursery) != 0 && janus_nursery_id(nursery) != task_id);
+  CHECK(janus_task_id(NULL) == 0 && janus_nursery_id(NULL) == 0);
+  EXPECT(JT_OK, janus_nursery_dump(nursery, text, sizeof text, &needed));
+  CHECK(needed > 1 && text[needed - 1] == 0);
+  EXPECT(JT_OK, janus_nursery_dump(NULL, NULL, 0, &count));
+  CHECK(count > needed); /* All jobs are more than one nursery. */
+  EXPECT(JT_ETRUNCATED, janus_nursery_dump(NULL, text, 8, NULL));
+  janus_nursery_cancel(nursery);
+  CHECK(janus_nursery_await(nursery).status == JT_ECANCELED);
+  while (janus_events_take(&event, 1, &count, &lost) == JT_OK && count == 1) {
+    created += event.kind == JT_EVENT_CREATE && event.job == task_id;
+    finalized += event.kind == JT_EVENT_FINALIZE && event.job == task_id && event.state == JT_JOB_CANCELED;
+  }
+  CHECK(created == 1 && finalized == 1 && lost == 0);
+  EXPECT(JT_OK, janus_events_record(0));
+  janus_nursery_destroy(nursery);
+  EXPECT(JT_EHANDLE, janus_nursery_dump(nursery, text, sizeof text, NULL));
+  EXPECT(JT_OK, jt_runtime_shutdown(10000));
+  EXPECT(JT_ESHUTDOWN, janus_events_take(&event, 1, &count, NULL));
+}
+
 int main(void) {
   janus_nursery *nursery;
   janus_nursery_result result;
@@ -149,5 +184,6 @@ int main(void) {
 
   EXPECT(JT_OK, jt_runtime_shutdown(10000));
   profiles();
+  monitor();
   return verdict();
 }

@@ -126,6 +126,84 @@ static void under_a_parent(void) {
   CHECK(kc_job_counters(NULL) == JT_ENULL);
 }
 
+static int32_t succeed(void *arg) {
+  (void)arg;
+  return 0;
+}
+
+static int32_t compute_for_long(void *arg) {
+  (void)arg;
+  for (int i = 0; i < 15000; i++) {
+    if (jt_tick() != JT_OK) {
+      return JT_ECANCELED;
+    }
+  }
+  return 0;
+}
+
+static int32_t recharge(jt_job_t job, int32_t lacking, jt_budget_t *more, void *arg) {
+  (void)job;
+  CHECK(lacking == JT_COUNTER_OPS);
+  more->ops = 20000;
+  atomic_fetch_add((atomic_int *)arg, 1);
+  return JT_DECISION_RECHARGE;
+}
+
+/* In a job that has spawns and operations to give. */
+static int32_t supervises(void *arg) {
+  kc_job_t *job = NULL;
+  kc_budget_t small = {500, 0, 0, 0, 0}, more = {20000, 0, 0, 0, 0}, left;
+  CHECK(kc_job_budget(NULL, &left) == 0 && left.spawns > 0);
+  /* Without a handler it waits to be given more by hand. */
+  CHECK(kc_launch_limited(NULL, compute_for_long, NULL, &small, NULL, &job) == 0);
+  while (kc_job_recharge(NULL, job, &more) == JT_EBUSY) {
+    jt_yield();
+  }
+  CHECK(kc_job_join(job) == 0);
+  CHECK(kc_job_recharge(NULL, job, &more) == JT_EBUSY && kc_job_recharge(NULL, job, NULL) == JT_ENULL);
+  CHECK(kc_job_release(job) == 0);
+  CHECK(kc_job_supervise(NULL, recharge, arg) == 0 && kc_job_supervise(NULL, NULL, NULL) == JT_ENULL);
+  CHECK(kc_launch_limited(NULL, compute_for_long, NULL, &small, NULL, &job) == 0);
+  CHECK(kc_job_join(job) == 0);
+  return kc_job_release(job);
+}
+
+static int32_t launches_more(void *arg) {
+  (void)arg;
+  return kc_launch(succeed, NULL);
+}
+
+/* Profiles, budgets and capabilities. */
+static void limits(void) {
+  kc_budget_t budget = {1000000, 1 << 20, 100, 100, 100}, few = {1000, 1 << 20, 1, 10, 10}, left;
+  kc_capabilities_t capabilities = {.size = sizeof capabilities}, none = {.size = sizeof none};
+  kc_job_t *job = NULL;
+  atomic_int recharged = 0;
+  CHECK(kc_runtime_start(99, 1, NULL, NULL) == JT_EINVAL);
+  CHECK(kc_job_budget(NULL, &left) == JT_ESHUTDOWN);
+
+  CHECK(kc_runtime_start(KC_PROFILE_CORE, 1, NULL, NULL) == 0);
+  CHECK(kc_launch(succeed, NULL) == JT_EREFUSED); /* Nothing can be spawned. */
+  EXPECT(JT_OK, jt_runtime_shutdown(10000));
+
+  CHECK(kc_runtime_start(KC_PROFILE_SERVICE, 2, NULL, NULL) == 0);
+  CHECK(kc_launch_limited(NULL, sleep_for_ever, NULL, &few, NULL, &job) == 0);
+  CHECK(kc_job_budget(job, &left) == 0 && left.spawns == 1 && left.ops == 1000);
+  CHECK(kc_job_budget(job, NULL) == JT_ENULL && kc_job_budget(NULL, &left) == JT_EEMPTY);
+  CHECK(kc_job_capabilities(job, &capabilities) == 0 && (capabilities.rights & JT_CAP_SPAWN) != 0);
+  CHECK(kc_cancel(job) == 0 && kc_job_join(job) == KC_ECANCELED && kc_job_release(job) == 0);
+  /* A job without rights may start none; that it had none is its own failure. */
+  CHECK(kc_launch_limited(NULL, launches_more, NULL, NULL, &none, &job) == 0);
+  CHECK(kc_job_join(job) == JT_EREFUSED && kc_job_release(job) == 0);
+  EXPECT(JT_OK, jt_runtime_shutdown(10000));
+
+  CHECK(kc_runtime_start(KC_PROFILE_CLUSTER, 2, &budget, NULL) == 0);
+  CHECK(kc_launch_limited(NULL, supervises, &recharged, &budget, NULL, &job) == 0);
+  CHECK(kc_job_join(job) == 0 && atomic_load(&recharged) == 1);
+  CHECK(kc_job_release(job) == 0);
+  EXPECT(JT_OK, jt_runtime_shutdown(10000));
+}
+
 int main(void) {
   kc_scope_opts_t supervised = {1, 0};
   kc_scope_opts_t limited = {0, 5};
@@ -165,5 +243,6 @@ int main(void) {
   under_a_parent();
   EXPECT(JT_OK, jt_runtime_shutdown(10000));
   CHECK(kc_job_counters(&(kc_job_counters_t){0}) == JT_ESHUTDOWN);
+  limits();
   return verdict();
 }
