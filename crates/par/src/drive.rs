@@ -4,8 +4,8 @@
 //! outermost one wakes the thread that sleeps. Then each worker goes through its piece in blocks ([`Grain`]), with nothing
 //! between the items of a block, so that the compiler can do with it what it does with any loop. After each block it
 //! checks whether a thief has requested work ([`Worker::wants_work`], one load), and if so halves what is left. So
-//! the number of pieces depends on what the workers need and not on the number of items, and on one worker the
-//! loop is a plain loop, unless it can be stopped.
+//! the number of pieces depends on what the workers need and not on the number of items. The check also tells that a fiber
+//! of this worker was woken, which then runs first; so one worker alone goes through its items in blocks, too.
 //!
 //! Who stops what runs in a context (`jobtree_pool::with_user_context`) makes himself noticed by the same question. A
 //! loop that is asked therefore looks first whether it shall end; then it unwinds as a fork does, and each worker
@@ -15,7 +15,6 @@ use jobtree_pool::raw::UserOwned;
 use jobtree_pool::{Worker, raw};
 
 use crate::grain::Grain;
-use crate::pace::Pace;
 
 /// A value that can be cut in two.
 pub(crate) trait Splittable: Sized + Send {
@@ -72,12 +71,8 @@ where
     B: Body<P>,
 {
     let workers = worker.workers();
-    let drive = Drive {
-        body,
-        grain,
-        alone: workers == 1,
-    };
-    if drive.alone {
+    let drive = Drive { body, grain };
+    if workers == 1 {
         return drive.go_through(worker, items, 0);
     }
     // One piece for each worker. The thread that is first to end asks for more.
@@ -92,8 +87,6 @@ where
 struct Drive<'a, B> {
     body: &'a B,
     grain: Grain,
-    /// `true` if no other worker will ever request work, so that there is little need to check for one.
-    alone: bool,
 }
 
 impl<B> Drive<'_, B> {
@@ -139,12 +132,7 @@ impl<B> Drive<'_, B> {
         P: Splittable,
         B: Body<P>,
     {
-        let mut pace = if self.alone && !raw::can_be_stopped() {
-            // No worker requests anything.
-            Pace::fixed(items.item_count())
-        } else {
-            self.grain.pace(items.item_count(), B::LONGEST_BLOCK)
-        };
+        let mut pace = self.grain.pace(items.item_count(), B::LONGEST_BLOCK);
         // What has come out so far is the program's, and may be dropped because a closure or a fork panics.
         let mut state = UserOwned::value(self.body.start());
         let mut position = position;
@@ -164,6 +152,7 @@ impl<B> Drive<'_, B> {
                     let left = self.body.combine(state.into_inner(), left);
                     return self.body.combine(left, right.into_inner());
                 }
+                raw::let_woken_run();
             }
             let mut len = pace.begin();
             if len > rest.item_count() {

@@ -123,7 +123,7 @@ impl Drop for Open<'_> {
     fn drop(&mut self) {
         self.inside = None;
         // Fibers may have been woken meanwhile: see `woken.rs`.
-        self.worker.strand().forks.ask();
+        self.worker.strand().ask_for_woken();
         self.worker.thread().numbers.close(self.isolation);
     }
 }

@@ -24,6 +24,7 @@ use crate::raw::fuel::Fuel;
 use crate::raw::park_hook::Hooked;
 #[cfg(jobtree_stacks)]
 use crate::stack::{StackClass, switch::StackInUse};
+use crate::sync::AtomicBool;
 use crate::sync::step::Step;
 use crate::worker::Worker;
 
@@ -48,7 +49,9 @@ pub(crate) struct Strand {
     /// The amount that work on the fiber may still burn. Owner only.
     pub(crate) fuel: Fuel,
     /// The number of forks that are public without a steal request.
-    eager_public: u16,
+    eager_public: u8,
+    /// `true` if fibers of this worker may have been woken since this one last checked at a tick; see `woken.rs`.
+    pub(crate) woken_mark: AtomicBool,
     /// See `sim/mod.rs`.
     is_simulated: bool,
     /// The size of the fiber's stack. Owner only.
@@ -115,7 +118,8 @@ impl Strand {
             forks: Deque::without_room(pool.tuning.private_forks, between),
             fuel: Fuel::new(),
             // More than this many is without end.
-            eager_public: u16::try_from(pool.tuning.eager_public_forks).unwrap_or(u16::MAX),
+            eager_public: u8::try_from(pool.tuning.eager_public_forks).unwrap_or(u8::MAX),
+            woken_mark: AtomicBool::new(false),
             is_simulated: pool.tuning.is_simulated,
             #[cfg(jobtree_stacks)]
             stack_class: Cell::new(StackClass::Default),
@@ -256,8 +260,8 @@ impl Strand {
             let is_own = worker.index() == self.worker_index() && ptr::eq(worker.pool(), self.pool);
             if is_own {
                 worker.thread().ready.borrow_mut().push_back(self);
-                // What runs here gives way at its next fork: see `woken.rs`.
-                worker.strand().forks.ask();
+                // What runs here gives way at its next fork or tick: see `woken.rs`.
+                worker.strand().ask_for_woken();
             }
             is_own
         })

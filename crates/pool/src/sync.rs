@@ -412,6 +412,8 @@ pub(crate) mod step {
         WokenPublishLook,
         /// `Worker::fork`: the look into the inbox after taking a fork back.
         WokenTakenBackLook,
+        /// `Strand::take_woken_mark`: the fence between taking the mark away and the look into the inbox, by the caller.
+        WokenTickFence,
         /// `Shared::offer`: notifying the worker that stands by.
         OfferNotify,
         /// `OfferSlot::leave`: noticing a task that was offered meanwhile.

@@ -17,20 +17,32 @@
 //! than `ASKED` ([`Strand::stay_woken`]), and a fiber that becomes the current one asks itself. A worker that wakes a fiber of
 //! its own asks itself, without a fence: its own writes come in order.
 //!
-//! A loop asks [`Worker::wants_work`] between two blocks, which reads the same mark, and then forks.
+//! A loop asks [`Worker::wants_work`] between two blocks, which reads the same mark, and then forks. Where what is left is too
+//! short for a fork, and before each piece of a sort, [`let_woken_run`] is called.
+//!
+//! # Ticks
+//!
+//! Code that ticks makes no fork, so nothing would clear the limit again, which thieves and every switch of fibers set, too. So a
+//! fiber has a mark of its own for ticks, [`Strand::woken_mark`], which is set wherever the limit is set for a woken fiber. A
+//! tick reads it beside the fuel. If it is set, the tick takes it away, executes a full fence, and then looks. Either the thread
+//! that wakes has read the fiber that is current now, and its mark comes after the tick took the last one away; or it has
+//! read an earlier one, and then, by the two fences, the tick sees the message.
 //!
 //! # When nothing gives way
 //!
 //! * Inside `isolate`: no other fiber may have the thread. The mark is made again when the isolation is left.
-//! * While the thread is panicking: the other fibers would see the panic. The mark stays.
+//! * While the thread is panicking: the other fibers would see the panic. The marks stay.
 //! * Without a hub (`parking.rs`): nothing is ever parked there. So it is in a pool whose waits nest.
 //! * Within [`LEAST_TURN`] after the last time: fibers that wake each other all the time would leave nothing to the
-//!   computation. The mark stays, so forks make records until that time is over, which others may take.
+//!   computation. The marks stay, so forks make records until that time is over, which others may take. The slice of code that
+//!   ticks goes on afterwards, so that tasks which have not begun have their turn, too, at its end.
 
 use crate::pool::shared::Waits;
+use crate::raw::fuel::{Meter, Turn};
 use crate::raw::ticks;
 use crate::strand::Strand;
-use crate::sync::step::{Step, left_out};
+use crate::sync::Ordering;
+use crate::sync::step::{Step, fence_after_update_at, left_out};
 use crate::worker::{Worker, WorkerThread};
 
 /// The least that a computation runs between two times that it gives way: about 0.1 ms, in [`ticks`]. Picked by feel: far longer
@@ -42,6 +54,20 @@ impl WorkerThread {
     #[inline]
     pub(crate) fn has_woken(&self) -> bool {
         !self.shared().inbox.is_empty() || !self.ready.borrow().is_empty()
+    }
+
+    /// Returns `true` if a computation of this worker let woken fibers run less than [`LEAST_TURN`] ago.
+    fn gave_way_lately(&self) -> bool {
+        !self.is_simulated && ticks().saturating_sub(self.gave_way_at.get()) < LEAST_TURN
+    }
+
+    /// Gives `strand`, which let others run for a moment, no more than what was left of its time slice: a job could otherwise
+    /// keep tasks that have not begun from the worker for ever. A job with a share is measured by bursts, and has a new slice.
+    fn go_on_with_slice(&self, strand: &Strand, in_hand: Turn) {
+        // SAFETY: a fiber's context is alive as long as it is the fiber's.
+        if unsafe { Meter::of(strand.context().get()) }.share.is_null() {
+            strand.fuel.set(in_hand);
+        }
     }
 }
 
@@ -63,11 +89,43 @@ impl Strand {
     /// Has the next fork of what this worker runs look for woken fibers; to be called by any thread after it has put a message
     /// into the worker's inbox.
     pub(crate) fn interrupt_worker(&self) {
-        crate::sync::step::fence_after_update_at(Step::WokenFence);
+        fence_after_update_at(Step::WokenFence);
         if let Some(running) = self.pool().workers[self.worker_index()].current() {
-            running.forks.ask();
+            running.ask_for_woken();
         }
     }
+
+    /// Has the next fork and the next tick look for woken fibers.
+    #[inline]
+    pub(crate) fn ask_for_woken(&self) {
+        self.forks.ask();
+        self.woken_mark.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes the mark for ticks away; the caller then looks for woken fibers. Owner only.
+    pub(crate) fn take_woken_mark(&self) {
+        self.woken_mark.swap(false, Ordering::AcqRel);
+        fence_after_update_at(Step::WokenTickFence);
+    }
+}
+
+/// Lets the fibers of the calling worker run whose wait is over, if there are any and the running one may be suspended. For
+/// code that goes on for long without a fork.
+#[cold]
+#[inline(never)]
+pub fn let_woken_run() {
+    Worker::with_running(|worker| {
+        if let Some(worker) = worker {
+            worker.let_woken_run();
+        }
+    });
+}
+
+/// Returns `true` if fibers are parked on the calling worker, which may be woken at any time.
+pub fn fibers_wait() -> bool {
+    Worker::with_running(|worker| {
+        worker.is_some_and(|worker| worker.thread().shared().stats.waiting.read() > 0)
+    })
 }
 
 impl Worker {
@@ -80,6 +138,15 @@ impl Worker {
         }
     }
 
+    fn let_woken_run(&self) {
+        let thread = self.thread();
+        if thread.has_woken() && thread.gave_way_lately() {
+            return;
+        }
+        self.strand().take_woken_mark();
+        self.give_way_if_woken();
+    }
+
     #[cold]
     #[inline(never)]
     fn give_way_to_woken(&self) {
@@ -90,11 +157,8 @@ impl Worker {
         if !strand.context().get().isolation().is_none() {
             return;
         }
-        if std::thread::panicking() {
-            return strand.forks.ask();
-        }
-        if !thread.is_simulated && ticks().saturating_sub(thread.gave_way_at.get()) < LEAST_TURN {
-            return strand.forks.ask();
+        if std::thread::panicking() || thread.gave_way_lately() {
+            return strand.ask_for_woken();
         }
         if !thread.shared().inbox.is_empty() {
             thread.read_mail();
@@ -107,7 +171,9 @@ impl Worker {
         // SAFETY: a `&Worker` is only to be had on the fiber's own stack.
         unsafe { strand.share_all() };
         thread.shared().stats.gave_way.add(1);
+        let in_hand = strand.fuel.get();
         thread.let_run(strand, next);
+        thread.go_on_with_slice(strand, in_hand);
         if !thread.is_simulated {
             thread.gave_way_at.set(ticks());
         }

@@ -1,5 +1,6 @@
 //! Who waits hears of a cancellation, wherever the body of the job has got to: on the stack on which it began, which the job
-//! knows; on another one, where a part of it was taken to; and not inside of a shield, though the same stack is woken.
+//! knows; on another one, where a part of it was taken to; and not inside of a shield, though the same stack is woken. And a
+//! job whose wait is over goes on at the next tick of the one that has its worker.
 
 mod support;
 
@@ -7,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use jobtree_pool::{OnceLatch, join};
-use jobtree_runtime::{BoxError, JobError, JobHandle, block_on, channel, nursery, shield};
+use jobtree_runtime::{
+    BoxError, JobError, JobHandle, block_on, budget, channel, nursery, shield, tick, tick_async,
+};
 use support::{FAR, end, rounds, runtime, until, watch};
 
 /// Waits for what only a cancellation ends.
@@ -126,4 +129,40 @@ fn a_shield_is_woken_in_vain() {
         .expect("what waits in a shield goes on waiting");
     ends_cancelled(child);
     end(&runtime);
+}
+
+#[test]
+fn a_tick_lets_a_job_go_on_whose_wait_is_over() {
+    let _watchdog = watch();
+    let forms: [(&str, fn()); 3] = [
+        ("tick", tick),
+        ("charge", || budget::charge(1)),
+        ("tick_async", || block_on(tick_async()).unwrap()),
+    ];
+    for (form, tick) in forms {
+        // On the only worker the child begins when its parent waits.
+        let runtime = runtime(1);
+        let went_on = Arc::new(AtomicBool::new(false));
+        let parent = runtime.spawn(move || {
+            let (sender, receiver) = channel::rendezvous::<u32>();
+            let seen = nursery(|n| {
+                let child = n.spawn({
+                    let went_on = Arc::clone(&went_on);
+                    move || {
+                        tick();
+                        sender.send(1)?;
+                        let before = went_on.load(Ordering::Acquire);
+                        tick();
+                        Ok((before, went_on.load(Ordering::Acquire)))
+                    }
+                });
+                receiver.recv()?;
+                went_on.store(true, Ordering::Release);
+                Ok(child.join()?)
+            })?;
+            Ok(seen)
+        });
+        assert_eq!(parent.join().unwrap(), (false, true), "{form}");
+        end(&runtime);
+    }
 }

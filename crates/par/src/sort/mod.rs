@@ -52,7 +52,7 @@ where
     F: Fn(&T, &T) -> Ordering + Sync,
 {
     let is_less = |a: &T, b: &T| compare(a, b) == Ordering::Less;
-    let sort_piece = |piece: &mut [T]| match raw::can_be_stopped() {
+    let sort_piece = |piece: &mut [T]| match may_be_interrupted() {
         true => piece.sort_by(stopping(&compare)),
         false => piece.sort_by(&compare),
     };
@@ -78,7 +78,7 @@ where
     F: Fn(&T) -> K + Sync,
 {
     let is_less = |a: &T, b: &T| key(a).lt(&key(b));
-    let sort_piece = |piece: &mut [T]| match raw::can_be_stopped() {
+    let sort_piece = |piece: &mut [T]| match may_be_interrupted() {
         true => piece.sort_by(stopping(&|a: &T, b: &T| key(a).cmp(&key(b)))),
         false => piece.sort_by_key(&key),
     };
@@ -120,7 +120,7 @@ where
     F: Fn(&T, &T) -> Ordering + Sync,
 {
     let is_less = |a: &T, b: &T| compare(a, b) == Ordering::Less;
-    let sort_piece = |piece: &mut [T]| match raw::can_be_stopped() {
+    let sort_piece = |piece: &mut [T]| match may_be_interrupted() {
         true => piece.sort_unstable_by(stopping(&compare)),
         false => piece.sort_unstable_by(&compare),
     };
@@ -144,7 +144,7 @@ where
     F: Fn(&T) -> K + Sync,
 {
     let is_less = |a: &T, b: &T| key(a).lt(&key(b));
-    let sort_piece = |piece: &mut [T]| match raw::can_be_stopped() {
+    let sort_piece = |piece: &mut [T]| match may_be_interrupted() {
         true => piece.sort_unstable_by(stopping(&|a: &T, b: &T| key(a).cmp(&key(b)))),
         false => piece.sort_unstable_by_key(&key),
     };
@@ -155,8 +155,14 @@ where
 /// picked by feel, so that the looks cost nothing beside a fast one.
 const COMPARISONS_BETWEEN_LOOKS: u32 = 1024;
 
-/// Returns `compare`, except that it unwinds now and then if the job that sorts was cancelled. A sort survives a comparison
-/// that panics.
+/// Returns `true` if a piece has to be sorted with [`stopping`] comparisons: the calling job can be cancelled, or others wait on
+/// its worker.
+fn may_be_interrupted() -> bool {
+    raw::can_be_stopped() || raw::fibers_wait()
+}
+
+/// Returns `compare`, except that now and then it unwinds if the job that sorts was cancelled, and lets jobs run first whose
+/// wait is over. A sort survives a comparison that panics.
 fn stopping<T, F>(compare: &F) -> impl FnMut(&T, &T) -> Ordering
 where
     F: Fn(&T, &T) -> Ordering,
@@ -167,6 +173,7 @@ where
         if left == 0 {
             left = COMPARISONS_BETWEEN_LOOKS;
             raw::unwind_if_stopped();
+            raw::let_woken_run();
         }
         compare(a, b)
     }

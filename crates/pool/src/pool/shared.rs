@@ -134,7 +134,7 @@ impl WorkerShared {
             .store(std::ptr::from_ref(strand).cast_mut(), Ordering::Release);
         // Who interrupted the worker before has seen another fiber: see `stop.rs`.
         if !left_out(Step::InterruptSwitchAsk) {
-            strand.forks.ask();
+            strand.ask_for_woken();
         }
     }
 

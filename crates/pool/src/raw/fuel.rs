@@ -18,6 +18,7 @@ use crate::context::{self, Context, ContextRef, Installed};
 pub use crate::fair_share::Share;
 use crate::raw::gate::Gate;
 use crate::spawn::{Yield, yield_preempted};
+use crate::sync::Ordering;
 use crate::worker::Worker;
 
 /// Amounts of what is burnt.
@@ -152,6 +153,26 @@ pub fn burn(cost: Turn) -> bool {
         match fuel.get().without(cost) {
             Some(left) => {
                 fuel.set(left);
+                true
+            }
+            None => false,
+        }
+    })
+}
+
+/// [`burn`] at a tick: also `false`, and nothing is taken, if fibers of this worker may have been woken since the last one. The
+/// caller then calls [`let_woken_run`](crate::raw::let_woken_run), and burns.
+#[inline(always)]
+pub fn burn_at_tick(cost: Turn) -> bool {
+    Worker::with_running(|worker| {
+        let Some(worker) = worker else { return true };
+        let strand = worker.strand();
+        if strand.woken_mark.load(Ordering::Relaxed) {
+            return false;
+        }
+        match strand.fuel.get().without(cost) {
+            Some(left) => {
+                strand.fuel.set(left);
                 true
             }
             None => false,

@@ -20,6 +20,7 @@ use std::mem::MaybeUninit;
 use std::{ptr, slice};
 
 use super::merge::{copy_bits, merge};
+use crate::woken::let_woken_run;
 use crate::worker::Worker;
 
 /// Sorts `values` by sorting pieces of it with `sort_piece` and merging them. It is halved `halvings` times.
@@ -59,6 +60,17 @@ struct Node<'a, L, S> {
 }
 
 impl<L, S> Node<'_, L, S> {
+    /// Sorts a piece that is not halved. Two pieces may follow each other without a fork in between.
+    fn sort_one_piece<T>(&self, worker: &Worker, values: &mut [T])
+    where
+        S: Fn(&mut [T]) + Sync,
+    {
+        if worker.wants_work() {
+            let_woken_run();
+        }
+        (self.sort_piece)(values);
+    }
+
     /// Sorts `values`; the result is in `values`.
     fn sort_in_place<T>(
         &self,
@@ -72,7 +84,7 @@ impl<L, S> Node<'_, L, S> {
         S: Fn(&mut [T]) + Sync,
     {
         if halvings == 0 || values.len() < 2 {
-            return (self.sort_piece)(values);
+            return self.sort_one_piece(worker, values);
         }
         let middle = values.len() / 2;
         {
@@ -115,7 +127,7 @@ impl<L, S> Node<'_, L, S> {
         S: Fn(&mut [T]) + Sync,
     {
         if halvings == 0 || values.len() < 2 {
-            (self.sort_piece)(values);
+            self.sort_one_piece(worker, values);
             return copy_bits(values, buffer);
         }
         let (left, right) = values.split_at_mut(values.len() / 2);
