@@ -312,8 +312,8 @@ pub use jobtree_runtime::{
     Failure, Interval, Job, JobError, JobHandle, JobId, JobInfo, JobLocal, JobState, JoinSet,
     Lacking, Nursery, NurseryState, Outcome, Panic, Producer, Profile, Recorded, Runtime,
     RuntimeBuilder, ShutdownError as RuntimeShutdownError, Spawner, TimedOut, TreeDump, WaitingFor,
-    block_on, checkpoint, interval, labelled_nursery, nursery, select, select_async, shield, sleep,
-    supervisor, tick, tick_async, with_local, with_timeout,
+    block_on, checkpoint, interval, labelled_nursery, nursery, race, select, select_async, shield,
+    sleep, supervisor, tick, tick_async, with_local, with_timeout,
 };
 #[doc(inline)]
 pub use jobtree_runtime::{actor, budget, channel, future, sim, supervision, sync, user_code};

@@ -23,7 +23,18 @@ pub(crate) fn run<T>(
     options: JobOptions,
     body: impl FnOnce(&Job) -> Result<T, BoxError>,
 ) -> Outcome<T> {
-    match try_run(parent, options, body) {
+    run_or_finish(parent, options, || false, body)
+}
+
+/// Runs `body` as a job under `parent`, and waits for everything below it. If `is_finished` holds then, the outcome is the value of
+/// the body, even if the job was cancelled.
+pub(crate) fn run_or_finish<T>(
+    parent: &Job,
+    options: JobOptions,
+    is_finished: impl FnOnce() -> bool,
+    body: impl FnOnce(&Job) -> Result<T, BoxError>,
+) -> Outcome<T> {
+    match attach_and_run(parent, options, is_finished, body) {
         Ok(outcome) => outcome,
         Err(ParentEnded) => {
             sim::point_or_unwind();
@@ -36,6 +47,15 @@ pub(crate) fn run<T>(
 pub(crate) fn try_run<T>(
     parent: &Job,
     options: JobOptions,
+    body: impl FnOnce(&Job) -> Result<T, BoxError>,
+) -> Result<Outcome<T>, ParentEnded> {
+    attach_and_run(parent, options, || false, body)
+}
+
+fn attach_and_run<T>(
+    parent: &Job,
+    options: JobOptions,
+    is_finished: impl FnOnce() -> bool,
     body: impl FnOnce(&Job) -> Result<T, BoxError>,
 ) -> Result<Outcome<T>, ParentEnded> {
     let (job, execution) = parent.attach(options.contained().started())?;
@@ -59,6 +79,7 @@ pub(crate) fn try_run<T>(
     }
     Ok(match (value, job.error()) {
         (Some(value), None) => Ok(value),
+        (Some(value), Some(_)) if is_finished() => Ok(value),
         (value, Some(error)) => {
             // The caller gets the error, so it cannot get the panic of a destructor.
             drop_user(Place::Value, value);

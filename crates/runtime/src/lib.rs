@@ -86,7 +86,7 @@ pub use jobtree_tree::{
     Outcome, Panic, Recorded, TimedOut, TreeDump, WaitingFor,
 };
 pub use join_set::JoinSet;
-pub use nursery::{Nursery, NurseryState, labelled_nursery, nursery, supervisor};
+pub use nursery::{Nursery, NurseryState, labelled_nursery, nursery, race, supervisor};
 pub use produce::Producer;
 pub use runtime::{Runtime, ShutdownError, pool_stats};
 pub use spawner::Spawner;

@@ -5,13 +5,15 @@ use std::cell::OnceCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use jobtree_pool::raw::task::RawContext;
-use jobtree_tree::{BoxError, CancelReason, Job, JobOptions, JobState, Outcome};
+use jobtree_tree::{BoxError, CancelReason, Job, JobError, JobOptions, JobState, Outcome};
 
 use crate::budget::{Budget, Decision, Exhausted, Opened, RechargeError, Scope, SpawnRefused};
 use crate::handle::JobHandle;
 use crate::inline;
+use crate::join_set::JoinSet;
 use crate::runtime::{self, Inner, Place};
 use crate::sim;
 use crate::spawner::Spawner;
@@ -126,9 +128,11 @@ where
         }
         Err(refusal) => return inline::run(&parent, options, |_| Err(refusal.into())),
     };
-    inline::run(&parent, options, |job| {
+    let is_finished = || nursery.get().is_some_and(Nursery::is_finished);
+    inline::run_or_finish(&parent, options, is_finished, |job| {
         let nursery = nursery.get_or_init(|| Nursery {
             job: job.clone(),
+            finished: AtomicBool::new(false),
             runtime,
             context,
             budgets,
@@ -140,6 +144,65 @@ where
             Some(lease) => lease.run(|| body(nursery)),
         }
     })
+}
+
+/// Runs all `bodies` as jobs, and returns the first value that one of them returns. The others are cancelled, and have ended when it
+/// returns.
+///
+/// A body that fails is out of the race, and the others go on.
+///
+/// ```
+/// use std::time::Duration;
+/// use jobtree_runtime::{race, sleep};
+///
+/// let mirrors = ["slow", "broken", "fast"];
+/// let winner = race(mirrors.map(|mirror| move || match mirror {
+///     "broken" => Err("no answer".into()),
+///     "slow" => Ok(sleep(Duration::from_secs(3600)).map(|()| mirror)?),
+///     _ => Ok(mirror),
+/// }))?;
+/// assert_eq!(winner, "fast");
+/// # Ok::<(), jobtree_runtime::JobError>(())
+/// ```
+///
+/// # Errors
+/// The first error, if no body returns a value; that there are no bodies; the cancellation of the calling job.
+///
+/// # Panics
+/// As [`nursery`](nursery()).
+pub fn race<'env, I, F, T>(bodies: I) -> Outcome<T>
+where
+    I: IntoIterator<Item = F>,
+    F: FnOnce() -> Result<T, BoxError> + Send + 'env,
+    T: Send + 'env,
+{
+    let options = JobOptions::new().supervisor().label("race");
+    open(runtime::current(), options, |n| {
+        let mut jobs: JoinSet<T> = bodies.into_iter().map(|body| n.spawn(body)).collect();
+        let mut first = None;
+        while let Some(outcome) = jobs.join_next() {
+            match outcome {
+                Ok(value) => return n.finish(value),
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        Err(lost(first))
+    })
+}
+
+/// The error of a race in which no job returned a value.
+pub(crate) fn lost(first: Option<JobError>) -> BoxError {
+    match first {
+        Some(error) => error.into(),
+        None => "a race without jobs has no winner".into(),
+    }
+}
+
+/// Cancels `scope` so that its body's value stays its outcome, unless it was asked to end before.
+pub(crate) fn finish(scope: &Job, finished: &AtomicBool) {
+    if scope.cancel("the scope has finished") {
+        finished.store(true, Ordering::Release);
+    }
 }
 
 /// Where a scope is in its life: the state of its job, seen as a scope's.
@@ -267,6 +330,8 @@ impl From<JobState> for NurseryState {
 /// ```
 pub struct Nursery<'scope, 'env: 'scope> {
     pub(crate) job: Job,
+    /// `true` if the scope was cancelled by [`Nursery::finish`].
+    finished: AtomicBool,
     pub(crate) runtime: Arc<Inner>,
     pub(crate) context: RawContext,
     /// Where budgets are limited.
@@ -398,6 +463,45 @@ impl<'scope, 'env> Nursery<'scope, 'env> {
         let asked = self.job.cancel(reason);
         sim::point_or_unwind();
         asked
+    }
+
+    /// Ends the scope early with a value: asks everything in it to end, and returns `Ok(value)` for the body to return. When all
+    /// jobs in the scope have ended, its caller gets the value.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use jobtree_runtime::{JoinSet, nursery, sleep};
+    ///
+    /// let first = nursery(|n| {
+    ///     let mut answers: JoinSet<u64> = [3600, 0]
+    ///         .map(|seconds| n.spawn(move || Ok(sleep(Duration::from_secs(seconds)).map(|()| seconds)?)))
+    ///         .into_iter()
+    ///         .collect();
+    ///     let first = answers.join_next().expect("there are two")?;
+    ///     n.finish(first)
+    /// })?;
+    /// assert_eq!(first, 0);
+    /// # Ok::<(), jobtree_runtime::JobError>(())
+    /// ```
+    ///
+    /// From then on the scope is cancelled: jobs that are spawned in it never begin, and what waits in its body returns the
+    /// cancellation. What its jobs fail with from then on does not reach the caller, not even a panic; it is counted, and kept with the
+    /// outcome of the scope's job. If the scope was cancelled before, or a job in it has failed, that stays its outcome, and the value is
+    /// dropped.
+    ///
+    /// A job of the scope may call it, too: then the scope ends with the value that its *body* returns.
+    ///
+    /// # Errors
+    /// None; it returns a `Result` so that a body can end with it.
+    pub fn finish<T>(&self, value: T) -> Result<T, BoxError> {
+        finish(&self.job, &self.finished);
+        sim::point_or_unwind();
+        Ok(value)
+    }
+
+    /// Returns `true` if [`finish`](Nursery::finish) has ended the scope.
+    fn is_finished(&self) -> bool {
+        self.finished.load(Ordering::Acquire)
     }
 
     /// Has `handler` decide what becomes of jobs spawned here that have used up their budget, where that is for a

@@ -33,7 +33,7 @@ use std::time::Duration;
 use jobtree_tree::{BoxError, Cancelled, JobOptions, Outcome};
 
 pub(crate) use self::nursery::JobPlace;
-pub use self::nursery::{Nursery, nursery, supervisor};
+pub use self::nursery::{Nursery, nursery, race, supervisor};
 use crate::deadline::{ShieldLimit, Sleep, TimeLimit};
 use crate::runtime;
 use crate::withdraw::OrCancelled;

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::future::ready;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use jobtree_pool::raw::task::RawContext;
 use jobtree_tree::{BoxError, CancelReason, Job, JobOptions, Outcome};
@@ -12,6 +13,8 @@ use super::{scope, task};
 use crate::budget::{self, Executor, Lease, Opened, Refusal, Request, Scope};
 use crate::dispatcher::{self, Queue};
 use crate::handle::JobHandle;
+use crate::join_set::JoinSet;
+use crate::nursery::{finish, lost};
 use crate::runtime::{self, Inner, born_cancelled};
 use crate::task::{TaskStack, spawn as spawn_task};
 use crate::timers::Timer;
@@ -99,9 +102,15 @@ where
             return scope::run(place, options, |_, _| ready(Err(refusal.into()))).await;
         }
     };
-    scope::run(place, options, |place, job| async move {
+    let finished = Arc::new(AtomicBool::new(false));
+    let is_finished = {
+        let finished = Arc::clone(&finished);
+        move || finished.load(Ordering::Acquire)
+    };
+    scope::run_or_finish(place, options, is_finished, |place, job| async move {
         let scope = body(Nursery {
             job,
+            finished,
             runtime: place.runtime,
             budgets,
         });
@@ -109,6 +118,43 @@ where
             None => scope.await,
             Some(lease) => lease.around_future(scope).await,
         }
+    })
+    .await
+}
+
+/// [`race`](crate::race()) for async code: runs all `futures` as jobs, and is ready with the first value that one of them returns, when the
+/// others have been cancelled and have ended.
+///
+/// ```
+/// use std::time::Duration;
+/// use jobtree_runtime::{block_on, future};
+///
+/// let winner = block_on(future::race([3600, 0].map(|seconds| async move {
+///     future::sleep(Duration::from_secs(seconds)).await?;
+///     Ok(seconds)
+/// })))??;
+/// assert_eq!(winner, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// As [`race`](crate::race()).
+pub async fn race<I, F, T>(futures: I) -> Outcome<T>
+where
+    I: IntoIterator<Item = F>,
+    F: Future<Output = Result<T, BoxError>> + Send + 'static,
+    T: Send + 'static,
+{
+    open(JobOptions::new().supervisor().label("race"), async |n| {
+        let mut jobs: JoinSet<T> = futures.into_iter().map(|f| n.spawn_future(f)).collect();
+        let mut first = None;
+        while let Some(outcome) = jobs.join_next_async().await {
+            match outcome {
+                Ok(value) => return n.finish(value),
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        Err(lost(first))
     })
     .await
 }
@@ -124,6 +170,8 @@ pub(crate) enum JobPlace<'a> {
 #[derive(Clone)]
 pub struct Nursery {
     job: Job,
+    /// `true` if the scope was cancelled by [`Nursery::finish`].
+    finished: Arc<AtomicBool>,
     runtime: Arc<Inner>,
     /// `None` where nothing is limited, and for jobs under the root.
     budgets: Option<Arc<Scope>>,
@@ -134,6 +182,7 @@ impl Nursery {
     pub(crate) fn new(job: Job, runtime: Arc<Inner>, budgets: Option<Scope>) -> Nursery {
         Nursery {
             job,
+            finished: Arc::default(),
             runtime,
             budgets: budgets.map(Arc::new),
         }
@@ -307,6 +356,28 @@ impl Nursery {
     /// Asks everything in the scope to end; `false` if it was asked before.
     pub fn cancel(&self, reason: impl Into<CancelReason>) -> bool {
         self.job.cancel(reason)
+    }
+
+    /// Ends the scope early with a value; see [`finish`](crate::Nursery::finish) of the other nursery.
+    ///
+    /// ```
+    /// use jobtree_runtime::{block_on, future};
+    ///
+    /// let answer = block_on(future::nursery(async |n| {
+    ///     drop(n.spawn_future(std::future::pending::<Result<(), _>>()));
+    ///     n.finish(42)
+    /// }))??;
+    /// assert_eq!(answer, 42);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// In the scope of a [`Runtime`](crate::Runtime) it is [`cancel`](Nursery::cancel).
+    ///
+    /// # Errors
+    /// None; it returns a `Result` so that a body can end with it.
+    pub fn finish<T>(&self, value: T) -> Result<T, BoxError> {
+        finish(&self.job, &self.finished);
+        Ok(value)
     }
 }
 

@@ -34,6 +34,20 @@ pub(crate) async fn run<T, F>(
 where
     F: Future<Output = Result<T, BoxError>>,
 {
+    run_or_finish(place, options, || false, start).await
+}
+
+/// Runs what `start` makes as a job under the one of `place`, and waits for everything below it. If `is_finished` holds then,
+/// the outcome is the value of the body, even if the job was cancelled.
+pub(crate) async fn run_or_finish<T, F>(
+    place: Place,
+    options: JobOptions,
+    is_finished: impl FnOnce() -> bool,
+    start: impl FnOnce(Place, Job) -> F,
+) -> Outcome<T>
+where
+    F: Future<Output = Result<T, BoxError>>,
+{
     let options = options.contained().started();
     let attached = match attach_beside(&place.parent, options, Suspended::default()) {
         Ok(attached) => attached,
@@ -58,6 +72,7 @@ where
     }
     match (value, job.error()) {
         (Some(value), None) => Ok(value),
+        (Some(value), Some(_)) if is_finished() => Ok(value),
         (value, Some(error)) => {
             // The caller gets the error, so it cannot get the panic of a destructor.
             drop_user(user_code::Place::Value, value);
