@@ -548,7 +548,7 @@ typedef struct jt_counters_t {
   size_t size;
   // Jobs made; scopes and nurseries are jobs, too.
   uint64_t created;
-  // Jobs asked to end; each counts once.
+  // Jobs asked to end, those below a canceled or failed job too; each counts once.
   uint64_t cancel_requests;
   // Jobs that ended well.
   uint64_t completed;

@@ -30,7 +30,7 @@ pub struct jt_counters_t {
     pub size: usize,
     /// Jobs made; scopes and nurseries are jobs, too.
     pub created: u64,
-    /// Jobs asked to end; each counts once.
+    /// Jobs asked to end, those below a canceled or failed job too; each counts once.
     pub cancel_requests: u64,
     /// Jobs that ended well.
     pub completed: u64,

@@ -350,3 +350,23 @@ fn a_task_goes_to_the_idle_worker_on_which_no_stack_is_parked() {
     assert!(stats.total().passed_on > 0, "{stats:?}");
     assert_eq!(stats.workers[FREE].passed_on, 0, "{stats:?}");
 }
+
+#[test]
+fn each_task_of_a_stolen_batch_counts() {
+    const TASKS: usize = 100;
+    let pool = Pool::builder().workers(2).build().unwrap();
+    let ran = Arc::new(AtomicUsize::new(0));
+    let all_ran = pool.install(|| {
+        for _ in 0..TASKS {
+            let ran = ran.clone();
+            spawn(move || {
+                ran.fetch_add(1, Ordering::AcqRel);
+            });
+        }
+        // This worker runs none of them, so the other one takes them all.
+        let is_over = || ran.load(Ordering::Acquire) == TASKS;
+        soon(is_over, std::thread::yield_now)
+    });
+    assert!(all_ran);
+    assert_eq!(pool.stats().total().stolen, TASKS as u64);
+}

@@ -8,6 +8,8 @@
 //!   every panic; it is counted ([`caught_panics`], also in
 //!   [`Runtime::statistics`](crate::Runtime::statistics)) and kept in a short list ([`recent_panics`]); and the library
 //!   goes on as if the code had returned.
+//! * The future of a cancelled job that waits for something which knows nothing of jobs is dropped. A panic of its destructor is such
+//!   a panic, too: the job's outcome is its cancellation.
 //! * Values, errors and locals that nobody takes are dropped outside of any job: `Job::current()` is `None` there.
 //! * Code that runs because a job ends cannot wait for that end. Such a wait panics, with a message that says so.
 //!

@@ -14,7 +14,7 @@ use jobtree_pool::{OnceLatch, join};
 use jobtree_runtime::channel::{bounded, rendezvous};
 use jobtree_runtime::{
     BoxError, Dispatcher, Job, JobError, JobHandle, JobState, Outcome, Runtime, checkpoint, future,
-    nursery, select, sleep, supervisor, sync,
+    nursery, select, sleep, supervisor, sync, user_code,
 };
 use support::{Census, FAR, end, for_ever, runtime, until, until_it_waits, watch};
 
@@ -420,9 +420,11 @@ fn a_panic_in_the_destructor_of_a_future_that_is_dropped() {
         Ok(())
     });
     until(|| waiting.job().state() == JobState::Active);
+    let before = user_code::caught_panics();
     waiting.cancel("enough");
     assert!(waiting.join().unwrap_err().is_cancelled());
     assert_eq!(dropped.load(Ordering::SeqCst), 1);
+    assert!(user_code::caught_panics() > before, "it is recorded");
     assert_usable(&runtime);
     end(&runtime);
 }

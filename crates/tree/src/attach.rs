@@ -47,6 +47,9 @@ pub(crate) unsafe fn link(
         let origin = origin_for_children(&locked, parent_pointer, came_from_above);
         child.origin.set(origin);
         let _ = child.word.change(|word| word.cancel(Cause::Parent));
+        // SAFETY: the tree lives as long as a job that has not told its parent of its end; `child` has not even begun.
+        let monitor = unsafe { &(*child.tree).monitor };
+        monitor.count(Counter::CancelRequests);
     }
     // SAFETY: by contract.
     let is_scope = unsafe { child.as_ref() }.kind.parent_returned.is_some();

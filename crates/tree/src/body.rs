@@ -29,6 +29,11 @@ use crate::sync::model_has_failed;
 use crate::waiters::Wake;
 use crate::word::{BodyEnd, Cause, JobState, Phase, Word};
 
+/// The body has returned, and children still run.
+const COMPLETING: EventKind = EventKind::State {
+    to: JobState::Completing,
+};
+
 /// The way in which a body ended.
 #[non_exhaustive]
 pub enum BodyResult {
@@ -261,6 +266,9 @@ unsafe fn end_body_slowly(node: NonNull<Node>, result: BodyResult) {
     let mut to_broadcast = None;
     let mut surplus = None;
     let mut scopes = Vec::new();
+    // The last child may free the job as soon as the lock is free.
+    let id = JobId(this.id);
+    let mut is_completing = false;
     let ends_now = {
         let mut locked = this.lock();
         if let Some(error) = error {
@@ -282,6 +290,11 @@ unsafe fn end_body_slowly(node: NonNull<Node>, result: BodyResult) {
                 }
             });
         }
+        if !ends_now && changed.is_ok_and(|c| c.after.state() == JobState::Completing) {
+            is_completing = true;
+            // SAFETY: the job cannot end while its lock is held, so its tree is alive.
+            unsafe { &*this.tree }.monitor.record(id, COMPLETING);
+        }
         let somebody_to_tell = !ends_now || !locked.cancel_waiters.is_empty();
         if end == BodyEnd::Failed
             && somebody_to_tell
@@ -293,6 +306,10 @@ unsafe fn end_body_slowly(node: NonNull<Node>, result: BodyResult) {
         }
         ends_now
     };
+    if cfg!(feature = "tracing") && is_completing {
+        // A subscriber is user code, and the parent's frames may be gone.
+        outermost(|| trace(id, COMPLETING));
+    }
     if surplus.is_some() || unkept.is_some() || to_broadcast.is_some() {
         // If the end was not decided here, it does not wait for this code, and the last child may free the job.
         let _ending = ends_now.then(|| Ending::here(this));

@@ -155,6 +155,7 @@ fn tell_child(child: &Node, origin: NonNull<Node>) -> Option<Word> {
     let changed = child.word.change(|word| word.cancel(Cause::Parent)).ok()?;
     // SAFETY: a job with an active child has not ended, so its tree is alive.
     let monitor = unsafe { &(*child.tree).monitor };
+    monitor.count(Counter::CancelRequests);
     monitor.record(JobId(child.id), BEGINS);
     Some(changed.after)
 }

@@ -239,7 +239,9 @@ impl Job {
     /// Calls `callback` when the job is asked to end: at once, if it was already. On whatever thread asks; so it
     /// should be short, and must not wait.
     ///
-    /// Dropping what is returned takes the callback back, unless it is being called at that moment.
+    /// Dropping what is returned takes the callback back, unless it is being called at that moment. So a callback that the body of
+    /// the job itself keeps may never be called: the cancellation wakes the body, too, which may drop it first. Keep it outside of the
+    /// body if it has to be called, or do in the body what follows from its cancellation.
     pub fn on_cancel(
         &self,
         callback: impl FnOnce(&CancelReason) + Send + 'static,

@@ -495,3 +495,82 @@ fn tokens_follow_their_parents_and_each_other() {
     body.end(BodyResult::Cancelled);
     other_body.end(BodyResult::Cancelled);
 }
+
+#[test]
+fn a_body_that_returns_before_its_children_is_told_as_completing() {
+    let states_of = |job: &Job, tree: &Tree| -> Vec<JobState> {
+        let events = tree.take_events().events.into_iter();
+        let of_job = events.filter(|event| event.job == job.id());
+        of_job
+            .filter_map(|event| match event.kind {
+                EventKind::State { to } => Some(to),
+                EventKind::Finalize { state } => Some(state),
+                _ => None,
+            })
+            .collect()
+    };
+    let tree = Tree::new();
+    tree.record_events(100);
+    let (job, body) = child(tree.root());
+    let (_, below) = child(&job);
+    body.end(BodyResult::Value);
+    below.end(BodyResult::Value);
+    let states = states_of(&job, &tree);
+    assert_eq!(states, [JobState::Completing, JobState::Completed]);
+
+    let (job, body) = child(tree.root());
+    let (_, below) = child(&job);
+    job.cancel("first");
+    body.end(BodyResult::Value);
+    below.end(BodyResult::Cancelled);
+    let states = states_of(&job, &tree);
+    assert_eq!(states, [JobState::Cancelling, JobState::Cancelled]);
+
+    let (job, body) = child(tree.root());
+    child(&job).1.end(BodyResult::Value);
+    body.end(BodyResult::Value);
+    assert_eq!(states_of(&job, &tree), [JobState::Completed]);
+}
+
+#[test]
+fn every_job_that_is_asked_to_end_counts_once() {
+    let tree = Tree::new();
+    let requests = || tree.counters().cancel_requests;
+    let (job, body) = child(tree.root());
+    let (middle, middle_body) = child(&job);
+    let (_, low_body) = child(&middle);
+    middle.cancel("it and the one below");
+    assert_eq!(requests(), 2);
+    job.cancel("only it: the others were asked before");
+    assert_eq!(requests(), 3);
+    let (_, late_body) = child(&middle);
+    assert_eq!(requests(), 4, "one that is born cancelled");
+    for body in [late_body, low_body, middle_body, body] {
+        body.end(BodyResult::Cancelled);
+    }
+
+    let (job, body) = child(tree.root());
+    let (_, sibling) = child(&job);
+    child(&job)
+        .1
+        .end(failed("fails its parent and asks its sibling"));
+    assert_eq!(requests(), 5);
+    sibling.end(BodyResult::Cancelled);
+    body.end(BodyResult::Value);
+}
+
+#[test]
+fn errors_show_their_message_and_no_internals() {
+    let tree = Tree::new();
+    let (job, body) = tree
+        .root()
+        .attach(JobOptions::new().label("load").started())
+        .unwrap();
+    body.end(failed("no such file"));
+    let error = job.error().unwrap();
+    assert_eq!(format!("{error:?}"), format!("Failed({error})"));
+    assert_eq!(
+        format!("{error:?}"),
+        "Failed(root/load failed: no such file)"
+    );
+}

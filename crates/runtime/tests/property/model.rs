@@ -141,6 +141,7 @@ impl Tree {
         }
         let above = parent.and_then(|parent| self.jobs[parent].request.clone());
         let request = above.filter(|_| !nature.shielded).map(from_above);
+        self.totals.cancel_requests += u64::from(request.is_some());
         self.jobs[job] = Job {
             parent,
             nature,
@@ -160,7 +161,6 @@ impl Tree {
         if self.has_ended(job) || self.is_cancelled(job) {
             return false;
         }
-        self.totals.cancel_requests += 1;
         self.begin_cancelling(
             job,
             Request {
@@ -176,6 +176,8 @@ impl Tree {
         if self.has_ended(job) || self.is_cancelled(job) {
             return;
         }
+        // A job that fails asks the jobs below it, and not itself.
+        self.totals.cancel_requests += u64::from(request.cause != Cause::Failure);
         self.jobs[job].request = Some(request);
         self.wake(job, &[Awaited::Cancellation]);
         self.passing_on.insert(job);

@@ -32,7 +32,7 @@ use crate::tree::Watcher;
 pub enum Counter {
     /// A job was made. Must be counted before the job can end.
     Created,
-    /// A job was asked to end, and had not been before.
+    /// A job was asked to end, by a call, a deadline or the cancellation of a job above, and had not been before.
     CancelRequests,
     /// A job ended with a value.
     Completed,
@@ -59,7 +59,8 @@ const COUNTERS: usize = Counter::WaitersWoken as usize + 1;
 pub struct Counters {
     /// Jobs made.
     pub created: u64,
-    /// Jobs asked to end; each counts once.
+    /// Jobs asked to end, by a call, a deadline or the cancellation of a job above; each counts once. A job that fails asks the
+    /// jobs below it, and not itself.
     pub cancel_requests: u64,
     /// Jobs that ended with a value.
     pub completed: u64,
