@@ -98,7 +98,7 @@ pub struct WorkerStats {
     pub without_stack: u64,
     /// Tasks that it passed to an idle worker because stacks that wait here would have had to wait for their end.
     pub passed_on: u64,
-    /// Times a computation gave way, at a fork or between two blocks of a loop, to stacks whose wait was over.
+    /// Times a computation gave way, at a fork, at a tick or between two blocks of a loop, to stacks whose wait was over.
     pub gave_way: u64,
 }
 
