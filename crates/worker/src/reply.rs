@@ -1,14 +1,13 @@
-//! Answers of whoever grants leases: a thread can block for one, a future can await it, on any executor.
+//! Answers of whoever grants leases: a thread or a job can wait for one, a future can await it, on any executor.
 //!
 //! A call begins when its method is called, not when its reply is awaited; dropping the reply does not take it back. The
 //! exception is a call that waits for something (a long poll): once nobody listens, it ends.
 
 use std::fmt;
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
+use std::task::{Context, Poll, Waker};
 
 use jobtree_base::user_code::wake_user;
 use jobtree_protocol::{ApiError, ErrorCode};
@@ -42,13 +41,17 @@ impl<T: Send + 'static> Reply<T> {
         }
     }
 
-    /// Blocks this thread until the answer is there. Not for a thread that others need, such as a worker of a pool:
-    /// there, await it.
+    /// Waits until the answer is there. In a job its stack is parked, and the worker does something else meanwhile; another thread
+    /// is blocked.
     ///
     /// # Errors
-    /// Those of the operation.
+    /// Those of the operation; [`ErrorCode::Unavailable`] if the calling job is cancelled first. Then the operation may have taken
+    /// effect or may still do so.
     pub fn wait(self) -> Result<T> {
-        block_on(self.future)
+        jobtree_runtime::block_on(self.future).unwrap_or_else(|cancelled| {
+            let message = format!("{cancelled}; the call may have taken effect all the same");
+            Err(ApiError::new(ErrorCode::Unavailable, message))
+        })
     }
 }
 
@@ -63,27 +66,6 @@ impl<T> Future for Reply<T> {
 impl<T> fmt::Debug for Reply<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reply").finish_non_exhaustive()
-    }
-}
-
-struct Parked(Thread);
-
-impl Wake for Parked {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Runs a future on this thread.
-fn block_on<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Parked(std::thread::current())));
-    let mut context = Context::from_waker(&waker);
-    loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => std::thread::park(),
-        }
     }
 }
 
@@ -208,6 +190,53 @@ mod tests {
         let waiting = std::thread::spawn(move || Reply::new(promised).wait());
         promise.keep(Ok(7)).unwrap();
         assert_eq!(waiting.join().unwrap().unwrap(), 7);
+    }
+
+    /// What has not happened by then never will.
+    const NEVER: std::time::Duration = std::time::Duration::from_secs(30);
+
+    fn runtime_of_one() -> jobtree_runtime::Runtime {
+        let builder = jobtree_runtime::Runtime::builder();
+        builder.workers(1).build().unwrap()
+    }
+
+    #[test]
+    fn a_job_that_waits_leaves_its_worker_to_the_job_that_answers() {
+        let runtime = runtime_of_one();
+        let (promise, promised) = promise::<u32>();
+        let (begins, begun) = std::sync::mpsc::channel();
+        let waits = runtime.spawn(move || {
+            begins.send(())?;
+            Ok(Reply::new(promised).wait()?)
+        });
+        begun.recv().unwrap();
+        drop(runtime.spawn(move || {
+            promise.keep(Ok(7)).unwrap();
+            Ok(())
+        }));
+        let Ok(answer) = waits.join_timeout(NEVER) else {
+            panic!("the worker is blocked");
+        };
+        assert_eq!(answer.unwrap(), 7);
+    }
+
+    #[test]
+    fn a_job_that_waits_for_a_promise_hears_of_its_cancellation() {
+        let runtime = runtime_of_one();
+        let (promise, promised) = promise::<u32>();
+        let (begins, begun) = std::sync::mpsc::channel();
+        let waits = runtime.spawn(move || {
+            begins.send(())?;
+            Ok(Reply::new(promised).wait().map_err(|error| error.code))
+        });
+        begun.recv().unwrap();
+        let job = waits.job().clone();
+        job.cancel("enough");
+        let Ok(outcome) = waits.join_timeout(NEVER) else {
+            panic!("it waits on");
+        };
+        assert!(outcome.unwrap_err().is_cancelled());
+        drop(promise);
     }
 
     #[test]
