@@ -47,10 +47,13 @@ fn a_request_is_a_job_and_its_result_the_answer() {
     let answer = ask(RemoteRequest::new("shout").payload("hello").id(7)).unwrap();
     assert_eq!(
         (answer.id, answer.sender.as_str(), answer.target.as_str()),
-        (7, "assets", "")
+        (7, "assets", "editor")
     );
     assert_eq!(answer.into_payload().unwrap(), b"HELLO");
+    let named = ask(RemoteRequest::new("shout").sender("a job of the editor")).unwrap();
+    assert_eq!(named.target, "a job of the editor");
     let failed = ask(RemoteRequest::new("fail")).unwrap();
+    assert_eq!(failed.target, "editor");
     assert_eq!(
         failed.error,
         Some(RemoteError::Remote("no such file".to_owned()))
@@ -71,6 +74,7 @@ fn a_request_is_a_job_and_its_result_the_answer() {
         .map(|job| (job.job_type.as_str(), job.state))
         .collect();
     let expected = [
+        JobState::Done,
         JobState::Done,
         JobState::Failed,
         JobState::Failed,

@@ -110,8 +110,18 @@ fn understood(text: &str) -> RemoteError {
     }
 }
 
-/// The answer that a job gives that has ended.
-pub(super) fn answer(request: &RemoteRequest, job: JobView) -> Result<RemoteResponse, RemoteError> {
+/// The answer to `asker` that a job gives that has ended.
+pub(super) fn answer(
+    request: &RemoteRequest,
+    asker: &str,
+    job: JobView,
+) -> Result<RemoteResponse, RemoteError> {
+    let mut response = answer_of(request, job)?;
+    asker.clone_into(&mut response.target);
+    Ok(response)
+}
+
+fn answer_of(request: &RemoteRequest, job: JobView) -> Result<RemoteResponse, RemoteError> {
     let wrong = |what: String| RemoteError::Protocol(what);
     let error = match (job.state.outcome(), job.last_error) {
         (Some(Outcome::Done), _) => None,

@@ -148,6 +148,11 @@ impl Shared {
         self.is_closed.load(Ordering::Acquire)
     }
 
+    /// The name under which `request` is made, and answered.
+    fn asker<'a>(&'a self, request: &'a RemoteRequest) -> &'a str {
+        request.sender.as_deref().unwrap_or(&self.id)
+    }
+
     /// The request as a job. One that may take only so long is not begun afterwards.
     fn job(
         &self,
@@ -155,8 +160,7 @@ impl Shared {
         id: JobId,
         limit: Option<Duration>,
     ) -> Result<SubmitRequest, RemoteError> {
-        let sender = request.sender.as_deref().unwrap_or(&self.id);
-        let payload = Json::of(&CarriedRequest::of(request, sender));
+        let payload = Json::of(&CarriedRequest::of(request, self.asker(request)));
         let payload = payload.map_err(|error| RemoteError::Protocol(error.to_string()))?;
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         Ok(SubmitRequest {
@@ -193,7 +197,9 @@ impl Shared {
         loop {
             match client.wait_for(id, AT_A_TIME) {
                 _ if gone.is_set() => return Ok(Err(RemoteError::Cancelled)),
-                Ok(view) if view.state.is_ended() => return Ok(answer(request, view)),
+                Ok(view) if view.state.is_ended() => {
+                    return Ok(answer(request, self.asker(request), view));
+                }
                 Ok(_) => {}
                 // The job is on the daemon's disk: it is still there when the daemon is.
                 Err(error) if error.is_passing() => std::thread::sleep(Duration::from_millis(200)),
