@@ -283,24 +283,28 @@
 //!
 //! # Features
 //!
-//! `iter`: the iterators of `orx-parallel` on our pools, in `par::iter`. `tracing`: what happens to jobs,
+//! On by default: `lanes`, the job manager; `macros`, `nursery!` and `#[budgeted]`. Who needs neither compiles sooner with
+//! `default-features = false`. Off by default: `iter`: the iterators of `orx-parallel` on our pools, in `par::iter`. `tracing`: what happens to jobs,
 //! and what a job manager notices, as events there. `durable`: a queue in a file whose jobs survive the
 //! process, in `durable`. `tokio`: jobs beside tokio's tasks, in `tokio`.
 //! `stream`: receivers as streams of the crate `futures`.
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "lanes")]
 #[doc(inline)]
 pub use jobtree_lanes as lanes;
+#[cfg(feature = "lanes")]
 pub use jobtree_lanes::JobManager;
+#[cfg(feature = "macros")]
 pub use jobtree_macros::{budgeted, nursery};
 #[doc(inline)]
 pub use jobtree_par as par;
 pub use jobtree_pool::{
     BroadcastContext, BuildError, Builder, CountLatch, OnceLatch, Pool, PoolStats, Scope,
-    ScopeFifo, ShutdownError, StackError, Worker, WorkerStart, WorkerStats, Yield, broadcast,
-    current_worker_index, current_workers, in_place_scope, in_place_scope_fifo, isolate, join,
-    join_each, scope, scope_fifo, spawn, spawn_broadcast, spawn_fifo, stuck_isolated_waits,
+    ScopeFifo, ShutdownError, StackError, Stopped, Worker, WorkerStart, WorkerStats, Yield,
+    broadcast, current_worker_index, current_workers, in_place_scope, in_place_scope_fifo, isolate,
+    join, join_each, scope, scope_fifo, spawn, spawn_broadcast, spawn_fifo, stuck_isolated_waits,
     with_worker, yield_local, yield_now,
 };
 #[cfg(feature = "tokio")]

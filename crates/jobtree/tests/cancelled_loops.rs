@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{Alive, Random};
 use jobtree::par::{self, Grain};
-use jobtree::{Job, OnceLatch, Outcome, Runtime};
+use jobtree::{Job, OnceLatch, Outcome, Runtime, Stopped, nursery};
 use watchdog::Watchdog;
 
 /// So many items that no loop comes to their end.
@@ -162,4 +162,64 @@ fn a_cancelled_sort_keeps_all_items() {
             assert_eq!(left, sorted);
         }
     }
+}
+
+/// Calls `body` in a job that is cancelled when `body` has called what it is given; returns what `body` returns.
+fn in_cancelled<T: Send>(body: impl FnOnce(&dyn Fn()) -> T + Send) -> T {
+    let runtime = runtime(2);
+    let begun = OnceLatch::new();
+    let mut result = None;
+    let outcome = runtime.nursery(|n| {
+        let job = n.spawn(|| {
+            result = Some(body(&|| begun.set()));
+            Ok(())
+        });
+        begun.wait();
+        job.cancel("enough");
+        Ok(job.join())
+    });
+    assert!(outcome.unwrap().unwrap_err().is_cancelled());
+    result.expect("the body has returned")
+}
+
+#[test]
+fn a_cancelled_loop_unwinds_with_stopped() {
+    let _watchdog = Watchdog::watching("a loop that unwinds");
+    let lock = std::sync::Mutex::new(());
+    let is_stopped = in_cancelled(|begun| {
+        let payload = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _locked = lock.lock();
+            begun();
+            par::over(0..ENDLESS).for_each(|n| _ = black_box(n));
+        }));
+        payload.is_err_and(|payload| payload.is::<Stopped>())
+    });
+    assert!(is_stopped);
+    assert!(lock.is_poisoned());
+}
+
+#[test]
+fn a_nursery_around_a_loop_returns_the_cancellation() {
+    let _watchdog = Watchdog::watching("a loop in a nursery");
+    let outcome = in_cancelled(|begun| {
+        nursery(|_| {
+            begun();
+            par::over(0..ENDLESS).for_each(|n| _ = black_box(n));
+            Ok(())
+        })
+    });
+    assert!(outcome.unwrap_err().is_cancelled());
+}
+
+#[test]
+fn a_loop_that_asks_ends_early() {
+    let _watchdog = Watchdog::watching("a loop that asks");
+    let outcome = in_cancelled(|begun| {
+        nursery(|_| {
+            begun();
+            par::over(0..ENDLESS).try_for_each(|_| jobtree::checkpoint())?;
+            Ok(())
+        })
+    });
+    assert!(outcome.unwrap_err().is_cancelled());
 }

@@ -22,7 +22,34 @@
 //!
 //! A loop is cut on request: as long as no worker is idle, a worker goes through its piece as through any slice, and the
 //! compiler may vectorise it. So there is no need to guess how large pieces should be; if you know better, see
-//! [`Grain`]. With one worker, a loop is a plain loop.
+//! [`Grain`]. With one worker, a loop goes through its items in such pieces and shares none.
+//!
+//! # Cancellation
+//!
+//! A loop in a job that is cancelled **unwinds**, as a panic does, with the payload [`Stopped`](jobtree_pool::Stopped) and without a
+//! message; each worker handles at most one more block. To the code in between it is a panic like any other:
+//!
+//! - A `std::sync::Mutex` that is held around the loop is poisoned. A `LazyLock` or `Once` whose initialiser the loop leaves stays so
+//!   for good.
+//! - A `catch_unwind` around the loop catches it. It is to be passed on, by `resume_unwind`; if it is not, the next fork unwinds again.
+//! - With `panic = "abort"` nothing can unwind: **loops run to their end**, and the job learns of its cancellation afterwards. There,
+//!   a loop that may take long asks itself:
+//!
+//! ```
+//! use jobtree_par as par;
+//!
+//! struct Cancelled;
+//!
+//! fn checkpoint() -> Result<(), Cancelled> {
+//!     // In a job of the runtime this is `jobtree::checkpoint()`.
+//!     if jobtree_pool::stop_requested() { Err(Cancelled) } else { Ok(()) }
+//! }
+//! let outcome = par::over(0..1000).try_for_each(|_| checkpoint());
+//! assert!(outcome.is_ok());
+//! ```
+//!
+//! Code that must not be unwound has the loop in a scope of the runtime, `jobtree::nursery(|_| Ok(par::for_each(…)))`, which returns the
+//! cancellation as an error.
 //!
 //! # Features
 //!

@@ -17,6 +17,8 @@ use crate::transform::{
 /// ([`map`](Loop::map), [`filter`](Loop::filter), …), and last what runs it and gives a result.
 ///
 /// Items must not wait for one another: which of them are handled at the same time is up to the workers.
+///
+/// In a job that is cancelled a loop ends by unwinding; see [the crate's page](crate#cancellation).
 #[derive(Clone, Copy, Debug)]
 #[must_use = "a loop does nothing until it is run, for example by `for_each` or `collect`"]
 pub struct Loop<S, T = AsIs> {
