@@ -329,3 +329,8 @@ pub use jobtree_scheduler::durable;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The programs in docs/recipes.md.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/recipes.md")]
+struct Recipes;
