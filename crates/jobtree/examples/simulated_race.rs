@@ -1,13 +1,13 @@
 //! A transfer locks two accounts, first the one that pays. Two transfers in opposite directions can wait for each
 //! other for ever: rarely in an ordinary run, and always with the seed that a simulation finds.
 //!
-//! `cargo run -p jobtree-runtime --example lock_order`
+//! `cargo run -p jobtree --example simulated_race`
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use jobtree_runtime::sim::{self, SimError};
-use jobtree_runtime::sync::Mutex;
-use jobtree_runtime::{BoxError, Runtime};
+use jobtree::sim::{self, SimError};
+use jobtree::sync::Mutex;
+use jobtree::{BoxError, Runtime};
 
 /// Which of two accounts is locked first.
 type Order = fn(usize, usize) -> [usize; 2];

@@ -1,11 +1,11 @@
 //! A supervisor restarts workers that fail, but not for ever: a worker that fails again and again is given up.
 //!
-//! `cargo run -p jobtree-runtime --example restarting_supervisor`
+//! `cargo run -p jobtree --example supervisor`
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use jobtree_runtime::{BoxError, JobError, Nursery, Outcome, sleep, supervisor};
+use jobtree::{BoxError, JobError, Nursery, Outcome, sleep, supervisor};
 
 /// How often a worker may be restarted.
 const RESTARTS: usize = 5;

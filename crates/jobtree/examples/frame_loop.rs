@@ -2,7 +2,7 @@
 //! swapped in at its own point of the frame; and a job that holds the main thread up is reported by its label.
 //!
 //! ```text
-//! cargo run -p jobtree-lanes --example frame_loop
+//! cargo run -p jobtree --example frame_loop
 //! ```
 
 use std::error::Error;
@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use jobtree_lanes::{FrameLane, JobManager, Lane, LaneHandle, LaneJob, Next, PumpLimit};
+use jobtree::JobManager;
+use jobtree::lanes::{FrameLane, Lane, LaneHandle, LaneJob, Next, PumpLimit};
 
 const FRAMES: u32 = 60;
 const FRAME: Duration = Duration::from_nanos(1_000_000_000 / 120);
