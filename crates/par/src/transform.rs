@@ -22,9 +22,34 @@ pub trait Transform<In>: Sync {
 }
 
 /// Transforms that give at most one item for each, so that the last one out comes from the last one in.
+#[diagnostic::on_unimplemented(
+    message = "this needs a loop whose steps make at most one item of each",
+    label = "`flat_map` and `flatten` make more",
+    note = "collect the items first, and go over the vector"
+)]
 pub trait AtMostOne {}
 
 /// Transforms that give exactly one item for each.
+///
+/// After a step that drops items nobody knows their positions before the loop has run:
+///
+/// ```compile_fail,E0599
+/// let even = jobtree_par::over(0..10).filter(|n| n % 2 == 0).enumerate().collect();
+/// ```
+///
+/// ```compile_fail,E0277
+/// let three = jobtree_par::over(0..10).filter(|n| n % 2 == 0).take(3).collect();
+/// ```
+///
+/// ```
+/// let even = jobtree_par::over(0..10).enumerate().filter(|(_, n)| n % 2 == 0).collect();
+/// assert_eq!(even[1], (2, 2));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "the positions of items are not known after a step that drops items or makes more of them",
+    label = "`enumerate`, `take` and `skip` must come before `filter`, `filter_map`, `flat_map` and `flatten`",
+    note = "call it before that step, or collect the items first and go over the vector"
+)]
 pub trait OneToOne: AtMostOne {
     /// The type of the same transform over items that have their positions beside them.
     type Indexed;
