@@ -11,7 +11,7 @@ use jobtree_runtime::{JobError, Runtime};
 use crate::lane::FrameLane;
 use crate::manager::JobManager;
 use crate::notices::{Listener, Notice};
-use crate::remote::{Carrier, RemoteTransport};
+use crate::remote::{MAX_UNDER_WAY, RemoteTransport};
 use crate::settings::{Asked, Settings, SettingsError};
 use crate::shared::Shared;
 
@@ -41,7 +41,7 @@ pub struct JobManagerBuilder {
     runtime: Option<Runtime>,
     asked: Asked,
     frames: Vec<FrameLane>,
-    transport: Option<Carrier>,
+    transport: Option<Arc<dyn RemoteTransport>>,
     remote_requests: Option<usize>,
     listener: Option<Listener>,
 }
@@ -106,11 +106,12 @@ impl JobManagerBuilder {
         self
     }
 
-    /// What carries the jobs of the remote lane. Without it, scheduling one is an error.
+    /// What carries the jobs of the remote lane. Without it, scheduling one is an error, until
+    /// [`JobManager::set_remote`] gives the manager a transport.
     ///
     /// The manager does not close it.
     pub fn remote(mut self, transport: impl RemoteTransport + 'static) -> Self {
-        self.transport = Some(Carrier::new(transport));
+        self.transport = Some(Arc::new(transport));
         self
     }
 
@@ -139,16 +140,13 @@ impl JobManagerBuilder {
         let scope = runtime
             .labelled_scope("job manager")
             .map_err(BuildError::Runtime)?;
-        let carrier = self.transport.map(|carrier| Carrier {
-            max_under_way: self.remote_requests.unwrap_or(carrier.max_under_way),
-            ..carrier
-        });
+        let max_under_way = self.remote_requests.unwrap_or(MAX_UNDER_WAY);
         let shared = Shared::new(
             &runtime,
             settings,
             scope,
             &self.frames,
-            carrier,
+            (self.transport, max_under_way),
             self.listener,
         );
         Ok(JobManager::new(shared, runtime))

@@ -16,7 +16,6 @@ use crate::lane::Lane;
 use crate::metrics::{ManagerStats, Slots};
 use crate::pump::{PumpError, PumpLimit, PumpReport};
 use crate::refused::{ScheduleRefused, WhyRefused};
-use crate::remote::RemoteGate;
 use crate::shared::{Admission, Shared};
 use crate::shutdown::ShutdownError;
 use crate::slots::NoSlot;
@@ -262,16 +261,20 @@ impl JobManager {
         let shared = self.shared();
         let queued = shared.cell(&shared.find(lane)).queued();
         // Those that wait to be sent are queued, too.
-        let gate = shared.gate.as_ref().filter(|_| *lane == Lane::Remote);
-        queued + gate.map_or(0, RemoteGate::queued)
+        match *lane == Lane::Remote {
+            true => queued + shared.gate.queued(),
+            false => queued,
+        }
     }
 
     /// How many jobs of this priority are queued on a lane.
     pub fn queued_at(&self, lane: &Lane, priority: Priority) -> usize {
         let shared = self.shared();
         let queued = shared.cell(&shared.find(lane)).queued_at(priority);
-        let gate = shared.gate.as_ref().filter(|_| *lane == Lane::Remote);
-        queued + gate.map_or(0, |gate| gate.queued_at(priority))
+        match *lane == Lane::Remote {
+            true => queued + shared.gate.queued_at(priority),
+            false => queued,
+        }
     }
 
     /// How many jobs were scheduled and have not ended, and how many may.
@@ -345,7 +348,7 @@ impl Shared {
 
     /// Whether a job is for the remote lane, and nobody could carry it.
     pub(crate) fn lacks_transport<T, B>(&self, job: &LaneJob<T, B>) -> bool {
-        job.about().lane == Lane::Remote && self.gate.is_none()
+        job.about().lane == Lane::Remote && !self.gate.has_transport()
     }
 }
 

@@ -104,12 +104,9 @@ impl Shared {
     pub(crate) fn stats(&self) -> ManagerStats {
         let now = self.now();
         let mut lanes = self.with_lanes(|cell| cell.stats(now));
-        if let Some(gate) = &self.gate {
-            let remote = lanes.iter_mut().filter(|stats| stats.lane == Lane::Remote);
-            for stats in remote {
-                for priority in Priority::ALL {
-                    stats.priorities[priority.index()].queued += gate.queued_at(priority);
-                }
+        for stats in lanes.iter_mut().filter(|stats| stats.lane == Lane::Remote) {
+            for priority in Priority::ALL {
+                stats.priorities[priority.index()].queued += self.gate.queued_at(priority);
             }
         }
         ManagerStats {

@@ -26,7 +26,7 @@ use crate::lock::lock;
 use crate::moment::Moment;
 use crate::notices::{Listener, Notices};
 use crate::padded::Padded;
-use crate::remote::{Carrier, RemoteGate};
+use crate::remote::{RemoteGate, RemoteTransport};
 use crate::settings::Settings;
 use crate::slots::{NoSlot, SlotKeeper};
 use crate::tracker::Tracking;
@@ -44,8 +44,8 @@ pub(crate) struct Shared {
     pub(crate) main: LaneCell,
     pub(crate) remote: LaneCell,
     pub(crate) frames: RwLock<Vec<Arc<LaneCell>>>,
-    /// Where remote jobs wait to be sent, if anybody carries them.
-    pub(crate) gate: Option<RemoteGate>,
+    /// Where remote jobs wait to be sent.
+    pub(crate) gate: RemoteGate,
     pub(crate) notices: Notices,
     pub(crate) tracking: Tracking<JobHeader>,
     pub(crate) guests: Guests,
@@ -70,15 +70,19 @@ impl Shared {
         settings: Settings,
         scope: OwnedNursery,
         frames: &[FrameLane],
-        carrier: Option<Carrier>,
+        (transport, max_under_way): (Option<Arc<dyn RemoteTransport>>, usize),
         listener: Option<Listener>,
     ) -> Arc<Shared> {
         let clock = runtime.clock();
         let beginning = clock.now();
-        let gate = carrier.map(|carrier| {
-            let nursery = scope.nursery().clone();
-            RemoteGate::new(carrier, nursery, clock.clone(), beginning, settings.aging)
-        });
+        let gate = RemoteGate::new(
+            transport,
+            max_under_way,
+            scope.nursery().clone(),
+            clock.clone(),
+            beginning,
+            settings.aging,
+        );
         let shared = Arc::new_cyclic(|weak: &Weak<Shared>| {
             let visits = |which: fn(&Shared) -> &LaneCell| {
                 let weak = weak.clone();

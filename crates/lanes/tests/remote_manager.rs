@@ -99,6 +99,37 @@ fn without_a_transport_scheduling_is_an_error() {
 }
 
 #[test]
+fn a_transport_can_be_set_and_replaced_while_a_request_is_under_way() {
+    let _watch = watch();
+    simulate(|runtime| {
+        let manager = JobManager::builder().runtime(runtime).workers(2).build()?;
+        let (first, begun) = waiting_service();
+        let second = RemoteService::new("second");
+        second.handle("echo", |request| Ok(request.payload));
+        let early = manager.schedule_remote(RemoteRequest::new("echo"));
+        assert!(early.join().is_err(), "there is none");
+
+        manager.set_remote(MemoryTransport::new(runtime, "me", &first));
+        let waits = manager.schedule_remote(RemoteRequest::new("wait"));
+        let operation = begun.recv()?;
+        manager.set_remote(MemoryTransport::new(runtime, "me", &second));
+        let answer = manager.schedule_remote(RemoteRequest::new("echo").payload("text"));
+        let answer = answer.join()?;
+        assert_eq!(
+            (answer.sender.as_str(), &*answer.payload),
+            ("second", &b"text"[..])
+        );
+        // The first one still carries what it was given.
+        assert!(!operation.is_cancelled() && !waits.is_finished());
+        waits.cancel("enough");
+        assert!(waits.join().unwrap_err().is_cancelled());
+        block_on(operation.ended())?;
+        assert!(operation.is_cancelled());
+        Ok(manager.shutdown(SECOND)?)
+    });
+}
+
+#[test]
 fn requests_go_by_priority_and_no_more_at_a_time_than_may() {
     let _watch = watch();
     simulate(|runtime| {

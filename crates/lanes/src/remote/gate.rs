@@ -4,7 +4,6 @@
 //! [loop](super::lane) admits as many at a time as may be under way, by the same order as every lane has, age and priority;
 //! a job that is admitted hands its request to the transport, and leaves with the answer, or when it is cancelled.
 
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -14,7 +13,7 @@ use jobtree_base::user_owned::UserOwned;
 use jobtree_runtime::future::Nursery;
 use jobtree_runtime::{BoxError, Clock};
 
-use super::lane::{IDLE, MAX_UNDER_WAY};
+use super::lane::IDLE;
 use super::transport::within;
 use super::waiting::Watched;
 use super::{
@@ -33,40 +32,25 @@ use crate::moment::Moment;
 use crate::priority::Priority;
 use crate::queue::LaneQueue;
 
-/// What a manager is told about its remote lane.
-pub(crate) struct Carrier {
-    pub(crate) transport: Arc<dyn RemoteTransport>,
-    pub(crate) max_under_way: usize,
-}
+/// A transport of the program's, whose destructor may do anything.
+type Transport = UserOwned<Arc<dyn RemoteTransport>>;
 
-impl Carrier {
-    pub(crate) fn new(transport: impl RemoteTransport + 'static) -> Carrier {
-        Carrier {
-            transport: Arc::new(transport),
-            max_under_way: MAX_UNDER_WAY,
-        }
-    }
-}
-
-impl fmt::Debug for Carrier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Carrier")
-            .field("is_connected", &self.transport.is_connected())
-            .field("max_under_way", &self.max_under_way)
-            .finish()
-    }
+fn owned(transport: Arc<dyn RemoteTransport>) -> Transport {
+    UserOwned::new(Place::Captured, transport)
 }
 
 /// See the module's head.
 pub(crate) struct RemoteGate {
-    transport: UserOwned<Arc<dyn RemoteTransport>>,
+    /// What carries the requests that are sent from now on.
+    transport: Mutex<Option<Transport>>,
     lane: RemoteLane<Entrance>,
 }
 
 impl RemoteGate {
     /// The loop is a job in `nursery`; time is counted by `clock` from `beginning` on.
     pub(crate) fn new(
-        carrier: Carrier,
+        transport: Option<Arc<dyn RemoteTransport>>,
+        max_under_way: usize,
         nursery: Nursery,
         clock: Clock,
         beginning: Instant,
@@ -80,9 +64,28 @@ impl RemoteGate {
             beginning,
         };
         RemoteGate {
-            transport: UserOwned::new(Place::Captured, carrier.transport),
-            lane: RemoteLane::in_nursery(nursery, entrance, carrier.max_under_way, IDLE),
+            transport: Mutex::new(transport.map(owned)),
+            lane: RemoteLane::in_nursery(nursery, entrance, max_under_way, IDLE),
         }
+    }
+
+    /// Has `transport` carry the requests that are sent from now on.
+    fn set_transport(&self, transport: Arc<dyn RemoteTransport>) {
+        let before = lock(&self.transport).replace(owned(transport));
+        // Not under the lock: it may be the last that refers to the transport.
+        drop(before);
+    }
+
+    fn transport(&self) -> Option<Transport> {
+        let transport = lock(&self.transport);
+        transport
+            .as_ref()
+            .map(|transport| owned(Arc::clone(transport)))
+    }
+
+    /// Returns `true` if requests can be sent.
+    pub(crate) fn has_transport(&self) -> bool {
+        lock(&self.transport).is_some()
     }
 
     /// How many wait here.
@@ -120,7 +123,9 @@ impl RemoteGate {
         within(request.timeout.map(left), not_sent, visit.admitted()).await?;
         sent_after(entrance.now().since(entered));
         request.timeout = request.timeout.map(left);
-        let answer = self.transport.send(request).await;
+        // One that is set meanwhile carries the requests after this one.
+        let transport = self.transport().ok_or(RemoteError::NoTransport)?;
+        let answer = transport.send(request).await;
         drop(visit);
         answer
     }
@@ -296,11 +301,11 @@ impl LaneJob<RemoteResponse> {
 async fn carried(context: Context, request: RemoteRequest) -> Result<RemoteResponse, BoxError> {
     let header = context.header();
     let shared = &header.shared;
-    let Some(gate) = &shared.gate else {
+    if !shared.gate.has_transport() {
         return Err(RemoteError::NoTransport.into());
-    };
+    }
     let sent_after = |waited| shared.note_sent(header, waited);
-    let answer = gate.carry(
+    let answer = shared.gate.carry(
         header.first_enqueued(),
         header.priority,
         request,
@@ -316,14 +321,37 @@ async fn carried(context: Context, request: RemoteRequest) -> Result<RemoteRespo
 impl JobManager {
     /// Schedules a [remote job](LaneJob::remote). As [`schedule`](JobManager::schedule) does, it waits for a slot.
     ///
-    /// Without a transport ([`JobManagerBuilder::remote`](crate::JobManagerBuilder::remote)) the job has failed at once.
+    /// Without a transport ([`JobManagerBuilder::remote`](crate::JobManagerBuilder::remote), [`set_remote`](JobManager::set_remote)) the job
+    /// has failed at once.
     pub fn schedule_remote(&self, request: RemoteRequest) -> LaneHandle<RemoteResponse> {
         self.schedule(LaneJob::remote(request))
     }
 
     /// Whether the loop of the remote lane is there: from the first remote job on, until there was none for 30 s.
     pub fn is_remote_lane_running(&self) -> bool {
-        let gate = self.shared().gate.as_ref();
-        gate.is_some_and(RemoteGate::is_running)
+        self.shared().gate.is_running()
+    }
+
+    /// Has `transport` carry the remote jobs from now on, in place of the one that did so before. Requests that were sent stay with the
+    /// transport that carries them. The manager closes neither.
+    ///
+    /// ```
+    /// use jobtree_lanes::JobManager;
+    /// use jobtree_lanes::remote::{MemoryTransport, RemoteRequest, RemoteService};
+    /// use jobtree_runtime::Runtime;
+    ///
+    /// let manager = JobManager::builder().build()?;
+    /// let early = manager.schedule_remote(RemoteRequest::new("shout"));
+    /// assert!(early.join().is_err(), "nobody carries it");
+    ///
+    /// let service = RemoteService::new("shouter");
+    /// service.handle("shout", |request| Ok(request.payload.to_ascii_uppercase()));
+    /// manager.set_remote(MemoryTransport::new(Runtime::global(), "me", &service));
+    /// let answer = manager.schedule_remote(RemoteRequest::new("shout").payload("hello"));
+    /// assert_eq!(answer.join()?.into_payload()?, b"HELLO");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_remote(&self, transport: impl RemoteTransport + 'static) {
+        self.shared().gate.set_transport(Arc::new(transport));
     }
 }

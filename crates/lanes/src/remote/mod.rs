@@ -52,7 +52,8 @@ mod waiting;
 
 pub use client::RemoteClient;
 pub use error::RemoteError;
-pub(crate) use gate::{Carrier, RemoteGate};
+pub(crate) use gate::RemoteGate;
+pub(crate) use lane::MAX_UNDER_WAY;
 pub use lane::{RemoteLane, RemoteQueue, RemoteWork};
 pub use memory::{Fate, MemoryTransport, Way};
 pub use request::{RemoteRequest, TransferMode};
