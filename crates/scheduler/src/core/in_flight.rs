@@ -23,7 +23,7 @@ const LAST_REPEAT: Duration = Duration::from_secs(5);
 pub(super) struct InFlight {
     next: OpId,
     all: BTreeMap<OpId, Entry>,
-    /// Of them, those that read jobs: there are few.
+    /// Of them, those that read jobs or leases: there are few.
     readings: BTreeMap<OpId, Reading>,
     reservations: usize,
 }
@@ -34,13 +34,21 @@ pub(super) struct Entry {
     failures: u32,
     /// The number of commits that had been seen when it began.
     pub(super) commits_seen: u64,
+    /// The name that the next operation had when it began: its own, or a later one if it was repeated.
+    begun: OpId,
     fires: Option<ScheduleId>,
     reserves: bool,
+    reads: bool,
     /// When it is asked for again, and what, if it failed.
     repeat: Option<(Duration, Op)>,
 }
 
 impl Entry {
+    /// Returns `true` if the operation reads jobs or leases.
+    pub(super) fn reads(&self) -> bool {
+        self.reads
+    }
+
     /// Returns `true` if an answer to the operation was lost: it may have taken effect, and be refused when it is repeated.
     pub(super) fn may_have_happened(&self) -> bool {
         self.failures > 0
@@ -59,8 +67,10 @@ impl InFlight {
         let entry = Entry {
             failures: 0,
             commits_seen,
+            begun: id,
             fires: op.fires(),
             reserves: matches!(op, Op::Reserve(_)),
+            reads: op.reading().is_some(),
             repeat: None,
         };
         if let Some(reading) = op.reading() {
@@ -105,6 +115,7 @@ impl InFlight {
         for (id, entry) in self.all.iter_mut().filter(|(_, entry)| due(entry)) {
             if let Some((_, op)) = entry.repeat.take() {
                 entry.commits_seen = commits_seen;
+                entry.begun = self.next;
                 repeats.push((*id, op));
             }
         }
@@ -123,16 +134,25 @@ impl InFlight {
         self.reservations = 0;
     }
 
-    /// Returns `true` while jobs are being read.
-    pub(super) fn reads_jobs(&self) -> bool {
+    /// Returns `true` while jobs or leases are being read.
+    pub(super) fn reads(&self) -> bool {
         !self.readings.is_empty()
+    }
+
+    /// Returns the first operation from which on a reading is under way; without any, the next operation. One that waits to
+    /// be repeated is none: it will show what is known by then.
+    pub(super) fn oldest_reading(&self) -> OpId {
+        let entries = self.readings.keys().filter_map(|id| self.all.get(id));
+        let under_way = entries.filter(|entry| entry.repeat.is_none());
+        let begun = under_way.map(|entry| entry.begun);
+        begun.min().unwrap_or(self.next)
     }
 
     /// Returns `true` while this very job is being read.
     #[cfg(feature = "sim")]
     pub(super) fn reads_job(&self, job: JobId) -> bool {
         self.readings.values().any(|reading| match reading {
-            Reading::Everything => false,
+            Reading::Everything | Reading::Leases => false,
             Reading::Jobs(jobs) => jobs.contains(&job),
         })
     }

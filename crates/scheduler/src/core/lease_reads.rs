@@ -5,11 +5,12 @@
 //! as it was when the reading began, so a lease that has ended since must not be brought back by it; and a lease that changes
 //! again while it is read is read once more.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use jobtree_protocol::LeaseId;
 
-use super::operations::ReadLeases;
+use super::operations::{OpId, ReadLeases};
+use super::recent::Recent;
 use super::turn::Turn;
 
 /// See the module's head.
@@ -17,10 +18,8 @@ use super::turn::Turn;
 pub(super) struct LeaseReads {
     /// Leases that are being read, and whether each is to be read again afterwards.
     under_way: BTreeMap<LeaseId, bool>,
-    /// All leases are being read.
-    all: bool,
-    /// Leases that ended while something was being read. They are remembered no longer than that.
-    ended: HashSet<LeaseId>,
+    /// Leases that ended while something was being read, until no reading is under way that began before.
+    ended: Recent<LeaseId, ()>,
 }
 
 impl LeaseReads {
@@ -54,41 +53,34 @@ impl LeaseReads {
             .filter(|lease| self.under_way.remove(lease) == Some(true))
             .collect();
         self.read(again, turn);
-        self.forget_ended();
-    }
-
-    /// All leases are being read from now on.
-    pub(super) fn begin_all(&mut self) {
-        self.all = true;
-    }
-
-    /// All leases were read, and what was read has been taken.
-    pub(super) fn end_all(&mut self) {
-        self.all = false;
-        self.forget_ended();
     }
 
     /// Notes that a lease is over.
-    pub(super) fn ended(&mut self, lease: LeaseId) {
-        if self.all || !self.under_way.is_empty() {
-            self.ended.insert(lease);
+    pub(super) fn ended(&mut self, lease: LeaseId, turn: &Turn) {
+        if turn.in_flight.reads() {
+            self.ended.note(lease, (), turn.in_flight.next_id());
         }
     }
 
-    /// Returns `true` if a lease has ended since the first of the readings under way began.
+    /// Returns `true` if a lease has ended since the oldest of the readings under way began.
     pub(super) fn has_ended(&self, lease: LeaseId) -> bool {
-        self.ended.contains(&lease)
+        self.ended.get(&lease).is_some()
     }
 
     /// Returns `true` if nothing is remembered.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.under_way.is_empty() && !self.all && self.ended.is_empty()
+        self.under_way.is_empty() && self.ended.len() == 0
     }
 
-    fn forget_ended(&mut self) {
-        if !self.all && self.under_way.is_empty() {
-            self.ended.clear();
-        }
+    /// Forgets leases whose end every reading shows that is under way.
+    pub(super) fn forget(&mut self, oldest: OpId) {
+        self.ended.forget(oldest);
+    }
+
+    /// Returns the number of leases that are remembered to have ended.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.ended.len()
     }
 }

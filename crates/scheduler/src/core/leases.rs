@@ -25,7 +25,7 @@ use jobtree_queue::{JobRecord, LeaseRecord, Now};
 
 use super::claims::Claims;
 use super::lease_reads::LeaseReads;
-use super::operations::{Expire, FoundLease, Live, Op, ReadJobs, Return, TimeOut};
+use super::operations::{Expire, FoundLease, Live, Op, OpId, ReadJobs, Return, TimeOut};
 use super::places::{Places, key_of};
 use super::planted::Bug;
 use super::turn::Turn;
@@ -238,7 +238,7 @@ impl Leases {
         if let Some(ended) = self.granting.get_mut(&id) {
             *ended = true;
         }
-        self.reads.ended(id);
+        self.reads.ended(id, turn);
         if !turn.has(Bug::LeakedUnits) {
             places.lease_ended(id);
         }
@@ -304,9 +304,15 @@ impl Leases {
             .observe(&changes, turn.now, &turn.config.rules);
     }
 
-    /// A reading of all leases begins.
-    pub(super) fn reading_begins(&mut self) {
-        self.reads.begin_all();
+    /// Returns the number of leases that are remembered to have ended while something was read.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.reads.remembered()
+    }
+
+    /// Forgets what every reading shows that is under way; see `InFlight::oldest_reading`.
+    pub(super) fn forget_read(&mut self, oldest: OpId) {
+        self.reads.forget(oldest);
     }
 
     /// Another node changed these jobs: reads the leases of this node that hold them, as far as is known here.
@@ -391,7 +397,6 @@ impl Leases {
         for id in gone {
             self.ended(id, places, turn);
         }
-        self.reads.end_all();
         self.free_unfounded(places, turn);
     }
 
@@ -617,15 +622,16 @@ impl Leases {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use jobtree_queue::policy::Policy;
     use jobtree_queue::record::LeaseEnd;
 
+    use super::super::operations::ReadLive;
     use super::super::turn::Config;
     use super::*;
     use crate::options::Options;
 
-    fn lease(number: u128, turn: &Turn) -> LeaseRecord {
+    pub(in crate::core) fn lease(number: u128, turn: &Turn) -> LeaseRecord {
         let now = turn.now.wall;
         LeaseRecord {
             id: LeaseId::from_random(number.to_be_bytes()),
@@ -660,7 +666,7 @@ mod tests {
         }
     }
 
-    fn end(lease: &LeaseRecord) -> LeaseRecord {
+    pub(in crate::core) fn end(lease: &LeaseRecord) -> LeaseRecord {
         LeaseRecord {
             revision: 2,
             end: Some(LeaseEnd::Released),
@@ -701,13 +707,13 @@ mod tests {
 
     #[test]
     fn a_lease_that_ended_before_its_grant_was_answered_holds_nothing() {
-        let (mut leases, mut places, turn) = rooms();
+        let (mut leases, mut places, mut turn) = rooms();
         let lease = lease(1, &turn);
         leases.begin_grant(lease.id);
         leases.put(&lease, None, &mut places, &turn);
         leases.put(&end(&lease), None, &mut places, &turn);
         // All leases are read in between, which must not hide that this one has ended.
-        leases.reading_begins();
+        turn.ask(ReadLive);
         leases.all_read(&[], &[], turn.commits_seen, &mut places, &turn);
         leases.granted(&lease, None, &mut places, &turn);
         assert!(leases.live.is_empty());
@@ -716,10 +722,10 @@ mod tests {
 
     #[test]
     fn a_lease_that_ended_while_all_were_read_is_not_brought_back() {
-        let (mut leases, mut places, turn) = rooms();
+        let (mut leases, mut places, mut turn) = rooms();
         let lease = lease(1, &turn);
         leases.put(&lease, None, &mut places, &turn);
-        leases.reading_begins();
+        turn.ask(ReadLive);
         leases.put(&end(&lease), None, &mut places, &turn);
         leases.all_read(&[lease], &[], turn.commits_seen, &mut places, &turn);
         assert!(leases.live.is_empty());

@@ -29,7 +29,7 @@
 //! | how a worker gets jobs, how a caller gets one job or capacity | `claims`, `requests`, `capacity` |
 //! | how an idle worker gets jobs that another one holds and has not begun | `unbegun` |
 //! | how a caller waits for something | `polls` |
-//! | how the store is read again | `resync` |
+//! | how the store is read again | `resync`; what is newer than a reading that is under way in `recent` |
 //! | what fires when | `schedules` |
 //! | which other machines share the store | `nodes` |
 //! | what is learnt and remembered | `learning`; decisions and counts in `journal` and `stats` |
@@ -52,12 +52,15 @@ mod places;
 mod planted;
 mod polls;
 mod questions;
+mod recent;
 mod requests;
 mod resync;
 mod retry_backoff;
 pub(crate) mod rng;
 pub(crate) mod schedules;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod turn;
 mod unbegun;
 pub(crate) mod upkeep;
@@ -374,14 +377,17 @@ impl Core {
             // An answer that came twice.
             return;
         };
+        let reads = entry.reads();
         let repeat = self.is_repeated(&answer);
         match repeat {
             Some(true) => self.turn.repeat_later(id, entry, answer.into_op()),
             Some(false) => {}
             None => self.route(id, answer, &entry),
         }
-        if !self.turn.in_flight.reads_jobs() {
-            self.places.readings_ended();
+        if reads {
+            let oldest = self.turn.in_flight.oldest_reading();
+            self.places.forget_read(oldest);
+            self.leases.forget_read(oldest);
         }
     }
 
@@ -554,7 +560,7 @@ impl Core {
     }
 
     fn read_store(&mut self, extent: Extent) {
-        if self.resync.read(extent, &mut self.leases, &mut self.turn) {
+        if self.resync.read(extent, &mut self.turn) {
             self.journal.count_reading();
         }
     }

@@ -668,12 +668,13 @@ impl Request for CountJobs {
 }
 
 impl Op {
-    /// Returns what the operation shows of jobs as they were some time ago.
+    /// Returns what the operation shows of jobs and leases as they were some time ago.
     pub(super) fn reading(&self) -> Option<Reading> {
         match self {
             Op::ReadLive(_) | Op::ReadQueued(_) => Some(Reading::Everything),
             Op::ReadJobs(request) => Some(Reading::Jobs(Arc::clone(&request.jobs))),
             Op::ReadExplained(request) => Some(Reading::Jobs(Arc::new([request.job]))),
+            Op::ReadLeases(_) => Some(Reading::Leases),
             _ => None,
         }
     }
@@ -687,7 +688,7 @@ impl Op {
     }
 }
 
-/// A reading of jobs: what is committed after it began is newer than what it shows.
+/// A reading of jobs or leases: what is committed after it began is newer than what it shows.
 #[derive(Clone, Debug)]
 pub(super) enum Reading {
     /// All that is live or waits.
@@ -695,4 +696,6 @@ pub(super) enum Reading {
     /// Some jobs.
     #[cfg_attr(not(feature = "sim"), allow(dead_code))]
     Jobs(Arc<[JobId]>),
+    /// Some leases.
+    Leases,
 }

@@ -31,6 +31,7 @@ use super::in_flight::FIRST_REPEAT;
 use super::learning::{Expected, Learning};
 use super::operations::{OpId, ReadJobs};
 use super::planted::Bug;
+use super::recent::Recent;
 use super::retry_backoff::RetryBackoff;
 use super::turn::Turn;
 
@@ -68,7 +69,7 @@ pub(super) struct Places {
     places: HashMap<JobId, Place>,
     backoff: RetryBackoff,
     /// Revisions that commits told of while jobs were being read: what is read of them may be older.
-    recent: HashMap<JobId, u64>,
+    recent: Recent<JobId, u64>,
     /// Concurrency keys that are held on other nodes.
     keys_elsewhere: HashMap<KeyName, u32>,
     pauses: BTreeMap<(AddonId, Option<JobType>), Pause>,
@@ -90,7 +91,7 @@ impl Places {
             wake: None,
             places: HashMap::new(),
             backoff: RetryBackoff::default(),
-            recent: HashMap::new(),
+            recent: Recent::default(),
             keys_elsewhere: HashMap::new(),
             pauses: BTreeMap::new(),
             listeners: BTreeMap::new(),
@@ -436,8 +437,9 @@ impl Places {
 impl Places {
     /// Takes a job as a commit has it.
     pub(super) fn committed(&mut self, job: &Arc<JobRecord>, turn: &Turn) {
-        if turn.in_flight.reads_jobs() {
-            self.recent.insert(job.id, job.revision);
+        if turn.in_flight.reads() {
+            let next = turn.in_flight.next_id();
+            self.recent.note(job.id, job.revision, next);
         }
         self.learn(job, turn);
     }
@@ -712,9 +714,15 @@ impl Places {
         self.recent.get(&job.id).is_some_and(newer)
     }
 
-    /// No job is being read any more: every later reading is newer than the commits so far.
-    pub(super) fn readings_ended(&mut self) {
-        self.recent.clear();
+    /// Forgets what every reading shows that is under way; see `InFlight::oldest_reading`.
+    pub(super) fn forget_read(&mut self, oldest: OpId) {
+        self.recent.forget(oldest);
+    }
+
+    /// Returns the number of revisions that are remembered.
+    #[cfg(test)]
+    pub(super) fn remembered(&self) -> usize {
+        self.recent.len()
     }
 
     /// All dispatches were read, in a reading that began when so many commits had been seen. Returns those whose

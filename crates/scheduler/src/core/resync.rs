@@ -12,7 +12,6 @@ use jobtree_queue::JobRecord;
 use jobtree_queue::candidate::Candidate;
 
 use super::calls::Responder;
-use super::leases::Leases;
 use super::operations::{PAGE, ReadLive, ReadQueued};
 use super::planted::Bug;
 use super::turn::Turn;
@@ -46,14 +45,13 @@ pub(super) struct Resync {
 
 impl Resync {
     /// Reads the store, or does so again when the reading under way is done. Returns `true` if a reading began.
-    pub(super) fn read(&mut self, extent: Extent, leases: &mut Leases, turn: &mut Turn) -> bool {
+    pub(super) fn read(&mut self, extent: Extent, turn: &mut Turn) -> bool {
         if self.reading.is_some() {
             self.again = self.again.max(Some(extent));
             return false;
         }
         self.reading = Some(extent);
         self.callers.append(&mut self.next_callers);
-        leases.reading_begins();
         turn.ask(ReadLive);
         true
     }
