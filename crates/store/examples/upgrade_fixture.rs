@@ -6,6 +6,8 @@
 //! cargo run -p jobtree-store --example upgrade_fixture
 //! ```
 //!
+//! With `--postgres` and a connection string it writes the same to a new database, and no file.
+//!
 //! It is named by the version of this crate. One that is there stays there, unless `--replace` is said; that is for a
 //! version that was not released yet.
 
@@ -527,7 +529,39 @@ fn nothing_is_missing(store: &Store, file: &Path) {
     }
 }
 
+/// Puts in all that there can be.
+fn fill(world: &World) {
+    forgotten(world);
+    waiting(world);
+    held(world);
+    ended(world);
+    beside(world);
+}
+
+#[cfg(feature = "postgres")]
+fn to_postgres(place: String) {
+    let options = jobtree_store::PostgresOptions::new(place).callers_time();
+    let world = World {
+        store: Store::connect(&options).expect("the server is there"),
+        seconds: Cell::default(),
+        drawn: Cell::default(),
+    };
+    fill(&world);
+    let report = audit(&world.store, |_| {}).expect("it can be read");
+    assert_eq!(report.violations, []);
+    println!("{} jobs, {} events", report.jobs, report.events);
+}
+
+#[cfg(not(feature = "postgres"))]
+fn to_postgres(_place: String) {
+    panic!("build it with the feature 'postgres'");
+}
+
 fn main() {
+    let mut arguments = std::env::args().skip_while(|argument| argument != "--postgres");
+    if arguments.next().is_some() {
+        return to_postgres(arguments.next().expect("a connection string"));
+    }
     let replace = std::env::args().any(|argument| argument == "--replace");
     let release = env!("CARGO_PKG_VERSION")
         .rsplit_once('.')
@@ -551,11 +585,7 @@ fn main() {
         seconds: Cell::default(),
         drawn: Cell::default(),
     };
-    forgotten(&world);
-    waiting(&world);
-    held(&world);
-    ended(&world);
-    beside(&world);
+    fill(&world);
     let report = audit(&world.store, |_| {}).expect("it can be read");
     assert_eq!(report.violations, []);
     nothing_is_missing(&world.store, &work.join("jobs.db"));

@@ -1,12 +1,14 @@
-//! Files of earlier releases: each is opened by today's code, has all that was in it, is sound, and can be worked with.
+//! Files and databases of earlier releases: each is opened by today's code, has all that was in it, is sound, and can be worked
+//! with.
 //!
-//! In `fixtures` there is one file for each release that changed the format, `jobs-0.1.db` for 0.1, and beside it what was
-//! in it, in the protocol's types. **Old ones are never made again and never changed**: they stand for files on the
+//! In `fixtures` there is one file for each release that changed the format, `jobs-0.1.db` for 0.1, the same in tables of
+//! PostgreSQL, `jobs-0.1.sql`, and beside them what was in both, in the protocol's types. **Old ones are never made again and never changed**: they stand for files on the
 //! machines of people. If a test fails with one, the code is wrong, not the file.
 //!
 //! To add one for a later release, just before that release: have the version in `Cargo.toml`, see that
 //! `examples/upgrade_fixture.rs` uses what is new, run `cargo run -p jobtree-store --example upgrade_fixture`, and add the
-//! release to [`RELEASES`].
+//! release to [`RELEASES`]. With `--postgres` and a connection string, the example writes the same to a new database, for
+//! `pg_dump --inserts --no-owner --no-privileges`; of that its settings are left out.
 
 #[path = "support/describe.rs"]
 mod describe;
@@ -32,35 +34,74 @@ use watchdog::Watchdog;
 /// All that there are files of.
 const RELEASES: &[&str] = &["0.1"];
 
-/// A copy of a release's file, open; and what must be in it.
+/// A copy of a release's file or database, open; and what must be in it.
 struct Old {
     release: &'static str,
     store: Store,
     expected: Value,
     /// Some time after the file was written.
     seconds: std::cell::Cell<u64>,
-    _folder: Folder,
+    /// Where the copy is, for as long as the store is open.
+    _place: Place,
+}
+
+enum Place {
+    Folder(#[allow(dead_code, reason = "it goes with the copy")] Folder),
+    #[cfg(feature = "postgres")]
+    Server(#[allow(dead_code, reason = "it goes with the copy")] support::postgres::Server),
+}
+
+fn fixtures() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
 }
 
 impl Old {
-    fn open(release: &'static str) -> Self {
-        let fixtures = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-        let folder = Folder::new("upgrade");
-        let copy = folder.file("jobs.db");
-        let bytes = std::fs::read(fixtures.join(format!("jobs-{release}.db")));
-        // Written, not copied: the fixture may be one that nobody may write to.
-        std::fs::write(&copy, bytes.expect("the file")).expect("a copy");
-        let expected = std::fs::read_to_string(fixtures.join(format!("jobs-{release}.json")));
+    /// Opens the copies of each release, one after the other.
+    fn all() -> impl Iterator<Item = Old> {
+        let releases = RELEASES.iter().copied();
+        #[cfg(feature = "postgres")]
+        let openers = [Self::file, Self::database];
+        #[cfg(not(feature = "postgres"))]
+        let openers = [Self::file];
+        releases
+            .flat_map(move |release| openers.map(|open| (open, release)))
+            .map(|(open, release)| open(release))
+    }
+
+    fn new(release: &'static str, store: Store, place: Place) -> Self {
+        let expected = std::fs::read_to_string(fixtures().join(format!("jobs-{release}.json")));
         let expected = serde_json::from_str(&expected.expect("what is in it")).expect("JSON");
-        let store = Store::open(&SqliteOptions::new(&copy))
-            .unwrap_or_else(|error| panic!("a file of {release} is refused: {error}"));
         Old {
             release,
             store,
             expected,
             seconds: std::cell::Cell::new(0),
-            _folder: folder,
+            _place: place,
         }
+    }
+
+    /// The tables of PostgreSQL that a release wrote, in a server of their own.
+    #[cfg(feature = "postgres")]
+    fn database(release: &'static str) -> Self {
+        let server = support::postgres::Server::start();
+        server.restore(&fixtures().join(format!("jobs-{release}.sql")));
+        // The clock of the test is that of the data.
+        let options = jobtree_store::PostgresOptions::new(server.place("public")).callers_time();
+        let store = Store::connect(&options)
+            .unwrap_or_else(|error| panic!("a database of {release} is refused: {error}"));
+        Self::new(release, store, Place::Server(server))
+    }
+
+    fn file(release: &'static str) -> Self {
+        let fixtures = fixtures();
+        let folder = Folder::new("upgrade");
+        let copy = folder.file("jobs.db");
+        let bytes = std::fs::read(fixtures.join(format!("jobs-{release}.db")));
+        // Written, not copied: the fixture may be one that nobody may write to.
+        std::fs::write(&copy, bytes.expect("the file")).expect("a copy");
+        let store = Store::open(&SqliteOptions::new(&copy))
+            .unwrap_or_else(|error| panic!("a file of {release} is refused: {error}"));
+        Self::new(release, store, Place::Folder(folder))
     }
 
     fn stamp(&self) -> Stamp {
@@ -124,18 +165,17 @@ fn missing(found: &Value, expected: &Value, place: &str, told: &mut Vec<String>)
 #[test]
 fn everything_is_there_and_sound() {
     let _watchdog = Watchdog::watching("old files");
-    for release in RELEASES {
-        let old = Old::open(release);
+    for old in Old::all() {
         old.is_sound();
         // Where the workers of old leases ran is not known: each lease keeps its term.
-        assert_eq!(old.store.orphaned_leases(), [], "{release}");
+        assert_eq!(old.store.orphaned_leases(), [], "{}", old.release);
         let keys = old.expected["keys"].as_array().expect("keys").iter();
         let keys: Vec<(String, String)> = keys
             .map(|key| (read(&key["addon_id"]), read(&key["key"])))
             .collect();
         let mut told = Vec::new();
         let found = describe::describe(&old.store, &keys);
-        missing(&found, &old.expected, release, &mut told);
+        missing(&found, &old.expected, old.release, &mut told);
         assert!(told.is_empty(), "{told:#?}");
     }
 }
@@ -143,8 +183,7 @@ fn everything_is_there_and_sound() {
 #[test]
 fn work_goes_on_where_it_was() {
     let _watchdog = Watchdog::watching("work on old files");
-    for release in RELEASES {
-        let old = Old::open(release);
+    for old in Old::all() {
         let store = &old.store;
         // What runs is renewed and completed under the lease it had.
         for job in old.ids("RUNNING") {
@@ -206,6 +245,17 @@ fn work_goes_on_where_it_was() {
             let ended = store.complete(old.stamp(), job, done).wait();
             assert_eq!(ended.expect("its lease").state, JobState::Done);
         }
+        // Those that waited for one of them wait no longer.
+        for job in store.queued(None, 1000).wait().expect("what waits") {
+            for before in &job.waiting_for {
+                let before = store.job(*before).wait().expect("it").job.state;
+                assert!(
+                    !before.is_ended(),
+                    "{} waits for one that has ended",
+                    job.id
+                );
+            }
+        }
         old.is_sound();
     }
 }
@@ -213,8 +263,7 @@ fn work_goes_on_where_it_was() {
 #[test]
 fn what_was_said_once_counts_once() {
     let _watchdog = Watchdog::watching("keys of old files");
-    for release in RELEASES {
-        let old = Old::open(release);
+    for old in Old::all() {
         let submit = |request: SubmitRequest| {
             let intent = request.validate(&Limits::default()).expect("it is valid");
             let answer = old.store.submit(old.stamp(), Submission::new(intent));

@@ -235,6 +235,17 @@ impl Server {
         )
     }
 
+    /// Runs the commands of a file.
+    pub fn restore(&self, file: &std::path::Path) {
+        output(
+            Command::new(binaries().join("psql"))
+                .args(["-h", "127.0.0.1", "-p", &self.port.to_string()])
+                .args(["-U", "postgres", "-q", "-t", "-A", "--single-transaction"])
+                .args(["-v", "ON_ERROR_STOP=1", "-f"])
+                .arg(file),
+        );
+    }
+
     /// A connection string to a new, empty place in it.
     pub fn new_place(&self) -> String {
         let name = format!("place{}", self.schemas.fetch_add(1, Ordering::Relaxed));
