@@ -529,3 +529,71 @@ fn nodes_that_do_not_serve_a_type_leave_its_jobs_to_the_one_that_does() {
         );
     }
 }
+
+/// Five nodes on one store, and many jobs of a type that none of them serves: each node has its own rests, and had a probe of
+/// its own out beside those of the others.
+#[test]
+fn a_type_is_probed_at_one_node_at_a_time() {
+    let _watchdog = watch();
+    let mut nodes: Vec<World> = (0..5).map(|_| lonely()).collect();
+    let mut jobs = Vec::new();
+    for _ in 0..30 {
+        jobs.push(nodes[0].job("a", 10, secs(10)));
+    }
+    for node in &mut nodes {
+        for job in &jobs {
+            node.jobs.insert(job.id, (job.clone(), secs(10)));
+        }
+        node.submit(jobs.clone());
+    }
+    let mut probes = vec![0; nodes.len()];
+    for second in 0..3600 {
+        for index in 0..nodes.len() {
+            nodes[index].run(secs(1));
+            let reserved = std::mem::take(&mut nodes[index].reserved);
+            let returned = std::mem::take(&mut nodes[index].returned);
+            probes[index] += reserved.len();
+            // The others hear of it at once.
+            for (other, node) in nodes.iter_mut().enumerate() {
+                if other == index {
+                    continue;
+                }
+                for (job, until) in reserved.iter().copied() {
+                    node.step(Event::Withdrawn(job));
+                    node.step(Event::ReservedElsewhere {
+                        addon: addon("a"),
+                        job_type: kind("work"),
+                        until,
+                    });
+                }
+                let known = jobs.iter().filter(|job| returned.contains(&job.id));
+                node.submit(known.cloned());
+            }
+        }
+        let out = nodes.iter().filter(|node| node.planner.used() > 0).count();
+        assert!(out <= 1, "{out} nodes probe in second {second}");
+    }
+    assert!(probes.iter().sum::<usize>() >= 10, "{probes:?}");
+}
+
+/// A node at which a type is served has a reservation of it out all the time. Jobs that only another node may run are probed
+/// there all the same.
+#[test]
+fn a_probe_does_not_wait_for_another_node_for_ever() {
+    let _watchdog = watch();
+    let mut world = lonely();
+    submit(&mut world, "a", "work", Priority::Normal, 10);
+    let mut waited = 0;
+    while world.reserved.is_empty() {
+        world.step(Event::ReservedElsewhere {
+            addon: addon("a"),
+            job_type: kind("work"),
+            until: world.now.mono + secs(30),
+        });
+        world.run(secs(1));
+        waited += 1;
+        assert!(waited < 1000, "it waits for ever");
+    }
+    // Its own rest of half a minute, and five minutes more.
+    assert!((300..=340).contains(&waited), "{waited}");
+}

@@ -82,6 +82,15 @@ pub enum Event {
         /// How many.
         running: u32,
     },
+    /// A job of this type is reserved at another node. That may be a probe, and one over all nodes is enough.
+    ReservedElsewhere {
+        /// The addon.
+        addon: AddonId,
+        /// The type.
+        job_type: JobType,
+        /// Until when it may be accepted there, on the monotonic clock of this node.
+        until: Duration,
+    },
     /// What past runs of this type tell, by the 95th percentile.
     Learnt {
         /// The addon.

@@ -107,6 +107,14 @@ impl Planner {
                 }
                 self.show_keys([key]);
             }
+            Event::ReservedElsewhere {
+                addon,
+                job_type,
+                until,
+            } => {
+                let kind = (self.order.addon(&addon), job_type);
+                self.wait_for_others(&kind, until, now);
+            }
             Event::Learnt {
                 addon,
                 job_type,

@@ -11,7 +11,10 @@
 //! - none takes a concurrency key that a job of a served type waits for, and none is the one that is allowed when quiet
 //!   never comes.
 //!
-//! Where several nodes share a store, the first rest leaves a job to those nodes that serve it.
+//! Where several nodes share a store, the first rest leaves a job to those nodes that serve it, and no probe of a type begins
+//! while a job of it is known to be reserved at another node, for up to
+//! [`LONGEST_REST`](super::served::LONGEST_REST): so there is one probe a type over all nodes, as far as they have heard of
+//! each other.
 
 use super::pump::{How, Pick};
 use super::{Effect, Planner, Started};

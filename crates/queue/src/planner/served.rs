@@ -33,6 +33,9 @@ use crate::order::{AddonIndex, KindId};
 /// The longest rest between two probes of a type, unless the take-up time is longer.
 pub(crate) const LONGEST_REST: Duration = Duration::from_secs(300);
 
+/// A job that was not accepted at another node is back so long after its term.
+const RETURNED_WITHIN: Duration = Duration::from_secs(1);
+
 /// Rounds of reservations that no caller accepted, after which listeners and polls do not count for a type.
 const TRUSTED: u32 = 2;
 
@@ -49,6 +52,8 @@ pub(super) struct Service {
     vain_at: Duration,
     /// No probe begins before, on the monotonic clock.
     pub(super) rest: Duration,
+    /// When the next probe would have begun, if it waits for reservations at other nodes.
+    put_off: Option<Duration>,
     /// Since when it is not served.
     since: Option<Timestamp>,
     /// The probe that is out.
@@ -229,6 +234,7 @@ impl Served {
         self.plan(kind, Agenda::Nothing);
         if let Some(service) = self.kinds.get_mut(kind) {
             service.probe = Some(job);
+            service.put_off = None;
         }
     }
 
@@ -311,6 +317,7 @@ impl Planner {
         }
         if let Some(until) = until {
             service.since = None;
+            service.put_off = None;
             self.served.set_aside(kind, false);
             self.served.plan(kind, Agenda::At(until));
             self.order.set_served(kind, true);
@@ -461,6 +468,26 @@ impl Planner {
         let delay = first_rest(take_up, &self.node, &kind.1);
         let service = self.served.service(kind, take_up, now.mono);
         let until = whole_second(now.mono + delay);
+        if service.rest < until {
+            service.rest = until;
+            self.served.ended.push(kind.clone());
+        }
+    }
+
+    /// A job of this type is reserved at another node until then: no probe begins here before. Where other nodes always have one
+    /// out, a probe waits for no longer than the longest rest: they may serve other jobs of the type than those that wait here.
+    pub(super) fn wait_for_others(&mut self, kind: &KindId, until: Duration, now: Now) {
+        if self.order.is_served(kind) || !self.order.has_groups(kind) {
+            return;
+        }
+        let take_up = self.take_up();
+        let service = self.served.service(kind, take_up, now.mono);
+        if service.probe.is_some() {
+            return;
+        }
+        let due = *service.put_off.get_or_insert(service.rest.max(now.mono));
+        let latest = due + take_up.max(LONGEST_REST);
+        let until = whole_second(until + RETURNED_WITHIN).min(latest);
         if service.rest < until {
             service.rest = until;
             self.served.ended.push(kind.clone());

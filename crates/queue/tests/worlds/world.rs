@@ -40,6 +40,8 @@ pub struct World {
     pub started: Vec<(JobId, Now)>,
     pub denials: Vec<(JobId, Verdict)>,
     pub at_risk: Vec<(JobId, Now)>,
+    /// Reserved jobs, and until when each may be accepted.
+    pub reserved: Vec<(JobId, Duration)>,
     pub returned: Vec<JobId>,
     /// Whether reservations are accepted.
     pub workers: bool,
@@ -73,6 +75,7 @@ impl World {
             started: Vec::new(),
             denials: Vec::new(),
             at_risk: Vec::new(),
+            reserved: Vec::new(),
             returned: Vec::new(),
             workers: false,
             jobs: HashMap::new(),
@@ -140,8 +143,14 @@ impl World {
         let mut wake = None;
         for effect in effects {
             match effect {
-                Effect::Reserve { job, verdict, .. } => {
+                Effect::Reserve {
+                    job,
+                    until,
+                    verdict,
+                    ..
+                } => {
                     self.check(&verdict);
+                    self.reserved.push((job, until.mono));
                     self.step(Event::Answered {
                         job,
                         outcome: Outcome::Accepted(None),

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
 
 use jobtree_protocol::{Limits, SubmitRequest};
+use jobtree_queue::signals::Sample;
 use jobtree_queue::transitions::Changes;
 use jobtree_store::{Stamp, Store, Submission};
 
@@ -133,4 +134,164 @@ fn readings_that_overlap_without_end_leave_nothing_behind() {
         assert!(jobs < 10, "{jobs} revisions are remembered");
         assert!(leases < 10, "{leases} leases are remembered");
     }
+}
+
+/// Cores on one store in memory, each on a machine that idles, in virtual time. No caller serves any job.
+struct Unserved {
+    store: Store,
+    commits: Arc<Mutex<Vec<Written>>>,
+    cores: Vec<Core>,
+    now: Now,
+    _listening: jobtree_store::Listening,
+}
+
+impl Unserved {
+    fn on(nodes: usize) -> Unserved {
+        let now = Now {
+            wall: "2026-01-01T00:00:00Z".parse().unwrap(),
+            mono: Duration::from_secs(1),
+        };
+        let store = Store::in_memory();
+        let commits = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&commits);
+        let keep = move |written: &[Written]| kept.lock().unwrap().extend_from_slice(written);
+        let listening = store.listen(Arc::new(keep));
+        let core = |number: usize| {
+            let options = Options {
+                node: format!("node-{number}").parse().unwrap(),
+                shared: nodes > 1,
+                ..Options::default()
+            };
+            Core::new(&options, Arc::new(Policy::default()), number as u64, now)
+        };
+        let mut unserved = Unserved {
+            store,
+            commits,
+            cores: (0..nodes).map(core).collect(),
+            now,
+            _listening: listening,
+        };
+        for node in 0..nodes {
+            let outputs = unserved.cores[node].begin(now);
+            unserved.carry_out(node, outputs);
+        }
+        unserved
+    }
+
+    /// Carries out what a core asks for, and what follows. The other nodes are told which jobs have changed.
+    fn carry_out(&mut self, node: usize, outputs: Vec<Output>) {
+        let mut asked: Vec<_> = operations(outputs)
+            .into_iter()
+            .map(|it| (node, it))
+            .collect();
+        while let Some((node, operation)) = asked.pop() {
+            let answered = answer(&self.store, operation);
+            let commits = std::mem::take(&mut *self.commits.lock().unwrap());
+            let changed = commits.iter().flat_map(|it| &it.changes.jobs);
+            let changed: Vec<JobId> = changed.map(|job| job.id).collect();
+            let inputs = [Input::Committed(commits), answered];
+            let more = operations(self.cores[node].step(inputs, self.now));
+            asked.extend(more.into_iter().map(|it| (node, it)));
+            for other in (0..self.cores.len()).filter(|it| *it != node && !changed.is_empty()) {
+                let input = Input::JobsChanged(changed.clone());
+                let more = operations(self.cores[other].step([input], self.now));
+                asked.extend(more.into_iter().map(|it| (other, it)));
+            }
+        }
+    }
+
+    fn submit(&mut self, request: &SubmitRequest, count: u128) {
+        for number in 0..count {
+            let submission = Submission {
+                id: JobId::from_random(number.to_be_bytes()),
+                id_given: false,
+                intent: request.clone().validate(&Limits::default()).unwrap(),
+            };
+            let stamp = Stamp {
+                now: self.now,
+                roll: 1,
+                rules: rules_of(&Policy::default(), &Options::default()).into(),
+            };
+            self.store.submit(stamp, submission).wait().unwrap();
+        }
+        let commits = std::mem::take(&mut *self.commits.lock().unwrap());
+        for node in 0..self.cores.len() {
+            let input = Input::Committed(commits.clone());
+            let outputs = self.cores[node].step([input], self.now);
+            self.carry_out(node, outputs);
+        }
+    }
+
+    /// Lets a time pass, with a measurement at each node.
+    fn pass(&mut self, time: Duration) {
+        self.now = Now {
+            wall: self.now.wall + time,
+            mono: self.now.mono + time,
+        };
+        for node in 0..self.cores.len() {
+            let inputs = [Input::Sample(Sample::idle()), Input::Timer];
+            let outputs = self.cores[node].step(inputs, self.now);
+            self.carry_out(node, outputs);
+        }
+    }
+
+    /// Returns the number of rows of the audit trail.
+    fn rows(&self) -> usize {
+        let (mut rows, mut after) = (0, 0);
+        loop {
+            let page = self.store.events_after(after, 1000).wait().unwrap();
+            let Some(last) = page.last() else {
+                return rows;
+            };
+            after = last.cursor;
+            rows += page.len();
+        }
+    }
+}
+
+/// Six jobs that no caller serves, of high priority, wrote some 860 000 rows a day: each was reserved and returned again and
+/// again, and denied in between.
+#[test]
+fn unserved_jobs_write_a_few_hundred_rows_a_day() {
+    let written = rows_of_six_jobs(24, None);
+    assert!((100..=2000).contains(&written), "{written} rows in a day");
+    #[cfg(feature = "sim")]
+    {
+        let as_before = rows_of_six_jobs(1, Some(Bug::KeepsDispatching));
+        assert!(as_before > 500, "{as_before} rows in an hour");
+    }
+}
+
+/// Returns how many rows six jobs that no caller serves write in so many hours.
+fn rows_of_six_jobs(hours: u64, mistake: Option<Bug>) -> usize {
+    let mut unserved = Unserved::on(1);
+    #[cfg(feature = "sim")]
+    mistake
+        .into_iter()
+        .for_each(|it| unserved.cores[0].plant(it));
+    #[cfg(not(feature = "sim"))]
+    assert_eq!(mistake, None);
+    let mut job = SubmitRequest::new("forgotten", "report", 20);
+    job.priority = jobtree_protocol::Priority::High;
+    unserved.submit(&job, 6);
+    let before = unserved.rows();
+    for _ in 0..hours * 360 {
+        unserved.pass(Duration::from_secs(10));
+    }
+    unserved.rows() - before
+}
+
+/// Where several nodes share a store, a job that one of them reserves is read by the others, which wait with probes of its type.
+#[test]
+fn an_unserved_type_has_one_probe_over_all_nodes() {
+    let mut unserved = Unserved::on(3);
+    unserved.submit(&SubmitRequest::new("forgotten", "report", 5), 30);
+    let mut seen = 0;
+    for second in 0..3600 {
+        unserved.pass(Duration::from_secs(1));
+        let out = unserved.store.dispatching().wait().unwrap().len();
+        assert!(out <= 1, "{out} probes in second {second}");
+        seen += out;
+    }
+    assert!(seen > 100, "probes were out for {seen} s of an hour");
 }
