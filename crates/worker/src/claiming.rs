@@ -8,6 +8,7 @@ use jobtree_runtime::channel::{self, Receiver, Sender};
 use jobtree_runtime::{BoxError, select};
 
 use crate::draw;
+use crate::grantor::SchedulerPlace;
 use crate::process_origin::process_origin;
 use crate::worker::Shared;
 
@@ -52,9 +53,14 @@ pub(crate) fn claim(
     let mut spare = places;
     let mut lost = None;
     let mut pause = Duration::from_millis(50);
-    let pids = [std::process::id()];
-    let other = shared.grantor().is_another_process();
-    let origin = other.then(|| process_origin(&pids)).flatten();
+    let place = shared.grantor().place();
+    let own = [std::process::id()];
+    let pids: &[u32] = match place {
+        SchedulerPlace::Elsewhere => &[],
+        SchedulerPlace::SameProcess | SchedulerPlace::SameMachine => &own,
+    };
+    let is_told = place == SchedulerPlace::SameMachine;
+    let origin = is_told.then(|| process_origin(pids)).flatten();
     loop {
         while free.try_recv().is_ok() {
             spare += 1;

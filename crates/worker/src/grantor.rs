@@ -48,14 +48,24 @@ pub trait Grantor: Send + Sync + 'static {
         false
     }
 
-    /// Whether the scheduler is another process, which must recognise this one to tell its load from that of others. A
-    /// scheduler in the same process knows its own process.
-    fn is_another_process(&self) -> bool {
-        false
+    /// Returns where the scheduler is: to tell this worker's load from that of others, it must recognise the processes.
+    fn place(&self) -> SchedulerPlace {
+        SchedulerPlace::SameProcess
     }
 
     /// How often it wants to hear how the worker does, with the heartbeats; never if nothing is said.
     fn report_every(&self) -> Option<Duration> {
         None
     }
+}
+
+/// The place of a scheduler, as a worker sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SchedulerPlace {
+    /// In this process, which it knows without being told.
+    SameProcess,
+    /// In another process of this machine: it compares what it is told of processes with what it sees itself.
+    SameMachine,
+    /// On another machine, where the numbers of processes here mean nothing, or other processes.
+    Elsewhere,
 }

@@ -39,7 +39,7 @@ mod worker;
 
 pub use builder::{WorkerBuilder, WorkerError};
 pub use clock::mono;
-pub use grantor::{Grantor, Poke};
+pub use grantor::{Grantor, Poke, SchedulerPlace};
 pub use handler::{GiveBack, Permanent, Run};
 pub use live::LiveJobs;
 #[cfg(feature = "sim")]

@@ -18,9 +18,10 @@ use jobtree_protocol::{
     HeartbeatManyAnswer, HeartbeatManyRequest, JobId, LeaseId, LogAppend, LogAppendAnswer,
     ReleaseRequest,
 };
-use jobtree_worker::{Grantor, Poke, Reply, mono};
+use jobtree_worker::{Grantor, Poke, Reply, SchedulerPlace, mono};
 
 use super::errands::Errands;
+use super::place::place_of;
 use crate::client::Client;
 use crate::events::{Filter, Stopper, What};
 
@@ -34,6 +35,7 @@ const UNHEARD: Duration = Duration::from_secs(10);
 pub(super) struct OverHttp {
     client: Client,
     addon: AddonId,
+    place: SchedulerPlace,
     claims: Errands,
     /// Over a connection of its own, which is cut when nobody waits any more: so the daemon knows.
     claiming: Arc<Mutex<Client>>,
@@ -53,6 +55,7 @@ impl OverHttp {
     pub(super) fn new(client: Client, addon: AddonId) -> Self {
         OverHttp {
             claiming: Arc::new(Mutex::new(client.apart())),
+            place: place_of(client.url()),
             client,
             addon,
             claims: Errands::new("jobtree-claims", 2),
@@ -173,8 +176,8 @@ impl Grantor for OverHttp {
         let _ = thread.spawn(move || listen(&client, &addon, &over, &stopper, &poke));
     }
 
-    fn is_another_process(&self) -> bool {
-        true
+    fn place(&self) -> SchedulerPlace {
+        self.place
     }
 
     fn loses_answers(&self) -> bool {

@@ -13,6 +13,7 @@
 
 mod errands;
 mod grantor;
+mod place;
 mod signals;
 
 use std::fmt;

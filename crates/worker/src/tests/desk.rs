@@ -9,13 +9,13 @@ use jobtree_protocol::{
     AddonId, Advice, ApiError, ClaimAnswer, ClaimRequest, CompleteAnswer, CompleteManyAnswer,
     CompleteManyRequest, CompleteRequest, CompleteStatus, Each, ErrorCode, Heartbeat,
     HeartbeatAnswer, HeartbeatManyAnswer, HeartbeatManyRequest, JobId, JobState, JobView, Json,
-    LeaseId, LogAppend, LogAppendAnswer, ReleaseRequest, WorkerReport,
+    LeaseId, LogAppend, LogAppendAnswer, ProcessOrigin, ReleaseRequest, WorkerReport,
 };
 
 use jobtree_runtime::sim;
 
 use crate::reply::{Promise, Reply, promise};
-use crate::{Grantor, Poke, WorkerBuilder};
+use crate::{Grantor, Poke, SchedulerPlace, WorkerBuilder};
 
 const TTL_SEC: u32 = 30;
 
@@ -49,6 +49,7 @@ pub(super) struct Desk {
     pub(super) report_every: Mutex<Option<Duration>>,
     /// Answers may get lost, so claims are repeated.
     pub(super) loses_answers: AtomicBool,
+    pub(super) place: Mutex<SchedulerPlace>,
     said: Mutex<mpsc::Sender<Said>>,
     poke: Mutex<Option<Poke>>,
     /// Heartbeats that are never answered.
@@ -63,6 +64,8 @@ pub(super) struct Offers {
     pub(super) asked_for: Vec<u32>,
     /// Of how many leases each claim said that their first jobs begin at once.
     pub(super) begins_now: Vec<Option<u32>>,
+    /// The processes that each claim named, and what makes them unambiguous.
+    pub(super) processes: Vec<(Vec<u32>, Option<Box<ProcessOrigin>>)>,
     /// Claims that speak of begins are refused, as the first release does.
     pub(super) is_first_release: bool,
 }
@@ -82,6 +85,7 @@ impl Desk {
             release_refusals: Mutex::default(),
             report_every: Mutex::default(),
             loses_answers: AtomicBool::new(false),
+            place: Mutex::new(SchedulerPlace::SameProcess),
             said: Mutex::new(sender),
             poke: Mutex::default(),
             unanswered: Mutex::default(),
@@ -159,6 +163,8 @@ impl Grantor for Desk {
         let mut offers = self.offers.lock().unwrap();
         offers.asked_for.push(request.max_leases);
         offers.begins_now.push(request.begins_now);
+        let processes = (request.pids.clone(), request.process_origin.clone());
+        offers.processes.push(processes);
         if offers.is_first_release && request.begins_now.is_some() {
             let message = "the body cannot be read: unknown field `begins_now`, expected one of …";
             return Reply::ready(Err(ApiError::new(ErrorCode::Malformed, message)));
@@ -249,6 +255,10 @@ impl Grantor for Desk {
 
     fn watch(&self, poke: Poke) {
         *self.poke.lock().unwrap() = Some(poke);
+    }
+
+    fn place(&self) -> SchedulerPlace {
+        *self.place.lock().unwrap()
     }
 
     fn loses_answers(&self) -> bool {

@@ -15,7 +15,7 @@ use jobtree_protocol::{
 };
 use jobtree_runtime::{BoxError, Runtime, future, nursery, sleep};
 
-use crate::{GiveBack, Permanent, Run, Worker, WorkerError};
+use crate::{GiveBack, Permanent, Run, SchedulerPlace, Worker, WorkerError};
 use desk::{Desk, Said, job, renewed};
 
 #[path = "../../../pool/tests/watchdog/mod.rs"]
@@ -517,6 +517,30 @@ fn a_claim_that_fails_is_made_again_and_no_place_is_lost() {
         "{asked_for:?}"
     );
     assert_eq!(worker.last_error().unwrap().message, "not yet");
+}
+
+#[test]
+fn processes_are_named_to_schedulers_of_this_machine_alone() {
+    let _watch = Watchdog::watching("processes");
+    let own = vec![std::process::id()];
+    for (place, pids, is_told_more) in [
+        (SchedulerPlace::SameProcess, own.clone(), false),
+        (SchedulerPlace::SameMachine, own, cfg!(target_os = "linux")),
+        (SchedulerPlace::Elsewhere, Vec::new(), false),
+    ] {
+        let (desk, said) = Desk::friendly();
+        *desk.place.lock().unwrap() = place;
+        let runtime = runtime();
+        let worker = desk.worker().on(&runtime);
+        let worker = worker.handle("works", |(), _| Ok(())).start().unwrap();
+        desk.offer(vec![job("works", "null")]);
+        completed(&said);
+        end(&worker);
+        for (named, origin) in &desk.offers.lock().unwrap().processes {
+            assert_eq!(named, &pids, "{place:?}");
+            assert_eq!(origin.is_some(), is_told_more, "{place:?}");
+        }
+    }
 }
 
 #[test]
