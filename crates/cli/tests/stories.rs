@@ -324,9 +324,11 @@ fn schedules_tokens_leases_and_the_policy() {
 
     let wrong = daemon
         .folder
+        // Both are only checked.
         .write("wrong.toml", "[quiet]\nquiet_max = 12\n");
     let other = daemon
         .folder
+        // As above.
         .write("other.toml", "[quiet]\nquiet_max = 1.5\n");
     tell(&["policy", "validate", &wrong], 2);
     tell(&["policy", "validate", &other], 0);
@@ -340,6 +342,7 @@ fn a_policy_that_was_set_is_the_one_in_force() {
     let daemon = Daemon::with(&["--store", "memory"]);
     let other = daemon
         .folder
+        // Another one than the default, to be known again; no job is to start.
         .write("other.toml", "[quiet]\nquiet_max = 1.5\n");
     daemon.run(&["policy", "set", &other]).exits(0);
     let shown = daemon.run(&["policy", "show", "--json"]).exits(0).json();

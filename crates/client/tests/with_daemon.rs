@@ -95,6 +95,7 @@ fn everything_that_can_be_asked_is_answered() {
     client.validate_policy(&policy).unwrap();
     client.put_policy(&policy).unwrap();
     let wrong = client
+        // Wrong, and so never in force.
         .validate_policy("[quiet]\nquiet_max = 12.0\n")
         .unwrap_err();
     assert_eq!(wrong.code(), Some(ErrorCode::Invalid));

@@ -196,6 +196,7 @@ fn the_policy_is_read_checked_and_replaced() {
     assert_eq!(house.server.scheduler().policy().caps.leases, 3);
 
     for (method, path) in [("PUT", paths::POLICY), ("POST", paths::POLICY_VALIDATE)] {
+        // Wrong, and so never in force.
         let refused = toml(&mut admin, method, path, "[quiet]\nquiet_max = 12");
         let problem = refused.problem(422, "invalid");
         assert_eq!(problem["fields"][0]["field"], "quiet.quiet_max");
@@ -264,6 +265,7 @@ fn a_policy_file_is_followed_and_written() {
 fn a_policy_file_that_is_wrong_keeps_the_server_from_starting() {
     let folder = support::Folder::new("wrong-policy");
     let file = folder.path().join("policy.toml");
+    // Wrong, and so never in force.
     std::fs::write(&file, "[quiet]\nquiet_max = 12\n").unwrap();
     let mut options = support::options(folder.path());
     options.policy_file = Some(file);

@@ -30,12 +30,12 @@ pub struct Fleet {
     _database: Option<pair::Server>,
 }
 
-/// Writes the policy of a run: that of other tests, with short times, so that terms end within a run, and without the ramp,
-/// which would let in one lease a sample and so let few calls collide.
+/// Writes the policy of a run: that of other tests, with short times, so that terms end within a run, and without the ramp.
 fn policy(folder: &Folder) -> String {
     let text = fs::read_to_string(ALWAYS).expect("a policy");
     let short = text.replace("lease_ttl = \"5s\"", "lease_ttl = \"2s\"\ntake_up = \"2s\"");
     assert_ne!(short, text, "the policy of tests has a term of leases");
+    // One lease a sample would let few calls collide.
     folder.write("policy.toml", &(short + "\n[ramp]\nunits_per_sample = 0\n"))
 }
 
