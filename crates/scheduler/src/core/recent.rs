@@ -1,4 +1,4 @@
-//! What was learnt while something was being read: the reading may show how it was before.
+//! News from while something was being read: the reading may show how it was before.
 //!
 //! An entry is needed as long as a reading is under way that began before it was made. Readings may overlap without end, so
 //! entries go with the oldest reading under way, not with the last one.

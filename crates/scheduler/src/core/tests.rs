@@ -1,4 +1,4 @@
-//! What the core remembers, however its inputs overlap.
+//! Tests of the whole core on a store in memory: its memory while readings overlap, and jobs that no caller serves.
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Waker};
@@ -281,7 +281,7 @@ fn rows_of_six_jobs(hours: u64, mistake: Option<Bug>) -> usize {
     unserved.rows() - before
 }
 
-/// Where several nodes share a store, a job that one of them reserves is read by the others, which wait with probes of its type.
+/// Three nodes share a store. A job that one of them reserves is read by the others, which wait with probes of its type.
 #[test]
 fn an_unserved_type_has_one_probe_over_all_nodes() {
     let mut unserved = Unserved::on(3);
