@@ -353,6 +353,49 @@ fn a_stream_that_names_dispatches_makes_the_types_of_its_addon_served() {
 }
 
 #[test]
+fn a_webhook_that_is_told_of_dispatches_makes_the_types_of_its_addon_served_until_it_is_deleted() {
+    let house = House::new();
+    let mut admin = house.admin();
+    for addon in ["photos", "mail"] {
+        for _ in 0..3 {
+            admin.submit(addon, "index");
+        }
+    }
+    // Of a type that is not served one job may be out, as a probe; the last one submitted is not.
+    let waiting = |admin: &mut Client, addon: &str| in_state(admin, addon, "QUEUED").pop().unwrap();
+    let (photo, mail) = (waiting(&mut admin, "photos"), waiting(&mut admin, "mail"));
+    let unserved = |admin: &mut Client, job: &str| {
+        let codes = obstacles(admin, job);
+        codes.iter().any(|code| code == "unserved")
+    };
+    // Its receiver is not there, which does not matter here.
+    let mut hook = json!({
+        "url": "http://127.0.0.1:1/",
+        "addon_id": "photos",
+        "events": ["DONE", "FAILED", "CANCELED"],
+        "secret": "a secret between us two",
+    });
+    admin.post(paths::WEBHOOKS, &hook).expect(201);
+    assert!(unserved(&mut admin, &photo), "it hears of no dispatch");
+    // Without events it is told of dispatches, too.
+    hook["events"] = json!([]);
+    let made = admin.post(paths::WEBHOOKS, &hook).expect(201);
+    while !in_state(&mut admin, "photos", "QUEUED").is_empty() {
+        std::thread::yield_now();
+    }
+    assert!(unserved(&mut admin, &mail), "of its addon, and of no other");
+    let id = made["webhook_id"].as_str().unwrap();
+    admin.delete(&paths::at(paths::WEBHOOK, id)).expect(204);
+    // A job that is submitted before the daemon has taken it in may still be reserved.
+    loop {
+        let job = admin.submit("photos", "index");
+        if unserved(&mut admin, &job) {
+            break;
+        }
+    }
+}
+
+#[test]
 fn a_webhook_is_told_of_ends_signed_and_again_until_it_takes_them() {
     let house = House::new();
     let mut admin = house.admin();
