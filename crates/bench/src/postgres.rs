@@ -13,17 +13,34 @@ pub struct Server {
     child: Child,
 }
 
-/// The folder with the programs of the newest server that Debian's packages installed.
-fn programs() -> PathBuf {
+/// Returns the path of one of PostgreSQL's programs: of the folder that `JOBTREE_POSTGRES_BIN` names, if it is there, else of
+/// the newest version that Debian's packages installed. The tests' servers are chosen in the same way.
+fn program(name: &str) -> PathBuf {
+    let chosen = std::env::var_os("JOBTREE_POSTGRES_BIN").map(PathBuf::from);
+    if let Some(folder) = chosen {
+        assert!(
+            folder.join("postgres").exists(),
+            "JOBTREE_POSTGRES_BIN is {}, where there is no program 'postgres'",
+            folder.display()
+        );
+        if folder.join(name).exists() {
+            return folder.join(name);
+        }
+    }
     let versions = std::fs::read_dir("/usr/lib/postgresql");
+    let number = |bin: &PathBuf| {
+        let version = bin.parent()?.file_name()?.to_str()?;
+        version.parse::<u32>().ok()
+    };
     let found = versions
         .into_iter()
         .flatten()
         .flatten()
         .map(|version| version.path().join("bin"))
-        .filter(|bin| bin.join("postgres").exists())
-        .max();
-    found.expect("no PostgreSQL server found: install Debian's package 'postgresql'")
+        .filter(|bin| bin.join(name).exists())
+        .max_by_key(number);
+    let found = found.expect("no PostgreSQL server found: install Debian's package 'postgresql'");
+    found.join(name)
 }
 
 fn output(command: &mut Command) -> String {
@@ -42,7 +59,7 @@ fn is_root() -> bool {
 
 /// A program of the server, which refuses to run as root.
 fn server_program(name: &str) -> Command {
-    let program = programs().join(name);
+    let program = program(name);
     if !is_root() {
         return Command::new(program);
     }
@@ -88,7 +105,7 @@ impl Server {
             .expect("the server starts");
         let server = Self { folder, child };
         let ready = || {
-            let mut command = Command::new(programs().join("pg_isready"));
+            let mut command = Command::new(program("pg_isready"));
             command.arg("-q").arg("-h").arg(server.folder.file("."));
             command.status().is_ok_and(|status| status.success())
         };
@@ -120,7 +137,7 @@ impl Server {
 
     fn psql(&self, sql: &str) -> String {
         output(
-            Command::new(programs().join("psql"))
+            Command::new(program("psql"))
                 .arg("-h")
                 .arg(self.folder.file("."))
                 .args(["-U", "postgres", "-q", "-t", "-A", "-c", sql]),

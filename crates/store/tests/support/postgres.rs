@@ -5,8 +5,9 @@
 
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -19,17 +20,39 @@ pub struct Server {
     schemas: AtomicUsize,
 }
 
-/// The newest server that Debian's packages put there.
-fn binaries() -> PathBuf {
+/// Names the folder with the programs of the server to test on.
+const BINARIES: &str = "JOBTREE_POSTGRES_BIN";
+
+/// Returns the path of one of PostgreSQL's programs: of the folder that [`BINARIES`] names, if it is there, else of the newest
+/// version that Debian's packages installed. Clients talk to servers of other versions, so the folder needs servers only.
+fn program(name: &str) -> PathBuf {
+    if let Some(folder) = std::env::var_os(BINARIES) {
+        let folder = PathBuf::from(folder);
+        assert!(
+            folder.join("postgres").exists(),
+            "{BINARIES} is {}, where there is no program 'postgres'",
+            folder.display()
+        );
+        if folder.join(name).exists() {
+            return folder.join(name);
+        }
+    }
     let versions = std::fs::read_dir("/usr/lib/postgresql")
         .into_iter()
         .flatten()
         .flatten();
+    let number = |bin: &PathBuf| {
+        let version = bin.parent()?.file_name()?.to_str()?;
+        version.parse::<u32>().ok()
+    };
     let found = versions
         .map(|version| version.path().join("bin"))
-        .filter(|bin| bin.join("postgres").exists())
-        .max();
-    found.expect("there is no PostgreSQL server: install Debian's package 'postgresql'")
+        .filter(|bin| bin.join(name).exists())
+        .max_by_key(number);
+    let found = found.unwrap_or_else(|| {
+        panic!("there is no PostgreSQL '{name}': install Debian's package 'postgresql'")
+    });
+    found.join(name)
 }
 
 fn output(command: &mut Command) -> String {
@@ -51,7 +74,7 @@ fn is_root() -> bool {
 
 /// A server's program, run by somebody who may.
 fn server_program(name: &str) -> Command {
-    unprivileged(&binaries().join(name))
+    unprivileged(&program(name))
 }
 
 /// Returns a command that does not run as root: servers refuse to.
@@ -191,7 +214,7 @@ impl Server {
             .expect("the server starts");
         self.child = Some(child);
         let ready = || {
-            let mut command = Command::new(binaries().join("pg_isready"));
+            let mut command = Command::new(program("pg_isready"));
             command.args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()]);
             command.status().is_ok_and(|status| status.success())
         };
@@ -217,22 +240,33 @@ impl Server {
         let _ = child.wait();
     }
 
+    fn psql(&self) -> Command {
+        let mut command = Command::new(program("psql"));
+        command
+            .args(["-X", "-h", "127.0.0.1", "-p", &self.port.to_string()])
+            .args(["-U", "postgres", "-q", "-t", "-A", "-v", "ON_ERROR_STOP=1"]);
+        command
+    }
+
     pub fn sql(&self, sql: &str) -> String {
-        output(
-            Command::new(binaries().join("psql"))
-                .args([
-                    "-h",
-                    "127.0.0.1",
-                    "-p",
-                    &self.port.to_string(),
-                    "-U",
-                    "postgres",
-                    "-q",
-                    "-t",
-                    "-A",
-                ])
-                .args(["-v", "ON_ERROR_STOP=1", "-c", sql]),
-        )
+        output(self.psql().args(["-c", sql]))
+    }
+
+    /// Connects as another program, whose transactions may stay open.
+    pub fn session(&self) -> Session {
+        let mut child = self
+            .psql()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("psql starts");
+        let input = child.stdin.take().expect("it is piped");
+        let answers = BufReader::new(child.stdout.take().expect("it is piped"));
+        Session {
+            child,
+            input: Some(input),
+            answers,
+        }
     }
 
     /// Runs the commands of a file.
@@ -258,6 +292,48 @@ impl Server {
             "host=127.0.0.1 port={} user=postgres dbname=postgres options='-c search_path={name}'",
             self.port
         )
+    }
+}
+
+/// A connection of another program, of which the database ends what is open when this is dropped.
+pub struct Session {
+    child: Child,
+    input: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Session {
+    /// Sends statements, and waits for no answer.
+    pub fn send(&mut self, sql: &str) {
+        let input = self.input.as_mut().expect("only taken by drop");
+        writeln!(input, "{sql};\n\\echo answered").expect("psql runs");
+    }
+
+    /// Returns what was answered to the statements that were sent first.
+    pub fn answer(&mut self) -> String {
+        let mut answer = Vec::new();
+        for line in self.answers.by_ref().lines() {
+            match line.expect("psql prints text") {
+                line if line == "answered" => return answer.join("\n"),
+                line => answer.push(line),
+            }
+        }
+        panic!("psql ended: a statement failed")
+    }
+
+    /// Runs statements, which may leave a transaction open, and returns what was answered.
+    pub fn sql(&mut self, sql: &str) -> String {
+        self.send(sql);
+        self.answer()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        // Not waited for without this: a statement may be waiting for a lock.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
