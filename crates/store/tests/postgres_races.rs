@@ -326,6 +326,94 @@ fn a_reader_that_follows_two_writers_misses_no_event() {
     assert_eq!(last, Ok(all[all.len() - 1].0));
 }
 
+/// Leaves a gap: a block of places that no transaction will write.
+fn leave_a_gap(server: &Server) {
+    server.sql("SELECT nextval('scheduler_event_blocks')");
+}
+
+/// Returns the jobs of all events that a reader is told, once the event of this job is among them.
+fn read_until(reader: &Store, last: JobId) -> Vec<JobId> {
+    // Each reading waits some milliseconds for what is not final.
+    for _ in 0..200 {
+        let events = reader.events_after(0, 1000).wait().expect("a page");
+        let jobs: Vec<JobId> = events.iter().filter_map(|it| it.event.job_id).collect();
+        if jobs.contains(&last) {
+            return jobs;
+        }
+    }
+    panic!("the event of the last job is not told: a transaction of another program holds it up");
+}
+
+/// Programs hold transactions open for minutes, in which they submitted jobs or wrote tables of their own.
+#[test]
+fn transactions_of_other_programs_hold_up_no_reader_of_events() {
+    let _watchdog = Watchdog::watching("a reader beside other programs");
+    let server = Server::start();
+    let connect = || Store::connect(&PostgresOptions::new(server.place("public"))).expect("a node");
+    let (node, reader) = (connect(), connect());
+    server.sql("CREATE TABLE orders (item TEXT)");
+    let (mut submitting, mut ordering) = (server.session(), server.session());
+    submitting.sql(
+        "BEGIN; SELECT jobtree_submit('{\"addon_id\": \"shop\", \"job_type\": \"invoice\", \"cost_units\": 5}')",
+    );
+    ordering.sql("BEGIN; INSERT INTO orders VALUES ('a book')");
+    let first = node.submit(stamp(), submission()).wait().expect("taken");
+    leave_a_gap(&server);
+    let second = node.submit(stamp(), submission()).wait().expect("taken");
+    let told = read_until(&reader, second.job_id);
+    assert_eq!(told, [first.job_id, second.job_id]);
+    let last = reader.read(|tables| tables.last_event()).wait();
+    let shown = reader
+        .read(|tables| tables.shown_events_after(0, 10))
+        .wait()
+        .expect("the trail");
+    assert_eq!(last, Ok(shown[1].cursor));
+    // They were open all the time.
+    ordering.sql("COMMIT");
+    submitting.sql("COMMIT");
+    assert_eq!(server.sql("SELECT count(*) FROM orders"), "1");
+}
+
+/// A transaction that has drawn places and not ended holds up readers, whatever else it waits for: its events come first.
+#[test]
+fn an_event_is_not_told_before_one_that_may_still_be_written() {
+    let _watchdog = Watchdog::watching("a reader behind a slow writer");
+    let server = Server::start();
+    let connect = || Store::connect(&PostgresOptions::new(server.place("public"))).expect("a node");
+    let (node, reader) = (connect(), connect());
+    let first = node.submit(stamp(), submission()).wait().expect("taken");
+    assert_eq!(read_until(&reader, first.job_id), [first.job_id]);
+    leave_a_gap(&server);
+    let (mut slow, mut undone) = (server.session(), server.session());
+    let block = slow.sql("BEGIN; SELECT nextval('scheduler_event_blocks')");
+    undone.sql("BEGIN; SELECT nextval('scheduler_event_blocks')");
+    let last = node.submit(stamp(), submission()).wait().expect("taken");
+    let jobs_told = || -> Vec<JobId> {
+        let events = reader.events_after(0, 1000).wait().expect("a page");
+        events.iter().filter_map(|it| it.event.job_id).collect()
+    };
+    assert_eq!(jobs_told(), [first.job_id]);
+    // A second reader, which has read nothing yet.
+    let end = node.read(|tables| tables.last_event()).wait();
+    assert!(end.expect("a place") < block.parse::<u64>().expect("a number") * 64);
+    undone.sql("ROLLBACK");
+    assert_eq!(jobs_told(), [first.job_id]);
+    // Rows of older versions are one event, which is a copy here.
+    let job = JobId::generate();
+    let event = server.sql("SELECT 1 FROM scheduler_job_events") == "1\n1";
+    assert!(event, "the events of both jobs are there");
+    slow.sql(&format!(
+        "INSERT INTO scheduler_job_events (id, at, record) SELECT {block} * 64, at, \
+         '{{\"at\": \"2026-01-01T00:00:00Z\", \"event\": \"SUBMITTED\", \"job_id\": \"{}\"}}' \
+         FROM scheduler_job_events LIMIT 1; COMMIT",
+        job.0
+    ));
+    assert_eq!(
+        read_until(&reader, last.job_id),
+        [first.job_id, job, last.job_id]
+    );
+}
+
 /// A small generator: the test must not depend on a crate for it.
 fn next(state: &mut u64) -> u64 {
     *state = state

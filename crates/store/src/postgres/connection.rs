@@ -121,14 +121,14 @@ impl Connection {
         self.failed
     }
 
-    /// Connects, unless it is connected.
-    pub(crate) fn connect(&mut self) -> Result<()> {
+    /// Connects, unless it is connected. Returns `true` if the connection is new.
+    pub(crate) fn connect(&mut self) -> Result<bool> {
         if self
             .client
             .as_ref()
             .is_some_and(|client| !client.is_closed())
         {
-            return Ok(());
+            return Ok(false);
         }
         self.prepared.clear();
         self.sent.clear();
@@ -142,7 +142,7 @@ impl Connection {
         greeted.map_err(|error| explain(&error))?;
         self.client = Some(Arc::new(client));
         self.failed = false;
-        Ok(())
+        Ok(true)
     }
 
     /// Returns the number of the server's process, without a prepared statement, which poolers may not know.

@@ -13,12 +13,20 @@
 //!
 //! - All events of a block are written by one transaction, and appear at once. If a reader has read a block, what it finds
 //!   in the next one is final.
-//! - A transaction has its number before it draws a block. So when all transactions have ended that had a number at the
-//!   time when a reader saw an event, all blocks before that event were written, or never will be. The snapshot says
-//!   which is the oldest transaction that has not ended (`pg_snapshot_xmin`), and `age` the number that comes next.
+//! - Blocks that are never written leave gaps: their transaction was undone, or drew too many. A gap before an event that
+//!   a snapshot shows is passed when all transactions have ended that may have drawn it. Which these are, the database
+//!   knows: `nextval` locks the sequence before it draws, and the lock is kept until the transaction has ended.
 //!
-//! Blocks that are never written (the transaction was undone, or drew too many) delay a reader until the transactions of
-//! that time have ended. That includes those of other programs on the same server, if they write.
+//! The argument that no event is missed. A snapshot shows an event at place *p*; then the locks on the sequence are listed
+//! ([`DRAWING`]). A block before *p* was drawn before the block of *p*, so its transaction had its lock before the snapshot
+//! was taken. Either it still has the lock, and is in the list; or it has ended, and since a transaction becomes visible
+//! before it gives up its locks, each later snapshot shows what it wrote. So when a later list has none of the
+//! transactions of the first one, a snapshot that is taken behind that list shows all events up to *p* that will ever be.
+//! Blocks that are drawn after the first list have places behind *p*. Locks on relations are first kept in an array of
+//! their process and may move from there to the shared table, which the list reads in that order: none is overlooked.
+//!
+//! Only transactions that draw places hold up a reader, for some milliseconds, and if their process stands still, until
+//! the database ends them after some seconds. Other programs on the server do not, however long their transactions are.
 
 use std::time::Duration;
 
@@ -33,14 +41,19 @@ use crate::tables::{Recorded, Result};
 
 /// Places in a block.
 const BLOCK: i64 = 64;
-/// How often, and after which time, a newer snapshot is asked for events that are not final: transactions take some
-/// milliseconds. Picked by feel.
+/// How often, and after which time, it is asked again whether the transactions have ended that may precede an event:
+/// they take some milliseconds. Picked by feel.
 const TRIES: u32 = 10;
 const BETWEEN_TRIES: Duration = Duration::from_millis(2);
 
-/// The statement that draws blocks. The transaction must have its number.
+/// The statement that draws blocks. The transaction must have its number: readers of older versions compare it.
 pub(super) const DRAW: &str =
     "SELECT nextval('scheduler_event_blocks') FROM generate_series(1, $1::int)";
+
+/// The transactions that have drawn blocks and not ended. Their names are not used again while the server runs.
+const DRAWING: &str = "SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' \
+    AND relation = 'scheduler_event_blocks'::regclass \
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
 pub(super) fn blocks_for(events: usize) -> i32 {
     events.div_ceil(BLOCK as usize) as i32
@@ -141,27 +154,32 @@ fn events_of_row(row: &Row) -> Result<Vec<Chained>> {
 /// What a reader knows of places. Of one connection, whose snapshots follow each other.
 #[derive(Default)]
 pub(super) struct Horizon {
-    /// All up to here are final.
+    /// All up to here are final in the next snapshot.
     known: i64,
-    /// A place that is final when the transactions below a number have ended.
-    pending: Option<(i64, i64)>,
+    /// A place that is final when none of these transactions runs.
+    pending: Option<(i64, Vec<String>)>,
 }
 
 impl Horizon {
-    /// Learns from a snapshot: its last event, the oldest transaction that has not ended, and the number that comes next.
-    fn learn(&mut self, last: i64, oldest: i64, coming: i64) {
-        if oldest >= coming {
-            // None runs.
-            self.known = self.known.max(last);
-            self.pending = None;
+    /// Learns which transactions have drawn blocks and not ended, after a snapshot has shown the event at a place. It holds
+    /// for snapshots that are taken later.
+    fn learn(&mut self, shown: i64, drawing: Vec<String>) {
+        if let Some((place, before)) = &mut self.pending {
+            before.retain(|transaction| drawing.contains(transaction));
+            if before.is_empty() {
+                self.known = self.known.max(*place);
+                self.pending = None;
+            }
         }
-        if let Some((place, bound)) = self.pending
-            && oldest >= bound
-        {
-            self.known = self.known.max(place);
-            self.pending = None;
+        if shown <= self.known {
+            return;
         }
-        self.pending.get_or_insert((last, coming));
+        if drawing.is_empty() {
+            self.known = shown;
+            self.pending = None;
+        } else {
+            self.pending.get_or_insert((shown, drawing));
+        }
     }
 
     /// How many of these rows, which follow each other after a place, are final.
@@ -181,56 +199,47 @@ impl Horizon {
     }
 }
 
-/// The whole number of a transaction of which the lower half is known, and a smaller one.
-fn widened(lower: u32, smaller: i64) -> i64 {
-    let whole = (smaller & !0xffff_ffff) | i64::from(lower);
-    if whole < smaller {
-        whole + (1 << 32)
-    } else {
-        whole
-    }
-}
-
 impl PgTables {
-    fn learn_horizon(&mut self) -> Result<()> {
-        let rows = self.query(
-            "SELECT coalesce((SELECT max(id) FROM scheduler_job_events), 0), \
-             pg_snapshot_xmin(pg_current_snapshot())::text::bigint, age('3'::xid)",
-            &[],
-        )?;
-        let (last, oldest): (i64, i64) = (rows[0].get(0), rows[0].get(1));
-        let coming = (rows[0].get::<_, i32>(2) as u32).wrapping_add(3);
-        self.horizon.learn(last, oldest, widened(coming, oldest));
-        Ok(())
-    }
-
-    /// How many of these rows, which follow each other after a place, are final.
-    fn final_rows(&mut self, after: i64, ids: &[i64]) -> Result<usize> {
-        let mut count = self.horizon.final_rows(after, ids);
-        if count < ids.len() && !self.writing {
-            self.learn_horizon()?;
-            count = self.horizon.final_rows(after, ids);
+    /// Gives up the snapshot, which showed the event at a place, waits a moment until all events before it are final, and
+    /// takes a newer snapshot.
+    fn renew_snapshot(&mut self, shown: i64) -> Result<()> {
+        self.connection.execute("ROLLBACK")?;
+        for tries in 1..=TRIES {
+            let rows = self.connection.query(DRAWING, &[])?;
+            let drawing = rows.iter().map(|row| row.get(0)).collect();
+            self.horizon.learn(shown, drawing);
+            if self.horizon.known >= shown {
+                break;
+            }
+            if tries < TRIES {
+                std::thread::sleep(BETWEEN_TRIES);
+            }
         }
-        Ok(count)
+        self.begin_snapshot()
     }
 
-    /// The trail after a place, and whether that is all that was asked for.
+    /// Returns `true` if the snapshot may be replaced by a newer one.
+    fn can_renew(&self) -> bool {
+        self.is_fresh && !self.writing
+    }
+
+    /// The trail after a place, and the last event that was found and left out because it is not final.
     pub(super) fn trail_after(
         &mut self,
         cursor: u64,
         limit: usize,
         only_final: bool,
-    ) -> Result<(Vec<Recorded>, bool)> {
+    ) -> Result<(Vec<Recorded>, Option<i64>)> {
         let after = i64::try_from(cursor).unwrap_or(i64::MAX);
         let rows = self.query(
             "SELECT id, count, body, record FROM scheduler_job_events WHERE id > $1 ORDER BY id LIMIT $2",
             &[&after, &(limit as i64)],
         )?;
+        let ids: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
         let count = if only_final {
-            let ids: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
-            self.final_rows(after, &ids)?
+            self.horizon.final_rows(after, &ids)
         } else {
-            rows.len()
+            ids.len()
         };
         let mut found = Vec::new();
         for row in &rows[..count] {
@@ -238,44 +247,33 @@ impl PgTables {
             found.extend(events.filter(|event| event.cursor > cursor));
             if found.len() >= limit {
                 found.truncate(limit);
-                return Ok((found, true));
+                return Ok((found, None));
             }
         }
-        Ok((found, count == rows.len()))
+        Ok((found, ids[count..].last().copied()))
     }
 
     /// The trail after a place, as far as it is final. What is not is given a moment, if the snapshot has shown nothing
     /// else yet and can be replaced by a newer one.
     pub(super) fn final_trail_after(&mut self, cursor: u64, limit: usize) -> Result<Vec<Recorded>> {
-        let can_renew = self.is_fresh && !self.writing;
-        let mut tries = if can_renew { TRIES } else { 0 };
-        loop {
-            let (found, is_whole) = self.trail_after(cursor, limit, !self.writing)?;
-            if is_whole || tries == 0 {
-                return Ok(found);
+        let can_renew = self.can_renew();
+        let (found, left_out) = self.trail_after(cursor, limit, !self.writing)?;
+        match left_out {
+            Some(shown) if can_renew => {
+                self.renew_snapshot(shown)?;
+                Ok(self.trail_after(cursor, limit, true)?.0)
             }
-            tries -= 1;
-            self.connection.execute("ROLLBACK")?;
-            std::thread::sleep(BETWEEN_TRIES);
-            self.begin_snapshot()?;
+            _ => Ok(found),
         }
     }
 
     /// The place up to which the trail is final.
     pub(super) fn trail_end(&mut self) -> Result<u64> {
-        let mut tries = if self.is_fresh { TRIES } else { 0 };
-        self.learn_horizon()?;
-        while self
-            .horizon
-            .pending
-            .is_some_and(|(last, _)| last > self.horizon.known)
-            && tries > 0
-        {
-            tries -= 1;
-            self.connection.execute("ROLLBACK")?;
-            std::thread::sleep(BETWEEN_TRIES);
-            self.begin_snapshot()?;
-            self.learn_horizon()?;
+        let can_renew = self.can_renew();
+        let rows = self.query("SELECT coalesce(max(id), 0) FROM scheduler_job_events", &[])?;
+        let last: i64 = rows[0].get(0);
+        if last > self.horizon.known && can_renew {
+            self.renew_snapshot(last)?;
         }
         let mut end = self.horizon.known;
         loop {
@@ -452,24 +450,26 @@ mod tests {
         assert_eq!(horizon.final_rows(0, &[64, 130, 256]), 2);
     }
 
-    #[test]
-    fn a_gap_is_passed_when_all_transactions_of_its_time_have_ended() {
-        let mut horizon = Horizon::default();
-        horizon.learn(500, 10, 20);
-        assert_eq!(horizon.final_rows(64, &[330, 500]), 0);
-        // Later ones run, and transaction 19 may be among those that drew a block before 500.
-        horizon.learn(900, 19, 40);
-        assert_eq!(horizon.final_rows(64, &[330, 500]), 0);
-        horizon.learn(900, 20, 40);
-        assert_eq!(horizon.final_rows(64, &[330, 500, 900]), 2);
-        horizon.learn(1000, 50, 50);
-        assert_eq!(horizon.final_rows(64, &[330, 500, 900]), 3);
+    fn names(transactions: &[&str]) -> Vec<String> {
+        transactions.iter().map(|it| (*it).to_owned()).collect()
     }
 
     #[test]
-    fn a_number_of_a_transaction_is_widened() {
-        assert_eq!(widened(7, 5), 7);
-        assert_eq!(widened(7, (3 << 32) + 5), (3 << 32) + 7);
-        assert_eq!(widened(7, (3 << 32) + 0xffff_fff0), (4 << 32) + 7);
+    fn a_gap_is_passed_when_all_transactions_of_its_time_have_ended() {
+        let mut horizon = Horizon::default();
+        horizon.learn(500, names(&["3/1", "4/1"]));
+        assert_eq!(horizon.final_rows(64, &[330, 500]), 0);
+        // One has ended and another one has begun; 4/1 may have drawn a block before 500.
+        horizon.learn(900, names(&["3/2", "4/1"]));
+        assert_eq!(horizon.final_rows(64, &[330, 500]), 0);
+        // All of that time have ended. Those that run now hold up what was shown now.
+        horizon.learn(900, names(&["3/2", "4/2"]));
+        assert_eq!(horizon.final_rows(64, &[330, 500, 900]), 2);
+        horizon.learn(2000, names(&["4/2"]));
+        assert_eq!(horizon.final_rows(64, &[330, 500, 900]), 2);
+        horizon.learn(2000, names(&["4/3"]));
+        assert_eq!(horizon.final_rows(64, &[330, 500, 900, 2000]), 3);
+        horizon.learn(3000, Vec::new());
+        assert_eq!(horizon.final_rows(64, &[330, 500, 900, 3000]), 4);
     }
 }

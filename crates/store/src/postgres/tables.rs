@@ -133,7 +133,10 @@ impl PgTables {
 
     /// Begins a transaction that sees one moment.
     pub(crate) fn begin_snapshot(&mut self) -> Result<()> {
-        self.connection.connect()?;
+        if self.connection.connect()? {
+            // The server may be another one, which took over.
+            self.horizon = Horizon::default();
+        }
         self.writing = false;
         self.is_fresh = true;
         self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
