@@ -145,6 +145,11 @@ pub enum OpenError {
         /// The name.
         node: String,
     },
+    /// The tables have to be changed, and other transactions kept them locked.
+    Locked {
+        /// The version that the tables should get.
+        version: i64,
+    },
     /// The server is reached through a pooler that gives each transaction another connection.
     Pooled,
     /// The file is a database of something else.
@@ -187,6 +192,11 @@ impl fmt::Display for OpenError {
             Self::NameTaken { node } => write!(
                 f,
                 "another scheduler of this store is called '{node}', too; give each machine a name of its own with --node"
+            ),
+            Self::Locked { version } => write!(
+                f,
+                "the tables have to be brought to version {version}, and other transactions kept them locked for a minute; \
+                 end those that are open for long (pg_dump, a program with an open transaction) and start again"
             ),
             Self::Pooled => f.write_str(
                 "the server is reached through a pooler in transaction mode (PgBouncer's pool_mode=transaction): LISTEN, \

@@ -32,7 +32,7 @@ mod tls;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use connection::Connection;
 use hints::Hints;
@@ -132,6 +132,13 @@ const STEPS: &[&str] = &[
     include_str!("migration_5.sql"),
 ];
 const VERSION: i32 = STEPS.len() as i32;
+/// How long the first try of a migration waits for each lock: less than the second after which the database looks for
+/// deadlocks, so that no writer is its victim. Later tries wait for longer, since the database's own maintenance gives way
+/// to a lock after that second.
+const FIRST_PATIENCE: Duration = Duration::from_millis(500);
+const LONGEST_PATIENCE: Duration = Duration::from_secs(4);
+/// How long a migration is tried.
+const MIGRATION_PATIENCE: Duration = Duration::from_secs(60);
 /// For the connection that writes. Others wait for its locks, so it may not stand still. Its statements look up rows by
 /// arrays of keys, and one plan is right for all of them: to go through an index. A plan that was made when a table was
 /// empty would read all of it for ever.
@@ -174,7 +181,33 @@ fn refuse_poolers(target: &Target) -> Result<(), OpenError> {
 
 /// Makes the tables, or brings them to the newest version, if they are ours and not too new. Several processes may try at once. Gives the name of
 /// the channel for hints, which all who use these tables share.
+///
+/// A migration locks whole tables, one after the other, while older daemons may be writing to them in another order. So it
+/// waits for each lock for a short time only, and if it gets none, gives up those that it has, lets the writers pass, and
+/// tries again. To wait for longer would stop all writers meanwhile, and some waits have no end: where a writer waits for a
+/// table that the migration has.
 fn prepare(connection: &mut Connection) -> Result<String, OpenError> {
+    let begun = Instant::now();
+    let mut patience = FIRST_PATIENCE;
+    loop {
+        if let Some(channel) = try_to_prepare(connection, patience)? {
+            return Ok(channel);
+        }
+        if begun.elapsed() > MIGRATION_PATIENCE {
+            return Err(OpenError::Locked {
+                version: VERSION.into(),
+            });
+        }
+        std::thread::sleep(FIRST_PATIENCE);
+        patience = (patience * 2).min(LONGEST_PATIENCE);
+    }
+}
+
+/// Does what [`prepare`] says, or returns `None` if a lock was not to be had in this time.
+fn try_to_prepare(
+    connection: &mut Connection,
+    patience: Duration,
+) -> Result<Option<String>, OpenError> {
     let failed = |error: StoreError| OpenError::Database(error.to_string());
     connection.connect().map_err(failed)?;
     // Any number, as long as all take the same.
@@ -211,8 +244,20 @@ fn prepare(connection: &mut Connection) -> Result<String, OpenError> {
         }
         version = found.max(0);
     }
-    for step in STEPS.iter().skip(version as usize) {
-        connection.execute(step).map_err(failed)?;
+    let steps = STEPS.iter().skip(version as usize);
+    if steps.len() > 0 {
+        let limit = format!("SET LOCAL lock_timeout = {}", patience.as_millis());
+        connection.execute(&limit).map_err(failed)?;
+    }
+    for step in steps {
+        match connection.execute(step) {
+            Ok(()) => {}
+            Err(StoreError::CommitFailed { .. }) => {
+                connection.execute("ROLLBACK").map_err(failed)?;
+                return Ok(None);
+            }
+            Err(error) => return Err(failed(error)),
+        }
     }
     // A database may hold several queues, each in a schema of its own.
     let table = connection
@@ -220,7 +265,7 @@ fn prepare(connection: &mut Connection) -> Result<String, OpenError> {
         .map_err(failed)?[0]
         .get::<_, u32>(0);
     connection.execute("COMMIT").map_err(failed)?;
-    Ok(format!("jobtree_{table}"))
+    Ok(Some(format!("jobtree_{table}")))
 }
 
 impl Postgres {
