@@ -132,6 +132,9 @@ fn each_daemon_tells_of_both_machines() {
     until(|| n1.status().expect("the daemon answers").nodes[1].silent);
     let frame = pair.daemons[0].run(&["top", "--once"]).text();
     assert!(frame.contains("n2 SILENT for"), "{frame}");
+    let screen = pair.daemons[0].run(&["status"]).text();
+    assert!(screen.contains("n1: "), "{screen}");
+    assert!(screen.contains("n2: SILENT for"), "{screen}");
     signal("CONT", pair.daemons[1].pid());
     until(|| !n1.status().expect("the daemon answers").nodes[1].silent);
 }

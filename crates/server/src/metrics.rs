@@ -132,7 +132,14 @@ impl Page {
                 .iter()
                 .map(|(addon, counts)| (vec![("addon", addon.as_str())], u8::from(counts.paused))),
         );
-        // Each machine tells of itself: a collector that asks all of them would count the others twice.
+        // A machine that is off does not answer, so the others tell of it.
+        self.gauge(
+            "jobtree_machine_silent",
+            "1 if the machine has not described itself in the store for half a minute or more.",
+            (status.nodes.iter())
+                .map(|node| (vec![("node", node.node_id.as_str())], u8::from(node.silent))),
+        );
+        // Of all else each machine tells of itself, the first one: a collector that asks all would count the others twice.
         if let Some(node) = status.nodes.first() {
             let of_node = || vec![("node", node.node_id.as_str())];
             self.gauge(
@@ -304,15 +311,15 @@ mod tests {
 
     #[test]
     fn a_daemon_tells_of_its_own_machine_and_of_the_whole_store() {
-        let node = |name: &str| {
+        let node = |name: &str, silent: bool| {
             serde_json::json!({
                 "node_id": name, "busy": 1.5, "state": "QUIET", "since": "2026-01-01T00:00:00Z",
-                "capacity": 100, "used": 7, "active_leases": 2,
+                "capacity": 100, "used": 7, "active_leases": 2, "silent": silent,
             })
         };
         let status = serde_json::json!({
             "at": "2026-01-01T00:00:00Z",
-            "nodes": [node("here"), node("there")],
+            "nodes": [node("here", false), node("there", true)],
             "jobs": {"QUEUED": 40},
             "addons": {},
         });
@@ -324,7 +331,8 @@ mod tests {
             text.contains("jobtree_jobs{state=\"QUEUED\"} 40\n"),
             "{text}"
         );
-        assert!(!text.contains("there"), "{text}");
+        let of_another: Vec<&str> = text.lines().filter(|line| line.contains("there")).collect();
+        assert_eq!(of_another, ["jobtree_machine_silent{node=\"there\"} 1"]);
         // The help says so, where lines have no label that would.
         for (name, whose) in [
             ("jobtree_busy", "this daemon's machine"),

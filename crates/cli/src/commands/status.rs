@@ -69,8 +69,7 @@ fn screen(document: &Document, now: Timestamp) -> String {
             text += &format!("{name:<9} {line}\n");
         }
     };
-    let nodes = status.nodes.iter().map(|node| machine(node, now));
-    section("machine", nodes.collect());
+    section("machine", machines(status));
     section("jobs", vec![jobs(status)]);
     let addons = status.addons.iter();
     let addons = addons.map(|(name, addon)| format!("{name}: {}", work_of(addon)));
@@ -120,7 +119,37 @@ fn screen(document: &Document, now: Timestamp) -> String {
     text
 }
 
+/// A line for each machine. Where there are several, each says its version, and the others when they were seen.
+fn machines(status: &StatusView) -> Vec<String> {
+    let several = status.nodes.len() > 1;
+    let nodes = status.nodes.iter().enumerate();
+    let line = |(place, node): (usize, &NodeStatus)| {
+        let seen = node.last_seen.filter(|_| place > 0 && !node.silent);
+        let mut line = machine(node, status.at);
+        if !node.labels.is_empty() {
+            line += &format!(", labels {}", node.labels.join(" "));
+        }
+        if several && !node.version.is_empty() {
+            line += &format!(", version {}", node.version);
+        }
+        if let Some(seen) = seen {
+            line += &format!(", seen {} ago", length(since(seen, status.at)));
+        }
+        line
+    };
+    nodes.map(line).collect()
+}
+
 fn machine(node: &NodeStatus, now: Timestamp) -> String {
+    let id = &node.node_id;
+    if node.silent {
+        // Its numbers are those of the time when it was seen.
+        let time = node.last_seen.map_or(String::new(), |seen| {
+            format!(" for {}", length(since(seen, now)))
+        });
+        let leases = counted(node.active_leases.into(), "lease");
+        return format!("{id}: SILENT{time}: off, or without the database; it held {leases}");
+    }
     let state = format!("{:?}", node.state).to_uppercase();
     let time = length(since(node.since, now));
     let stale = if node.stale {
@@ -128,7 +157,7 @@ fn machine(node: &NodeStatus, now: Timestamp) -> String {
     } else {
         ""
     };
-    let (id, busy, used, capacity) = (&node.node_id, node.busy, node.used, node.capacity);
+    let (busy, used, capacity) = (node.busy, node.used, node.capacity);
     format!(
         "{id}: {state} for {time}, busy {busy:.1} of 10, {used} of {capacity} units used{stale}"
     )
@@ -153,4 +182,48 @@ fn work_of(addon: &AddonStatus) -> String {
     let (queued, running) = (addon.queued + addon.dispatching, addon.running);
     let paused = if addon.paused { ", paused" } else { "" };
     format!("{queued} waiting, {running} running{paused}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(nodes: &[serde_json::Value]) -> StatusView {
+        let status = serde_json::json!({
+            "at": "2026-11-15T12:00:40Z", "node_id": "n1", "version": "2.0.0", "nodes": nodes, "jobs": {}, "addons": {},
+        });
+        serde_json::from_value(status).expect("a status")
+    }
+
+    fn node(name: &str, version: &str) -> serde_json::Value {
+        serde_json::json!({
+            "node_id": name, "busy": 1.0, "state": "QUIET", "since": "2026-11-15T11:00:40Z", "capacity": 100, "used": 20,
+            "active_leases": 3, "version": version, "last_seen": "2026-11-15T12:00:35Z",
+        })
+    }
+
+    #[test]
+    fn one_machine_is_told_in_a_short_line() {
+        assert_eq!(
+            machines(&status(&[node("n1", "2.0.0")])),
+            ["n1: QUIET for 1h00m, busy 1.0 of 10, 20 of 100 units used"]
+        );
+    }
+
+    #[test]
+    fn other_machines_have_a_version_labels_and_a_time_and_a_dead_one_does_not_look_alive() {
+        let mut labelled = node("n2", "1.9.0");
+        labelled["labels"] = serde_json::json!(["gpu", "ssd"]);
+        let mut dead = node("n3", "2.0.0");
+        dead["silent"] = true.into();
+        dead["last_seen"] = "2026-11-15T11:58:40Z".into();
+        assert_eq!(
+            machines(&status(&[node("n1", "2.0.0"), labelled, dead])),
+            [
+                "n1: QUIET for 1h00m, busy 1.0 of 10, 20 of 100 units used, version 2.0.0",
+                "n2: QUIET for 1h00m, busy 1.0 of 10, 20 of 100 units used, labels gpu ssd, version 1.9.0, seen 5s ago",
+                "n3: SILENT for 2m00s: off, or without the database; it held 3 leases, version 2.0.0",
+            ]
+        );
+    }
 }

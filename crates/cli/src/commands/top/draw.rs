@@ -111,8 +111,13 @@ fn jobs(frame: &mut Frame<'_>, view: &View, cursor: &Cursor, area: Rect) {
     ])
     .areas(area);
     frame.render_widget(Paragraph::new(headline(view, cursor)), head);
-    for (node, area) in view.status.nodes.iter().zip(rows_of(bars)) {
-        capacity(frame, node, view.status.at, area);
+    let rows: Vec<Rect> = rows_of(bars).collect();
+    let (told, left_out) = machines(&view.status.nodes, rows.len());
+    for (node, area) in told.iter().zip(&rows) {
+        capacity(frame, node, view, *area);
+    }
+    if let (Some(text), Some(area)) = (left_out, rows.last()) {
+        frame.render_widget(Paragraph::new(text), *area);
     }
     if graph > 0 {
         load(frame, view, load_area);
@@ -254,26 +259,54 @@ fn color(state: QuietState) -> Color {
     }
 }
 
-/// One machine: how busy it is, and how much of its capacity is used.
-fn capacity(frame: &mut Frame<'_>, node: &NodeStatus, at: Timestamp, area: Rect) {
+/// The machines that have a line of their own, and what is said of the others if there are more than lines.
+fn machines(nodes: &[NodeStatus], lines: usize) -> (&[NodeStatus], Option<String>) {
+    if nodes.len() <= lines {
+        return (nodes, None);
+    }
+    let (told, others) = nodes.split_at(lines.saturating_sub(1));
+    let silent: Vec<&str> = others
+        .iter()
+        .filter(|node| node.silent)
+        .map(|node| node.node_id.as_str())
+        .collect();
+    let count = others.len();
+    let text = match silent.is_empty() {
+        true => format!("and {count} more machines"),
+        false => format!("and {count} more machines, SILENT: {}", silent.join(" ")),
+    };
+    (told, Some(text))
+}
+
+/// What is said of a machine; of one among several its version, too.
+fn machine(node: &NodeStatus, several: bool, at: Timestamp) -> String {
     let state = format!("{:?}", node.state).to_uppercase();
     let stale = if node.stale { " (no measurements)" } else { "" };
     let labels = match node.labels.is_empty() {
         true => String::new(),
         false => format!(" [{}]", node.labels.join(", ")),
     };
-    let label = match node.last_seen.filter(|_| node.silent) {
+    let version = match several && !node.version.is_empty() {
+        true => format!(", version {}", node.version),
+        false => String::new(),
+    };
+    match node.last_seen.filter(|_| node.silent) {
         Some(seen) => format!(
-            "{}{labels} SILENT for {}  {} leases then",
+            "{}{labels} SILENT for {}  {} leases then{version}",
             node.node_id,
             length(since(seen, at)),
             node.active_leases
         ),
         None => format!(
-            "{}{labels} {state}{stale}  busy {:.1}  {} of {} units, {} leases",
+            "{}{labels} {state}{stale}  busy {:.1}  {} of {} units, {} leases{version}",
             node.node_id, node.busy, node.used, node.capacity, node.active_leases
         ),
-    };
+    }
+}
+
+/// One machine: how busy it is, and how much of its capacity is used.
+fn capacity(frame: &mut Frame<'_>, node: &NodeStatus, view: &View, area: Rect) {
+    let label = machine(node, view.status.nodes.len() > 1, view.status.at);
     let shown = match node.silent {
         true => Color::DarkGray,
         false => color(node.state),
@@ -377,7 +410,51 @@ fn time(which: Table, job: &JobView, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::heights;
+    use super::{heights, machine, machines};
+    use jobtree_protocol::NodeStatus;
+
+    fn node(name: &str, silent: bool) -> NodeStatus {
+        let node = serde_json::json!({
+            "node_id": name, "busy": 1.0, "state": "QUIET", "since": "2026-11-15T11:00:40Z", "capacity": 100, "used": 20,
+            "active_leases": 3, "version": "2.0.0", "last_seen": "2026-11-15T12:00:00Z", "silent": silent, "labels": ["gpu"],
+        });
+        serde_json::from_value(node).expect("a machine")
+    }
+
+    #[test]
+    fn a_machine_is_told_with_its_version_among_several_and_a_silent_one_as_such() {
+        let at = "2026-11-15T12:01:00Z".parse().expect("a time");
+        let (alone, among, silent) = (
+            machine(&node("n1", false), false, at),
+            machine(&node("n1", false), true, at),
+            machine(&node("n1", true), true, at),
+        );
+        assert_eq!(alone, "n1 [gpu] QUIET  busy 1.0  20 of 100 units, 3 leases");
+        assert_eq!(among, format!("{alone}, version 2.0.0"));
+        assert_eq!(
+            silent,
+            "n1 [gpu] SILENT for 1m00s  3 leases then, version 2.0.0"
+        );
+    }
+
+    #[test]
+    fn machines_without_a_line_are_counted_and_those_that_are_silent_named() {
+        let mut nodes: Vec<NodeStatus> = (0..6).map(|n| node(&format!("n{n}"), false)).collect();
+        assert_eq!(machines(&nodes, 6).1, None);
+        let (told, rest) = machines(&nodes, 4);
+        assert_eq!(
+            (told.len(), rest),
+            (3, Some("and 3 more machines".to_owned()))
+        );
+        nodes[5].silent = true;
+        assert_eq!(
+            machines(&nodes, 1),
+            (
+                &nodes[..0],
+                Some("and 6 more machines, SILENT: n5".to_owned())
+            )
+        );
+    }
 
     #[test]
     fn each_table_has_a_job_before_any_has_many() {
