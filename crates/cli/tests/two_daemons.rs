@@ -1,7 +1,11 @@
 //! Two daemons on one PostgreSQL: every call may be made at either of them, and what each machine counts follows.
 
+#[path = "random_calls/http.rs"]
+mod http;
 #[path = "two_daemons/pair.rs"]
 mod pair;
+#[path = "two_daemons/races.rs"]
+mod races;
 mod support;
 
 use std::thread;

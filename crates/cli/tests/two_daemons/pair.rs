@@ -39,17 +39,25 @@ pub const HEARD: Duration = Duration::from_secs(12);
 /// The daemons n1 and n2, and the database that they share. The daemons end before the database.
 pub struct Pair {
     pub daemons: [Daemon; 2],
-    _database: Server,
+    pub database: Server,
+    /// Where the daemons' tables are.
+    pub url: String,
 }
 
 impl Pair {
     /// Starts both, with the policy that a new user gets but for what goes by the load of the machine.
     pub fn start() -> Self {
+        Self::with_policy(ALWAYS)
+    }
+
+    /// Starts both with another policy, of a file.
+    pub fn with_policy(policy: &str) -> Self {
         let (database, url) = database();
-        let daemon = |node| Daemon::with(&["--store", &url, "--policy", ALWAYS, "--node", node]);
+        let daemon = |node| Daemon::with(&["--store", &url, "--policy", policy, "--node", node]);
         Self {
             daemons: [daemon("n1"), daemon("n2")],
-            _database: database,
+            database,
+            url,
         }
     }
 
