@@ -93,6 +93,13 @@ stage_postgres_versions() {
   done
 }
 
+stage_postgres_churn() {
+  # Sizes of tables and indexes, dead rows and times of calls under an hour of half the load that a daemon on PostgreSQL can
+  # take, with a snapshot held open for ten minutes of it. Release: as a user runs it.
+  JOBTREE_CHURN_SECONDS="${JOBTREE_CHURN_SECONDS:-3600}" limited 7200 \
+    cargo test --locked --release -p jobtree-cli --test postgres_churn -- --ignored --nocapture
+}
+
 stage_soak() {
   # A daemon's memory under an hour of mixed load. Release: as a user runs it.
   limited 7200 cargo test --locked --release -p jobtree-client --test soak -- --ignored --nocapture
