@@ -829,3 +829,29 @@ fn a_long_log_has_its_beginning_and_its_end() {
     assert!(log.contains("bytes left out ---\n"), "{log}");
     assert!(log.len() < 4200, "{}", log.len());
 }
+/// A run that fills its log leaves the next one its room.
+#[test]
+fn each_run_that_fills_its_log_keeps_its_beginning_and_its_end() {
+    let _watchdog = watch();
+    let daemon = Daemon::with(&["--policy", ALWAYS, "--runner", "--log-bytes", "20K"]);
+    let script =
+        "n=1; [ -e twice ] && n=2; echo begin $n; seq 20000; echo end $n; touch twice; [ $n = 2 ]";
+    let submit = ["run", "-d", "--attempts", "2", "--", "sh", "-c", script];
+    let id = daemon.run(&submit).text();
+    // Its backoff is some seconds.
+    until(|| {
+        daemon.run(&["retry", &id]);
+        daemon.job(&id)["state"] == "DONE"
+    });
+    for run in ["1", "2"] {
+        let log = daemon.run(&["logs", &id, "--attempt", run]).text();
+        let (begin, end) = (
+            format!("begin {run}\n1\n2\n"),
+            format!("\n20000\nend {run}"),
+        );
+        let shown = format!("{:.60} … {}", log, &log[log.len().saturating_sub(60)..]);
+        assert!(log.starts_with(&begin) && log.ends_with(&end), "{shown}");
+        assert!(log.len() <= 20 << 10, "{} bytes", log.len());
+    }
+}
+

@@ -13,7 +13,8 @@ pub struct Limits {
     pub result_bytes: usize,
     /// Bytes of an error that are kept: 16 KiB. Longer ones are cut, not refused: a job must be able to fail.
     pub error_bytes: usize,
-    /// Bytes of a job's log, all of its runs together: 1 MiB. What it prints beyond is counted and left out.
+    /// Bytes of a job's log that are kept of each run: 1 MiB. What the run prints beyond is counted and left out. All runs together
+    /// have as many times that as the job has attempts and rescues.
     pub log_bytes: usize,
     /// Lists and objects in each other in a payload or result: 64. Readers of JSON give up at about 128.
     pub json_depth: usize,

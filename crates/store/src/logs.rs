@@ -5,9 +5,14 @@
 //! changes with each append is the [`LogEnd`], a row of a few numbers. A run says where in its own output a text
 //! belongs, so the same text sent twice is kept once: the end remembers how far the last run has come. There is no other
 //! run to remember, since only the lease that a job runs under may append to its log.
+//!
+//! Each run has a limit of its own: a first attempt that fills it leaves the next one its room. So that a job which is
+//! given back and claimed again for ever does not fill the disk, all runs together have a limit, too ([`Room`]).
 
 use jiff::Timestamp;
 use jobtree_protocol::{JobId, LeaseId, LogAppend, LogPage, LogTime, whole_micros};
+use jobtree_queue::record::JobRecord;
+use jobtree_queue::transitions::Rules;
 
 use crate::error::StoreError;
 use crate::tables::{Reading, Result};
@@ -27,10 +32,35 @@ pub struct LogEnd {
     pub offset: u64,
     /// How many bytes are kept, of all runs.
     pub kept: u64,
+    /// How many bytes are kept of the run that printed last.
+    pub run_kept: u64,
     /// How many are not.
     pub left_out: u64,
-    /// Nothing more is kept.
+    /// Nothing more is kept of this run.
     pub full: bool,
+}
+
+/// How many bytes of a log are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Of one run.
+    pub run: u64,
+    /// Of all runs of the job.
+    pub total: u64,
+}
+
+impl Room {
+    /// Returns the room of a job's log: so much for each run that is counted, which are attempts and rescues. Runs that
+    /// are not counted (given back, snoozed) share it.
+    pub(crate) fn of(job: &JobRecord, rules: &Rules) -> Self {
+        let run = rules.log_bytes as u64;
+        let counted = u64::from(job.intent.max_attempts) + u64::from(rules.quarantine_after);
+        let counted = counted.saturating_mul(u64::from(job.redrives) + 1);
+        Self {
+            run,
+            total: run.saturating_mul(counted),
+        }
+    }
 }
 
 /// A piece of a log.
@@ -70,7 +100,7 @@ pub(crate) fn appended(
     before: Option<LogEnd>,
     append: &LogAppend,
     at: Timestamp,
-    most: usize,
+    room: Room,
 ) -> (LogEnd, Vec<LogChunk>) {
     let mut end = match before {
         Some(end) if end.lease_id == append.lease_id => end,
@@ -79,8 +109,9 @@ pub(crate) fn appended(
             lease_id: append.lease_id,
             offset: 0,
             kept: before.as_ref().map_or(0, |end| end.kept),
+            run_kept: 0,
             left_out: before.as_ref().map_or(0, |end| end.left_out),
-            full: before.is_some_and(|end| end.full),
+            full: false,
         },
     };
     let known = end.offset.saturating_sub(append.offset);
@@ -92,13 +123,17 @@ pub(crate) fn appended(
     }
     end.left_out += append.offset.saturating_sub(end.offset);
     end.offset = append.offset + append.text.len() as u64;
-    let room = (most as u64).saturating_sub(end.kept);
-    let room = if end.full { 0 } else { room };
-    let kept = &new[..new.floor_char_boundary(usize::try_from(room).unwrap_or(usize::MAX))];
+    let left = |room: Room, end: &LogEnd| {
+        let (run, total) = (room.run, room.total);
+        (run.saturating_sub(end.run_kept)).min(total.saturating_sub(end.kept))
+    };
+    let most = if end.full { 0 } else { left(room, &end) };
+    let kept = &new[..new.floor_char_boundary(usize::try_from(most).unwrap_or(usize::MAX))];
     let chunks = split(kept, end.kept, at);
     end.kept += kept.len() as u64;
+    end.run_kept += kept.len() as u64;
     end.left_out += (new.len() - kept.len()) as u64;
-    end.full |= kept.len() < new.len() || end.kept >= most as u64;
+    end.full |= kept.len() < new.len() || left(room, &end) == 0;
     (end, chunks)
 }
 
@@ -183,6 +218,11 @@ mod tests {
 
     const NOON: Timestamp = Timestamp::constant(1_767_268_800, 1);
 
+    fn room(run: u64) -> Room {
+        let total = run.saturating_mul(3);
+        Room { run, total }
+    }
+
     fn append(offset: u64, text: &str) -> LogAppend {
         LogAppend {
             lease_id: LeaseId::from_random([1; 16]),
@@ -194,7 +234,7 @@ mod tests {
     #[test]
     fn a_text_is_cut_between_characters_into_chunks_and_joined_again() {
         let text = "aé€𝄞".repeat(40_000);
-        let (end, chunks) = appended(None, &append(0, &text), NOON, usize::MAX);
+        let (end, chunks) = appended(None, &append(0, &text), NOON, room(u64::MAX));
         assert_eq!(end.kept, text.len() as u64);
         assert!(chunks.len() > 5);
         assert!(chunks.iter().all(|chunk| chunk.text.len() <= CHUNK_BYTES));
@@ -217,22 +257,22 @@ mod tests {
 
     #[test]
     fn what_is_known_is_not_kept_twice_and_a_gap_is_counted() {
-        let (end, first) = appended(None, &append(0, "one "), NOON, 100);
+        let (end, first) = appended(None, &append(0, "one "), NOON, room(100));
         assert_eq!(first[0].text, "one ");
-        let (again, nothing) = appended(Some(end.clone()), &append(0, "one "), NOON, 100);
+        let (again, nothing) = appended(Some(end.clone()), &append(0, "one "), NOON, room(100));
         assert_eq!((again, nothing), (end.clone(), Vec::new()));
-        let (end, more) = appended(Some(end), &append(0, "one two "), NOON, 100);
+        let (end, more) = appended(Some(end), &append(0, "one two "), NOON, room(100));
         assert_eq!((more[0].text.as_str(), more[0].end), ("two ", 8));
-        let (end, after) = appended(Some(end), &append(18, "three"), NOON, 100);
+        let (end, after) = appended(Some(end), &append(18, "three"), NOON, room(100));
         assert_eq!((after[0].text.as_str(), after[0].end), ("three", 13));
         assert_eq!((end.offset, end.kept, end.left_out), (23, 13, 10));
     }
 
     #[test]
     fn a_page_tells_when_its_parts_were_kept() {
-        let (end, first) = appended(None, &append(0, "one "), NOON, 100);
+        let (end, first) = appended(None, &append(0, "one "), NOON, room(100));
         let later = Timestamp::constant(1_767_268_801, 0);
-        let (_, second) = appended(Some(end), &append(4, "two "), later, 100);
+        let (_, second) = appended(Some(end), &append(4, "two "), later, room(100));
         let old = LogChunk {
             end: 10,
             text: "x ".to_owned(),
@@ -251,12 +291,34 @@ mod tests {
 
     #[test]
     fn a_full_log_counts_and_keeps_nothing_more() {
-        let (end, kept) = appended(None, &append(0, "ééé"), NOON, 5);
+        let (end, kept) = appended(None, &append(0, "ééé"), NOON, room(5));
         assert_eq!(kept[0].text, "éé", "no half character");
         assert!(end.full);
         assert_eq!((end.offset, end.kept, end.left_out), (6, 4, 2));
-        let (end, kept) = appended(Some(end), &append(6, "x"), NOON, 5);
+        let (end, kept) = appended(Some(end), &append(6, "x"), NOON, room(5));
         assert_eq!(kept, [], "nothing behind a hole");
         assert_eq!((end.offset, end.kept, end.left_out), (7, 4, 3));
+    }
+
+    #[test]
+    fn each_run_has_its_room_until_all_of_them_have_used_theirs() {
+        let of_run = |run: u8, offset, text: &str| LogAppend {
+            lease_id: LeaseId::from_random([run; 16]),
+            ..append(offset, text)
+        };
+        let room = Room { run: 5, total: 12 };
+        let (mut end, mut kept) = (None, Vec::new());
+        for run in 1..=4 {
+            let (next, chunks) = appended(end, &of_run(run, 0, "123456"), NOON, room);
+            assert!(next.full, "run {run}");
+            kept.push((
+                chunks.iter().map(|chunk| chunk.text.len()).sum(),
+                next.run_kept,
+            ));
+            end = Some(next);
+        }
+        assert_eq!(kept, [(5, 5), (5, 5), (2, 2), (0, 0)]);
+        let end = end.expect("four runs");
+        assert_eq!((end.kept, end.left_out), (12, 1 + 1 + 4 + 6));
     }
 }

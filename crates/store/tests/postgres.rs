@@ -62,7 +62,7 @@ fn tables_of_the_first_release_are_migrated() {
                 JobState::Done
             );
         }
-        assert_eq!(server.sql("SELECT version FROM scheduler_version"), "5");
+        assert_eq!(server.sql("SELECT version FROM scheduler_version"), "6");
     }
 }
 
@@ -132,17 +132,17 @@ fn a_program_shares_the_tables_of_a_newer_one_that_allows_it() {
             "ALTER TABLE scheduler_{table} ADD COLUMN added TEXT"
         ));
     }
-    server.sql("UPDATE scheduler_version SET version = 6");
+    server.sql("UPDATE scheduler_version SET version = 7");
     run_one(&running);
     run_one(&connect(&place));
-    server.sql("UPDATE scheduler_version SET oldest = 6");
+    server.sql("UPDATE scheduler_version SET oldest = 7");
     run_one(&running);
     let refused = Store::connect(&PostgresOptions::new(&place));
     assert!(matches!(
         refused,
-        Err(OpenError::Newer { found: 6, known: 5 })
+        Err(OpenError::Newer { found: 7, known: 6 })
     ));
-    assert_eq!(server.sql("SELECT version FROM scheduler_version"), "6");
+    assert_eq!(server.sql("SELECT version FROM scheduler_version"), "7");
 }
 
 #[test]

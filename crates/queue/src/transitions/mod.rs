@@ -83,7 +83,7 @@ pub struct Rules {
     pub quarantine_after: u32,
     /// How much of an error is kept.
     pub error_bytes: usize,
-    /// How much of what a job prints is kept.
+    /// How much of what a job prints is kept of each run.
     pub log_bytes: usize,
 }
 

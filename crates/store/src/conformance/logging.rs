@@ -17,6 +17,10 @@ pub(super) const CASES: &[Case] = &[
     ("repeated text is kept once", repeated_text_is_kept_once),
     ("logs are fenced by the lease", logs_are_fenced_by_the_lease),
     ("a full log says so", a_full_log_says_so),
+    (
+        "each run has room for its log",
+        each_run_has_room_for_its_log,
+    ),
     ("a long log is read in pages", a_long_log_is_read_in_pages),
     ("a log goes with its job", a_log_goes_with_its_job),
 ];
@@ -132,20 +136,50 @@ fn logs_are_fenced_by_the_lease(world: &World) {
     assert_eq!(page(world, job, 0).text, "");
 }
 
-fn a_full_log_says_so(world: &World) {
-    let job = world.plain();
-    let lease = world.claim(&[job]).id;
-    let small = || Stamp {
+/// Logs have ten bytes a run.
+fn small(world: &World) -> Stamp {
+    Stamp {
         rules: std::sync::Arc::new(Rules {
             log_bytes: 10,
             ..Rules::default()
         }),
         ..world.stamp()
-    };
+    }
+}
+
+/// A run that fills its log leaves the next one its room, until all that are counted have used theirs.
+fn each_run_has_room_for_its_log(world: &World) {
+    let job = world.plain();
+    let rules = Rules::default();
+    let counted = world.record(job).intent.max_attempts + rules.quarantine_after;
+    let mut wanted = String::new();
+    for run in 1..=counted + 1 {
+        let lease = world.claim(&[job]).id;
+        let digit = char::from_digit(run % 10, 10).expect("a digit");
+        let text = digit.to_string().repeat(12);
+        let append = append(lease, 0, &text);
+        let answer = world.store.append_log(small(world), job, append).wait();
+        let answer = answer.expect("it holds");
+        assert_eq!((answer.next_offset, answer.full), (12, true), "run {run}");
+        if run <= counted {
+            wanted.push_str(&text[..10]);
+        }
+        // Given back, it counts as no attempt: only the limit of all runs ends this.
+        let back = world.store.revoke(world.stamp(), lease, Default::default());
+        back.wait().expect("revoked");
+    }
+    let all = page(world, job, 0);
+    assert_eq!(all.text, wanted);
+    assert_eq!(all.left_out, u64::from(counted) * 2 + 12);
+}
+
+fn a_full_log_says_so(world: &World) {
+    let job = world.plain();
+    let lease = world.claim(&[job]).id;
     let send = |offset, text: &str| {
         let answer = world
             .store
-            .append_log(small(), job, append(lease, offset, text));
+            .append_log(small(world), job, append(lease, offset, text));
         answer.wait().expect("it holds")
     };
     assert!(!send(0, "12345678").full);

@@ -10,7 +10,8 @@ use crate::error::StoreError;
 use crate::logs::{CHUNK_BYTES, LogChunk, LogEnd, ReadLogs, WriteLogs};
 use crate::tables::Result;
 
-/// The end of a row that begins with its lease, the run's offset, what is kept, what is not, and whether it is full.
+/// The end of a row that begins with its lease, the run's offset, what is kept, what is not, whether it is full, and what is
+/// kept of the run.
 pub(super) fn end_of(row: &Row) -> LogEnd {
     LogEnd {
         lease_id: LeaseId(row.get(0)),
@@ -18,13 +19,14 @@ pub(super) fn end_of(row: &Row) -> LogEnd {
         kept: row.get::<_, i64>(2) as u64,
         left_out: row.get::<_, i64>(3) as u64,
         full: row.get(4),
+        run_kept: row.get::<_, i64>(5) as u64,
     }
 }
 
 impl ReadLogs for PgTables {
     fn log_end(&mut self, job: JobId) -> Result<Option<LogEnd>> {
         let rows = self.query(
-            "SELECT lease_id, run_offset, kept, left_out, is_full FROM scheduler_log_ends WHERE job_id = $1",
+            "SELECT lease_id, run_offset, kept, left_out, is_full, run_kept FROM scheduler_log_ends WHERE job_id = $1",
             &[&job.0],
         )?;
         Ok(rows.first().map(end_of))
@@ -72,8 +74,8 @@ impl WriteLogs for PgTables {
             )?;
         }
         self.change(
-            "INSERT INTO scheduler_log_ends VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (job_id) DO UPDATE SET \
-             lease_id = $2, run_offset = $3, kept = $4, left_out = $5, is_full = $6",
+            "INSERT INTO scheduler_log_ends VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (job_id) DO UPDATE SET \
+             lease_id = $2, run_offset = $3, kept = $4, left_out = $5, is_full = $6, run_kept = $7",
             &[
                 &job.0,
                 &end.lease_id.0,
@@ -81,6 +83,7 @@ impl WriteLogs for PgTables {
                 &(end.kept as i64),
                 &(end.left_out as i64),
                 &end.full,
+                &(end.run_kept as i64),
             ],
         )?;
         Ok(())

@@ -131,6 +131,7 @@ const STEPS: &[&str] = &[
     include_str!("migration_4.sql"),
     include_str!("migration_5.sql"),
 ];
+    include_str!("migration_6.sql"),
 const VERSION: i32 = STEPS.len() as i32;
 /// How long the first try of a migration waits for each lock: less than the second after which the database looks for
 /// deadlocks, so that no writer is its victim. Later tries wait for longer, since the database's own maintenance gives way

@@ -67,13 +67,13 @@ impl ReadAll for PgTables {
     fn all_logs(&mut self, after: Option<JobId>, limit: usize) -> Result<Vec<(JobId, LogEnd)>> {
         let after = after.map_or(Uuid::nil(), |id| id.0);
         let rows = self.query(
-            "SELECT lease_id, run_offset, kept, left_out, is_full, job_id FROM scheduler_log_ends WHERE job_id > $1 \
-             ORDER BY job_id LIMIT $2",
+            "SELECT lease_id, run_offset, kept, left_out, is_full, run_kept, job_id FROM scheduler_log_ends \
+             WHERE job_id > $1 ORDER BY job_id LIMIT $2",
             &[&after, &(limit as i64)],
         )?;
         let end = rows
             .iter()
-            .map(|row| (JobId(row.get(5)), super::logs::end_of(row)));
+            .map(|row| (JobId(row.get(6)), super::logs::end_of(row)));
         Ok(end.collect())
     }
 

@@ -28,6 +28,7 @@ pub(crate) fn end_of(row: &Row<'_>) -> Result<LogEnd> {
         kept: number(row.get(3)?)?,
         left_out: number(row.get(4)?)?,
         full: row.get(5)?,
+        run_kept: number(row.get(6)?)?,
     })
 }
 
@@ -108,7 +109,7 @@ impl WriteLogs for SqliteTables {
                 ])?;
         }
         db.prepare_cached(
-            "INSERT OR REPLACE INTO scheduler_log_ends VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            "INSERT OR REPLACE INTO scheduler_log_ends VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         )?
         .execute(params![
             Id(&job.0),
@@ -117,6 +118,7 @@ impl WriteLogs for SqliteTables {
             end.kept as i64,
             end.left_out as i64,
             end.full,
+            end.run_kept as i64,
         ])?;
         Ok(())
     }

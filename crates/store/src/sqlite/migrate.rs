@@ -12,6 +12,7 @@ const STEPS: &[&str] = &[
     include_str!("migration_2.sql"),
     include_str!("migration_3.sql"),
     include_str!("migration_4.sql"),
+    include_str!("migration_5.sql"),
 ];
 
 const NEWEST: i64 = STEPS.len() as i64;

@@ -50,7 +50,7 @@ pub fn define(command: Command) -> Command {
         .arg(value(
             "log-bytes",
             "BYTES",
-            "Bytes of output that are kept of each job, from its beginning and its end; K, M and G are understood [1M]",
+            "Bytes of output that are kept of each run, from its beginning and its end; K, M and G are understood [1M]",
         ))
         .arg(flag("demo", "Two addons that submit and run jobs of all kinds, in a temporary directory"))
 }
