@@ -176,6 +176,7 @@ impl House {
                 "SUBMITTED",
                 "DENIED",
                 "LEASE_GRANTED",
+                "ADMITTED",
                 "RUNNING",
                 "job",
                 "lane",
@@ -188,8 +189,7 @@ impl House {
         );
         let denial = steps.reason_of(&self.traceparent, "DENIED");
         assert!(denial.contains("BUSY"), "{denial}");
-        // A claim is admitted and leased in one.
-        let admission = steps.reason_of(&self.traceparent, "LEASE_GRANTED");
+        let admission = steps.reason_of(&self.traceparent, "ADMITTED");
         assert!(admission.starts_with("Admitted in QUIET"), "{admission}");
         last - asked
     }

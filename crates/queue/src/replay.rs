@@ -149,7 +149,7 @@ impl Story {
         let is_held = self.is_held();
         match kind {
             EventKind::Submitted => false,
-            // In the trail of a reservation it stands before DISPATCHING.
+            // In the trail of a reservation it stands before DISPATCHING, in that of a claim before that or RUNNING.
             EventKind::Admitted | EventKind::Denied | EventKind::DeadlineAtRisk => state == Queued,
             // A reservation; or a worker gets a job that waits or is reserved.
             EventKind::Dispatching => state == Queued || (state == Dispatching && !is_held),

@@ -61,7 +61,7 @@ fn times_are_kept_within_the_life_of_the_lease() {
     assert_eq!(told, [(0, 0), (15, 15), (12, 17)]);
     assert_eq!(
         world.kinds(jobs[0]),
-        ["SUBMITTED", "DISPATCHING", "DONE"],
+        ["SUBMITTED", "ADMITTED", "DISPATCHING", "DONE"],
         "begun and ended in one step"
     );
     audit(&world);

@@ -63,11 +63,17 @@ fn only_the_job_that_ran_is_rescued_when_a_batch_expires() {
     );
     assert_eq!(
         world.kinds(jobs[1]),
-        ["SUBMITTED", "DISPATCHING", "RUNNING", "LEASE_EXPIRED"]
+        [
+            "SUBMITTED",
+            "ADMITTED",
+            "DISPATCHING",
+            "RUNNING",
+            "LEASE_EXPIRED"
+        ]
     );
     assert_eq!(
         world.kinds(jobs[2]),
-        ["SUBMITTED", "DISPATCHING", "RETURNED"]
+        ["SUBMITTED", "ADMITTED", "DISPATCHING", "RETURNED"]
     );
     assert_eq!(
         world.job(jobs[2]).enqueued_at,
@@ -381,7 +387,13 @@ fn a_run_that_takes_too_long_counts_and_takes_its_lease_with_it() {
         .unwrap();
     assert_eq!(
         world.kinds(slow),
-        ["SUBMITTED", "RUNNING", "TIMEOUT", "RETRY_SCHEDULED"]
+        [
+            "SUBMITTED",
+            "ADMITTED",
+            "RUNNING",
+            "TIMEOUT",
+            "RETRY_SCHEDULED"
+        ]
     );
     assert_eq!((world.job(slow).attempts, world.job(next).attempts), (1, 0));
     assert_eq!(world.state(next), JobState::Queued);
@@ -462,7 +474,7 @@ fn progress_is_told_and_not_kept() {
         world.events.last().unwrap().kind,
         jobtree_protocol::EventKind::Progress
     );
-    assert_eq!(world.kinds(jobs[0]), ["SUBMITTED", "RUNNING"]);
+    assert_eq!(world.kinds(jobs[0]), ["SUBMITTED", "ADMITTED", "RUNNING"]);
 }
 
 #[test]

@@ -632,6 +632,17 @@ impl Run {
     }
 
     fn check_job(&self, job: &JobRecord, holder: Option<LeaseId>) {
+            // No job gets to a worker without the numbers that it was admitted by.
+            for pair in by_job[&job.id].windows(2) {
+                let starts = matches!(pair[1].kind, EventKind::Dispatching | EventKind::Running);
+                if starts && pair[0].state != Some(JobState::Dispatching) {
+                    assert_eq!(pair[0].kind, EventKind::Admitted, "{pair:?}");
+                    assert_eq!(pair[0].revision, pair[1].revision);
+                }
+                if pair[0].kind == EventKind::Admitted {
+                    assert!(starts && pair[0].reason.is_some(), "{pair:?}");
+                }
+            }
         let most = self.world.rules.quarantine_after;
         assert_eq!(job.lease_id, holder);
         assert_eq!(job.lease_id.is_some(), job.is_held());

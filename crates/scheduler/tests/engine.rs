@@ -54,7 +54,12 @@ fn a_job_is_claimed_and_done() {
             .collect();
         assert_eq!(
             kinds,
-            [EventKind::Submitted, EventKind::Running, EventKind::Done]
+            [
+                EventKind::Submitted,
+                EventKind::Admitted,
+                EventKind::Running,
+                EventKind::Done
+            ]
         );
     });
 }

@@ -58,8 +58,7 @@ pub(crate) fn tell(written: &[Written]) {
                         tell_of(event, job);
                     }
                 }
-                // What concerns a lease concerns the jobs under it: for those that were claimed, its grant tells why
-                // they were admitted.
+                // What concerns a lease concerns the jobs under it.
                 (None, Some(lease)) => {
                     let under = |job: &&Arc<JobRecord>| job.lease_id == Some(lease);
                     let under = changes.jobs.iter().filter(under);

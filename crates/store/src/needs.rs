@@ -92,9 +92,9 @@ impl Needs {
     /// About how many events follow, and none for commands that seldom have any.
     #[cfg(feature = "postgres")]
     pub(crate) fn likely_events(&self) -> usize {
+        // A job that gets a place has two: that it is admitted, and that it is dispatched or runs.
         let of_jobs = self.submissions
-            + self.free_jobs.len()
-            + self.keyed_jobs.len()
+            + 2 * (self.free_jobs.len() + self.keyed_jobs.len())
             + self.ending.len()
             + self.leases_of.len()
             + self.whole_leases.len();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jobtree_protocol::{AckRequest, EventKind, JobId, JobState, LeaseId, NodeId};
 
-use super::grant::{Granted, either, leased, leased_event};
+use super::grant::{Granted, admitted_event, either, leased, leased_event};
 use super::state::{Step, after, job_event, lease_event, touched_lease};
 use super::{
     Abilities, Changes, Claim, Context, Done, Outcome, Proof, Proposed, Reserve, TakeUp,
@@ -38,8 +38,7 @@ pub fn reserve(cx: &Context<'_>, job: &JobRecord, command: Reserve) -> Outcome<R
     };
     next.node_id = Some(command.node_id.clone());
     next.reservation = Some(Box::new(reservation.clone()));
-    let mut admitted = job_event(cx, &next, EventKind::Admitted);
-    admitted.reason = Some(command.reason);
+    let admitted = admitted_event(cx, &next, command.reason);
     let mut dispatching = job_event(cx, &next, EventKind::Dispatching);
     dispatching.node_id = Some(command.node_id);
     let mut changes = Changes {
@@ -257,8 +256,8 @@ pub struct Claimed {
 /// The first job begins with the grant, unless its worker reports begins and does not begin it at once. Each other one is
 /// held: DISPATCHING under the lease, with its place in it.
 ///
-/// A job may be QUEUED, or DISPATCHING with a reservation on the same node: then the reservation becomes the lease, and the
-/// job keeps what it was admitted for.
+/// A job may be QUEUED, and is admitted by this, with an event of its own that says by which numbers; or DISPATCHING with a
+/// reservation on the same node: then the reservation becomes the lease, and the job keeps what it was admitted for.
 ///
 /// A proposed job that cannot run (canceled in the meantime, its concurrency key full) is left out and told; the others
 /// are not made to wait for it. Jobs with one concurrency key may be in one batch, since they do not run at a time. A
@@ -326,7 +325,7 @@ pub fn claim(
         cx,
         &lease,
         EventKind::LeaseGranted,
-        Some(reason),
+        Some(reason.clone()),
     ));
     let mut jobs = Vec::with_capacity(taken.len());
     for (job, member) in taken.iter().zip(&lease.jobs) {
@@ -336,6 +335,12 @@ pub fn claim(
             Step::Hold
         };
         let next = leased(cx, job, step, &lease, member.position);
+        // One that was reserved was admitted then.
+        if !job.is_reserved() {
+            changes
+                .events
+                .push(admitted_event(cx, &next, reason.clone()));
+        }
         changes.events.push(leased_event(cx, &next));
         jobs.push(Arc::clone(changes.put(next)));
     }

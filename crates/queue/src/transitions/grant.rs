@@ -76,6 +76,14 @@ pub(super) fn leased(
     next
 }
 
+/// The event of a job that passed admission; the reason tells the numbers.
+pub(super) fn admitted_event(cx: &Context<'_>, job: &JobRecord, reason: String) -> Event {
+    let mut event = job_event(cx, job, EventKind::Admitted);
+    event.node_id = job.node_id.clone();
+    event.reason = Some(reason);
+    event
+}
+
 /// The event of a job that a worker got: that it was begun, or that it is held.
 pub(super) fn leased_event(cx: &Context<'_>, job: &JobRecord) -> Event {
     if job.has_begun() {

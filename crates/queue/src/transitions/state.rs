@@ -154,11 +154,11 @@ pub(super) fn lease_event(
 }
 
 impl Changes {
-    /// None yet, with room for those of so many jobs: an event each, and one of their lease.
+    /// None yet, with room for those of so many jobs that are claimed: two events each, and one of their lease.
     pub(super) fn for_jobs(count: usize) -> Self {
         Self {
             jobs: Vec::with_capacity(count),
-            events: Vec::with_capacity(count + 1),
+            events: Vec::with_capacity(2 * count + 1),
             ..Self::default()
         }
     }

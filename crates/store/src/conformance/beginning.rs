@@ -368,8 +368,8 @@ fn short_jobs_cost_nothing_more(world: &World) {
         |of: &dyn Fn(&crate::backend::Written) -> usize| written.iter().map(of).sum::<usize>();
     assert_eq!(count(&|it| it.changes.jobs.len()), 2 * JOBS);
     assert_eq!(count(&|it| it.changes.leases.len()), 2);
-    // One for each job and one for the lease, each time: as many as the first release wrote.
-    assert_eq!(count(&|it| it.changes.events.len()), 2 * (JOBS + 1));
+    // One for each job and one for the lease, each time; and for each job that it was admitted.
+    assert_eq!(count(&|it| it.changes.events.len()), 2 * (JOBS + 1) + JOBS);
     for (place, job) in jobs.iter().enumerate() {
         let job = world.record(*job);
         let (began, ended) = (

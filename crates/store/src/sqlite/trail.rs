@@ -31,11 +31,14 @@ const SAME_REASON: u64 = 1 << 7;
 const ATTEMPT: u64 = 1 << 8;
 const REVISION: u64 = 1 << 9;
 const PREVIOUS: u64 = 1 << 10;
+/// It is about the job of the event before it. Not in rows of older versions, which could not read it.
+const SAME_JOB: u64 = 1 << 11;
 
 /// What the next event of a row is compared with. Texts are where they were written.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     at: i64,
+    job: Option<JobId>,
     lease: Option<LeaseId>,
     node: (usize, usize),
     reason: (usize, usize),
@@ -128,7 +131,9 @@ impl Scroll {
         let same_node = node.is_some_and(|node| same(self.last.node, node));
         let same_reason = reason.is_some_and(|reason| same(self.last.reason, reason));
         let bit = |set: bool, bit: u64| if set { bit } else { 0 };
-        let bits = bit(event.job_id.is_some(), JOB)
+        let same_job = event.job_id.is_some() && event.job_id == self.last.job;
+        let bits = bit(event.job_id.is_some() && !same_job, JOB)
+            | bit(same_job, SAME_JOB)
             | bit(event.state.is_some(), STATE)
             | bit(event.lease_id.is_some() && !same_lease, LEASE)
             | bit(same_lease, SAME_LEASE)
@@ -144,9 +149,10 @@ impl Scroll {
         bytes.push(disk_numbers::kind_number(event.kind));
         put_signed(bytes, at - self.last.at);
         self.last.at = at;
-        if let Some(job) = &event.job_id {
+        if let Some(job) = event.job_id.filter(|_| !same_job) {
             put_id(bytes, &job.0);
         }
+        self.last.job = event.job_id;
         if let Some(state) = event.state {
             bytes.push(disk_numbers::state_number(state));
         }
@@ -222,7 +228,7 @@ impl Scroll {
 /// The events of a row, each with the place of the one before it of the same job.
 pub(crate) fn unroll(last: i64, count: i64, body: &[u8]) -> Result<Vec<(Recorded, Option<i64>)>> {
     let mut unpack = Unpack::new(body);
-    let (mut at, mut lease, mut node, mut reason) = (0_i64, None, None, None);
+    let (mut at, mut job, mut lease, mut node, mut reason) = (0_i64, None, None, None, None);
     let mut events = Vec::new();
     let first = last.saturating_sub(count).saturating_add(1);
     for place in first..=last {
@@ -231,7 +237,9 @@ pub(crate) fn unroll(last: i64, count: i64, body: &[u8]) -> Result<Vec<(Recorded
             disk_numbers::kind_of(unpack.byte()?).ok_or_else(|| damaged("an event's kind"))?;
         at = at.wrapping_add(unpack.signed()?);
         let has = |bit: u64| bits & bit != 0;
-        let job_id = has(JOB).then(|| unpack.id().map(JobId)).transpose()?;
+        if !has(SAME_JOB) {
+            job = has(JOB).then(|| unpack.id().map(JobId)).transpose()?;
+        }
         let state = has(STATE)
             .then(|| state_of(unpack.byte()?.into()))
             .transpose()?;
@@ -245,7 +253,7 @@ pub(crate) fn unroll(last: i64, count: i64, body: &[u8]) -> Result<Vec<(Recorded
             reason = Some(unpack.text()?.to_owned());
         }
         let event = Event {
-            job_id,
+            job_id: job,
             at: from_micros(at),
             kind,
             state,
@@ -497,6 +505,44 @@ mod tests {
         );
         scroll.write(&db).expect("written");
         assert_eq!(all(&db).last(), Some(&(4, event(4))));
+    }
+
+    /// Each claimed job has an event that says why it was admitted, and another one that it runs: the second one is about
+    /// the same job, and the first has what the others of the claim have. Together they are hardly more than one.
+    #[test]
+    fn the_admission_of_a_claimed_job_takes_few_bytes() {
+        let lease = LeaseId(uuid::Uuid::from_u128(7));
+        let event = |kind, job: u128| Event {
+            job_id: Some(JobId(uuid::Uuid::from_u128(job << 80 | 0xfeed_beef))),
+            at: from_micros(1_700_000_000_000_000),
+            kind,
+            state: Some(JobState::Running),
+            lease_id: Some(lease),
+            node_id: Some("local".parse().expect("a name")),
+            attempt: (kind == EventKind::Running).then_some(1),
+            revision: Some(2),
+            reason: (kind == EventKind::Admitted)
+                .then(|| "Admitted in QUIET: busy=1.2, used=10, requested=1, capacity=80".into()),
+        };
+        let bytes = |kinds: &[EventKind]| {
+            let mut scroll = Scroll::new(100);
+            let granted = Event {
+                job_id: None,
+                ..event(EventKind::Admitted, 0)
+            };
+            scroll.push(&granted, None);
+            for job in 1..=32 {
+                for (number, kind) in kinds.iter().enumerate() {
+                    let previous = scroll.next() - if number == 0 { 40 } else { 1 };
+                    scroll.push(&event(*kind, job), Some(previous));
+                }
+            }
+            scroll.bytes.len() as f64
+        };
+        let without = bytes(&[EventKind::Running]);
+        let with = bytes(&[EventKind::Admitted, EventKind::Running]);
+        let each = (with - without) / 32.0;
+        assert!(each < 9.0, "{each} bytes a job");
     }
 
     #[test]
