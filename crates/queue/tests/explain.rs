@@ -414,6 +414,46 @@ fn what_is_of_the_job_itself() {
     );
 }
 
+/// A reason began when what it tells of began, not when the job was first denied or submitted.
+#[test]
+fn a_reason_is_told_with_the_time_at_which_it_began() {
+    let _watchdog = watch();
+    let since = |case: &mut Case, block: &str| {
+        let explanation = case.explain();
+        let mut obstacles = explanation.obstacles.iter();
+        let found = obstacles.find(|obstacle| obstacle.block.code() == block);
+        found
+            .unwrap_or_else(|| panic!("{block}: {explanation:?}"))
+            .since
+    };
+    // Too busy first; drained ten seconds later, and told ten seconds after that.
+    let mut case = submitted(level(world(""), 9.0), 10);
+    let submitted_at = case.world.now.wall;
+    case.world.run(secs(10));
+    let drained = case.world.now.wall;
+    case.world.step(Event::Drain(true));
+    case.world.run(secs(10));
+    assert_eq!(since(&mut case, "draining"), drained);
+    let mut late = submitted(case.world.clone(), 10);
+    let waits = late.world.now.wall;
+    late.world.run(secs(5));
+    assert_eq!(since(&mut late, "draining"), waits, "not before the job");
+
+    // A node that lacks a label lacks it since the job waits, whatever it was denied for first.
+    let mut world = level(world(""), 9.0);
+    let mut job = world.job("a", 10, secs(100));
+    job.labels = vec!["gpu".to_owned()];
+    let id = job.id;
+    world.submit([job]);
+    let submitted_too = world.now.wall;
+    world.run(secs(10));
+    assert_eq!(
+        since(&mut Case::new(world, id), "wrong_node"),
+        submitted_too
+    );
+    assert!(submitted_at <= drained);
+}
+
 #[test]
 fn a_type_that_no_worker_serves_says_since_when_and_what_to_do() {
     let _watchdog = watch();

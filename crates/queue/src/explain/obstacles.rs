@@ -50,6 +50,11 @@ impl Planner {
         let calmer = self.of_the_machine(&view, &ask, &mut found);
         self.of_room(addon, &calmer, &ask, &mut found);
         let since_state = view.since.min(now.wall);
+        // What began before the job did is in its way since the job waits.
+        let in_the_way = |began: Option<Timestamp>| {
+            let waits = candidate.enqueued_at;
+            began.map_or(waits, |began| began.max(waits)).min(now.wall)
+        };
         let since = |block: &Block| match block {
             Block::NotQuiet { .. } | Block::Panic { .. } | Block::StreakTooShort { .. } => {
                 since_state
@@ -64,6 +69,9 @@ impl Planner {
                 let since = unserved.map(|unserved| unserved.since);
                 since.unwrap_or(now.wall).min(now.wall)
             }
+            // Neither the job's wishes nor the node's labels change while the job waits.
+            Block::WrongNode { .. } => candidate.enqueued_at.min(now.wall),
+            Block::Draining => in_the_way(self.draining_since()),
             other => self.denied_since(job, other, now),
         };
         found

@@ -87,6 +87,8 @@ pub struct Planner {
     /// Jobs with a key that run on other nodes.
     elsewhere: HashMap<KeyId, u32>,
     draining: bool,
+    /// The time at which draining began, if that was told.
+    draining_since: Option<Timestamp>,
     /// The types that are served, and by whom.
     served: Served,
     /// What each job was last denied for, and since when: a denial is written when its kind changes.
@@ -153,6 +155,7 @@ impl Planner {
             asks_of: HashMap::new(),
             elsewhere: HashMap::new(),
             draining: false,
+            draining_since: None,
             served: Served::default(),
             denied: HashMap::new(),
             what_if: WhatIf::default(),

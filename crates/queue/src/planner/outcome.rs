@@ -130,7 +130,12 @@ impl Planner {
                 }
             }
             Event::Labels(labels) => self.order.set_labels(labels.into_iter().collect()),
-            Event::Drain(draining) => self.draining = draining,
+            Event::Drain(draining) => {
+                if draining != self.draining {
+                    self.draining_since = draining.then_some(now.wall);
+                }
+                self.draining = draining;
+            }
             Event::Claim(ask) => self.ask(ask, now),
             Event::ClaimEnded(id) => self.end_ask(id, now),
             Event::Polled { addon } => self.note_poll(addon.as_ref(), now),

@@ -71,6 +71,10 @@ impl Planner {
         self.draining
     }
 
+    pub(crate) fn draining_since(&self) -> Option<Timestamp> {
+        self.draining_since
+    }
+
     pub(crate) fn set_draining(&mut self, draining: bool) -> bool {
         std::mem::replace(&mut self.draining, draining)
     }
