@@ -42,7 +42,7 @@ const MARKER: &str = "--- jobtree: run ";
 /// What is done with a program, beside telling it, when the scheduler advises.
 #[derive(Clone, Copy, Debug)]
 pub struct OnAdvice {
-    /// The program is paused while the advice is to save or to yield.
+    /// The program is paused while the advice is to save or to yield, and not only when a user pauses it.
     pub pauses: bool,
     /// The time after which the program is stopped if it was told to yield; never if `None`.
     pub yield_grace: Option<Duration>,
@@ -123,7 +123,7 @@ impl Runner {
                 cut_off = true;
                 child.stop();
             }
-            advised.pass_on(&child, run.advice(), on_advice.pauses);
+            advised.pass_on(&child, run, on_advice.pauses);
             match end.recv_timeout(Some(LOOK)) {
                 Err(error) if error.is_timed_out() => {}
                 // A program that has ended by itself meanwhile was not stopped.
@@ -214,21 +214,23 @@ struct Advised {
 }
 
 impl Advised {
-    /// Passes advice on, if it is new. That jobs of the lease shall stop is for the worker: the program gets TERM.
-    fn pass_on(&mut self, child: &Child, advice: Advice, pauses: bool) {
-        if advice == self.advice || advice == Advice::Cancel {
-            return;
+    /// Passes advice on, if it is new. That jobs of the lease shall stop is for the worker: the program gets TERM. A program that
+    /// a user has paused stands still whatever it does on advice.
+    fn pass_on(&mut self, child: &Child, run: &Run, pauses: bool) {
+        let (advice, asked) = (run.advice(), run.is_paused());
+        if advice != self.advice && advice != Advice::Cancel {
+            self.advice = advice;
+            self.to_yield |= advice == Advice::Yield;
+            child.advise(advice.as_str());
         }
-        self.advice = advice;
-        self.to_yield |= advice == Advice::Yield;
-        child.advise(advice.as_str());
-        let paused = pauses && matches!(advice, Advice::Checkpoint | Advice::Yield);
+        let paused = asked || (pauses && matches!(self.advice, Advice::Checkpoint | Advice::Yield));
         match (self.is_paused, paused) {
             (false, true) => child.pause(),
             (true, false) => child.resume(),
             _ => {}
         }
         self.is_paused = paused;
+        run.stands_still(paused);
     }
 }
 

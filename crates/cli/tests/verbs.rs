@@ -5,6 +5,7 @@ mod support;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 use support::snapshot::Story;
@@ -551,13 +552,16 @@ fn a_running_command_is_paused_and_resumed() {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         stat.rsplit_once(") ").unwrap().1.starts_with('T')
     };
-    daemon.run(&["pause", "--job", "last"]).exits(0);
+    daemon
+        .run(&["pause", "--job", "last", "--reason", "the disk is needed"])
+        .exits(0);
     until(stands);
+    let paused = "The run of the job is paused by the admin of this machine: the disk is needed";
+    until(|| {
+        let told = daemon.run(&["explain", &id]).text();
+        told.starts_with(&format!("run_paused: {paused}"))
+    });
     let told = daemon.run(&["explain", &id]).text();
-    assert!(
-        told.starts_with("run_paused: The run of the job is paused"),
-        "{told}"
-    );
     assert!(
         told.contains(&format!("until it is resumed (jobtree resume --job {id})")),
         "{told}"
@@ -566,14 +570,63 @@ fn a_running_command_is_paused_and_resumed() {
         daemon
             .run(&["ls"])
             .text()
-            .contains("The run of the job is paused")
+            .contains("The run of the job is paused by the admin of this machine")
     );
     daemon.run(&["resume", "--job", &id]).exits(0);
     until(|| !stands());
+    // The job's trail has both.
+    let trail = daemon.run(&["show", &id, "--events"]).text();
+    let line = |kind: &str| trail.lines().find(|line| line.contains(kind));
+    let told = line(" PAUSED").unwrap_or_else(|| panic!("{trail}"));
+    assert!(
+        told.contains("by the admin of this machine: the disk is needed"),
+        "{told}"
+    );
+    assert!(
+        line(" RESUMED").is_some_and(|line| line.contains("by the admin")),
+        "{trail}"
+    );
     daemon.folder.write("go", "");
     daemon.run(&["wait", &id]).exits(0);
     // What does not run is not paused.
     let refused = daemon.run(&["pause", "--job", &id]).exits(6);
     assert!(refused.stderr.contains("is DONE"), "{refused:?}");
     daemon.run(&["pause", "photos", "--job", &id]).exits(2);
+    daemon
+        .run(&["pause", "--job", &id, "--type", "index"])
+        .exits(2);
+}
+
+/// A program of `jobtree work` stands still as a command of `jobtree run` does, and its worker says so.
+#[test]
+fn a_program_of_a_worker_is_paused_and_resumed() {
+    let _watchdog = watch();
+    let daemon = Daemon::always();
+    let id = daemon.run(&["submit", "photos", "index"]).text();
+    let mut worker = daemon.command();
+    let script = "echo $$ > pid; until [ -e go ]; do :; done";
+    let program = [
+        "work", "--addon", "photos", "--type", "index", "--", "sh", "-c", script,
+    ];
+    worker
+        .args(program)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let _worker = Beside::start(&mut worker);
+    let pid = support::pid_in(&daemon.folder.join("pid"));
+    let stands = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('T')
+    };
+    let told = || daemon.run(&["explain", &id]).text();
+    until(|| daemon.job(&id)["state"] == "RUNNING");
+    daemon.run(&["pause", "--job", &id]).exits(0);
+    until(|| {
+        told().starts_with("run_paused: The run of the job is paused by the admin of this machine")
+    });
+    assert!(stands());
+    daemon.run(&["resume", "--job", &id]).exits(0);
+    until(|| !stands());
+    daemon.folder.write("go", "");
+    daemon.run(&["wait", &id]).exits(0);
 }

@@ -32,6 +32,16 @@ pub struct RetryRequest {
     pub reason: Option<String>,
 }
 
+/// `POST …/queue/jobs/{job_id}/pause` and `/resume`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct PauseRunRequest {
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 /// `POST …/queue/jobs/cancel-many`: stops all that a query finds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -68,6 +78,9 @@ pub struct HeartbeatBody {
     /// Jobs of the lease that the worker has not begun and will not begin: they wait again, and nothing is counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub given_back: Vec<JobId>,
+    /// The run stands still, as the last answer asked. Only told to a daemon that asked.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
 }
 
 impl HeartbeatBody {
@@ -81,6 +94,7 @@ impl HeartbeatBody {
             process_origin: self.process_origin,
             began_ms_ago: self.began_ms_ago,
             given_back: self.given_back,
+            paused: self.paused,
         }
     }
 }

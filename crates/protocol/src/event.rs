@@ -75,9 +75,9 @@ kinds! {
     Hastened => "HASTENED",
     /// A job that this one depends on has ended.
     DependencyEnded => "DEPENDENCY_ENDED",
-    /// An addon or a type is skipped from now on.
+    /// An addon or a type is skipped from now on; with a job: its run is to stand still.
     Paused => "PAUSED",
-    /// It is not skipped any more.
+    /// It is no longer skipped, or the run goes on.
     Resumed => "RESUMED",
     /// A running job printed something, which its log has.
     Log => "LOG",

@@ -244,6 +244,9 @@ pub struct Heartbeat {
     /// Jobs of the lease that the worker has not begun and will not begin: they wait again, and nothing is counted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub given_back: Vec<JobId>,
+    /// The run stands still, as the last answer asked. Only told to a daemon that asked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
 }
 
 impl Heartbeat {
@@ -257,6 +260,7 @@ impl Heartbeat {
             process_origin: None,
             began_ms_ago: None,
             given_back: Vec::new(),
+            paused: false,
         }
     }
 }
@@ -312,6 +316,10 @@ pub struct HeartbeatAnswer {
     /// later heartbeat, and must not be begun here any more. Only a worker that declared `returns_unbegun` is asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub give_back: Vec<JobId>,
+    /// The run is paused: it is to stand still until an answer no longer says so. Who runs it and cannot make it stand still is
+    /// advised to checkpoint, and nothing more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
 }
 
 /// How a run ended.

@@ -352,6 +352,7 @@ fn answers_may_gain_fields() {
         ttl_sec: 30,
         cancel: vec![job_id()],
         give_back: vec![job_id()],
+        paused: true,
     });
     tolerates(&CompleteAnswer {
         job_id: job_id(),

@@ -158,6 +158,8 @@ impl Story {
             // A run whose begin was not told by itself ends from DISPATCHING.
             EventKind::Done | EventKind::RetryScheduled | EventKind::CancelRequested => is_held,
             EventKind::LeaseExpired | EventKind::Progress | EventKind::Log => is_held,
+            // The run; an addon's or type's pause is of no job.
+            EventKind::Paused | EventKind::Resumed => state == Running,
             EventKind::Timeout => matches!(state, Queued | Running),
             EventKind::Failed => state == Queued || is_held,
             EventKind::Quarantined => state == Queued,
@@ -167,8 +169,6 @@ impl Story {
             EventKind::LeaseGranted
             | EventKind::LeaseReleased
             | EventKind::LeaseRevoked
-            | EventKind::Paused
-            | EventKind::Resumed
             | EventKind::LoadState => false,
         }
     }

@@ -66,6 +66,7 @@ commands! {
     AskBack          of "ask_back":       [ENDED,           ENDED,           Now(Dispatching),Error("KeepsBatch"), ENDED,      ENDED,      ENDED],
     Report           of "report":         [ENDED,           ENDED,           Now(Dispatching),Now(Running),        ENDED,      ENDED,      ENDED],
     Log              of "log":            [ENDED,           ENDED,           Now(Dispatching),Now(Running),        ENDED,      ENDED,      ENDED],
+    PauseRun         of "pause_run":      [WRONG,           WRONG,           WRONG,           Now(Running),        WRONG,      WRONG,      WRONG],
     CompleteDone     of "complete":       [WRONG,           WRONG,           Now(Done),       Now(Done),           Repeated,   WRONG,      WRONG],
     CompleteFailed   of "complete":       [WRONG,           WRONG,           Now(Queued),     Now(Queued),         WRONG,      Repeated,   WRONG],
     CompleteFinal    of "complete":       [WRONG,           WRONG,           Now(Failed),     Now(Failed),         WRONG,      Repeated,   WRONG],
@@ -376,6 +377,9 @@ fn run(
         }
         Command::Deny => {
             flag(world.apply(|w| t::deny(&w.cx(), w.job(job), "capacity", "too much")))
+        }
+        Command::PauseRun => {
+            flag(world.apply(|w| t::pause_run(&w.cx(), w.job(job), true, "by admin".into())))
         }
         Command::MarkAtRisk => {
             flag(world.apply(|w| t::mark_at_risk(&w.cx(), w.job(job), "too slow")))

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use jobtree_protocol::{Advice, LeaseId};
+use jobtree_protocol::{Advice, JobId, LeaseId};
 use jobtree_queue::transitions::Rules;
 use jobtree_scheduler::{Clock, Scheduler};
 use jobtree_store::{Stamp, Store, StoreError};
@@ -18,6 +18,30 @@ use crate::guard::host::Hosts;
 use crate::observing::Observing;
 use crate::options::{Auth, HttpLimits};
 use crate::policy::PolicyKeeper;
+
+/// A run that a user has paused.
+#[derive(Clone, Debug)]
+pub(crate) struct PausedRun {
+    /// The job that runs; others of the same lease are not paused.
+    pub(crate) job: JobId,
+    /// The time at which the pause was asked for.
+    pub(crate) since: Timestamp,
+    /// The token's name.
+    pub(crate) by: String,
+    pub(crate) reason: Option<String>,
+    /// The time at which the worker said that the run stands still.
+    pub(crate) still_since: Option<Timestamp>,
+}
+
+impl PausedRun {
+    /// By whom, and why.
+    pub(crate) fn told(&self) -> String {
+        match &self.reason {
+            Some(why) => format!("by {}: {why}", self.by),
+            None => format!("by {}", self.by),
+        }
+    }
+}
 
 /// The time after which a run that was paused has been advised so.
 const FRESH: SignedDuration = SignedDuration::from_secs(60);
@@ -42,8 +66,8 @@ pub(crate) struct Daemon {
     pub(crate) data_dir: PathBuf,
     limits: HttpLimits,
     revocations: Revocations,
-    /// The leases whose runs are paused, and since when.
-    paused: Mutex<HashMap<LeaseId, Timestamp>>,
+    /// The runs that are paused, by their leases.
+    paused: Mutex<HashMap<LeaseId, PausedRun>>,
     /// Since when the store takes no changes.
     trouble_since: Mutex<Option<Timestamp>>,
     clock: Clock,
@@ -111,24 +135,54 @@ impl Daemon {
         self.scheduler.store()
     }
 
-    /// Remembers that the run under a lease is paused, or no longer.
-    pub(crate) fn set_paused(&self, lease: LeaseId, paused: bool) {
+    /// Pauses the run under a lease, or with `None` lets it go on. Returns whether that is news.
+    pub(crate) fn set_paused(&self, lease: LeaseId, run: Option<PausedRun>) -> bool {
         let mut all = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Timestamp::now();
         // Leases that have ended are advised nothing; one that was paused a moment ago may not be advised yet.
-        all.retain(|lease, since| {
-            now.duration_since(*since) < FRESH || self.scheduler.advice(*lease) != Advice::Continue
+        all.retain(|lease, run| {
+            let is_fresh = now.duration_since(run.since) < FRESH;
+            is_fresh || self.scheduler.advice(*lease) != Advice::Continue
         });
-        match paused {
-            true => drop(all.entry(lease).or_insert(now)),
-            false => drop(all.remove(&lease)),
+        let news = run.is_some() != all.contains_key(&lease);
+        match run {
+            Some(run) if news => drop(all.insert(lease, run)),
+            Some(_) => {}
+            None => drop(all.remove(&lease)),
         }
+        if news {
+            self.scheduler.pause_lease(lease, all.contains_key(&lease));
+        }
+        news
     }
 
-    /// Returns since when the run under a lease is paused; none if it is not.
-    pub(crate) fn paused_since(&self, lease: LeaseId) -> Option<Timestamp> {
+    /// Returns the pause of the run under a lease; none if it is not paused.
+    pub(crate) fn paused_run(&self, lease: LeaseId) -> Option<PausedRun> {
         let all = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(&lease).copied()
+        all.get(&lease).cloned()
+    }
+
+    /// Notes what a worker says of a run: which one it is, and whether it stands still. Returns whether it is to stand still.
+    pub(crate) fn beaten(
+        &self,
+        lease: LeaseId,
+        in_hand: Option<JobId>,
+        stands_still: bool,
+    ) -> bool {
+        let mut all = self.paused.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(run) = all.get_mut(&lease) else {
+            return false;
+        };
+        if in_hand.is_some_and(|job| job != run.job) {
+            // The next job of the lease is not the one that was paused.
+            all.remove(&lease);
+            self.scheduler.pause_lease(lease, false);
+            return false;
+        }
+        if stands_still {
+            run.still_since.get_or_insert_with(Timestamp::now);
+        }
+        true
     }
 
     /// Returns since when the store takes no changes, as this daemon has noticed; none if it takes them.

@@ -406,3 +406,78 @@ fn a_lease_is_given_back_or_taken_away() {
         .get(&format!("{}?limit=0", paths::LEASES))
         .problem(400, "malformed");
 }
+
+#[test]
+fn a_run_counts_as_paused_when_its_worker_says_that_it_stands_still() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let id = admin.submit("a", "t");
+    let (lease, _) = admin.claim("a");
+    let beat = paths::at(paths::HEARTBEAT, &lease);
+    let explain = paths::at(paths::EXPLAIN, &id);
+    let reason = |admin: &mut Client| admin.get(&explain).expect(200)["reasons"][0].clone();
+    let pause = json!({"reason": "the disk is needed"});
+    admin
+        .post(&paths::at(paths::JOB_PAUSE, &id), &pause)
+        .expect(200);
+    let asked = reason(&mut admin);
+    assert_eq!(asked["code"], "run_paused");
+    assert_eq!(
+        asked["message"],
+        "The job is asked to pause by the admin of this machine: the disk is needed; its worker has not said that it stands still"
+    );
+    // Twice is once.
+    admin
+        .post(&paths::at(paths::JOB_PAUSE, &id), &json!({}))
+        .expect(200);
+    let told = admin.post(&beat, &json!({"job_id": id})).expect(200);
+    assert_eq!(
+        (&told["paused"], &told["advice"]),
+        (&json!(true), &json!("checkpoint"))
+    );
+    assert_eq!(
+        reason(&mut admin)["message"],
+        asked["message"],
+        "asked is not done"
+    );
+    admin
+        .post(&beat, &json!({"job_id": id, "paused": true}))
+        .expect(200);
+    let paused = reason(&mut admin);
+    assert_eq!(
+        paused["message"],
+        "The run of the job is paused by the admin of this machine: the disk is needed"
+    );
+    assert!(
+        paused["since"].as_str() > asked["since"].as_str(),
+        "{paused}"
+    );
+    // By the call that many leases are renewed with, too.
+    let many = json!({"leases": [{"lease_id": lease, "job_id": id, "paused": true}]});
+    let told = admin.post(paths::HEARTBEAT_MANY, &many).expect(200);
+    assert_eq!(told["leases"][0]["paused"], true, "{told}");
+    admin
+        .post(&paths::at(paths::JOB_RESUME, &id), &json!({}))
+        .expect(200);
+    let told = admin.post(&beat, &json!({"job_id": id})).expect(200);
+    assert_eq!(told["paused"], Value::Null, "{told}");
+    assert_eq!(reason(&mut admin), Value::Null);
+    let events = admin.get(&paths::at(paths::JOB_EVENTS, &id)).expect(200);
+    let told: Vec<_> = events["events"].as_array().unwrap().iter().collect();
+    let told: Vec<_> = told
+        .iter()
+        .filter(|event| ["PAUSED", "RESUMED"].contains(&event["event"].as_str().unwrap()))
+        .map(|event| event["reason"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "by the admin of this machine: the disk is needed",
+            "by the admin of this machine"
+        ]
+    );
+    let long = json!({"reason": "x".repeat(100_000)});
+    admin
+        .post(&paths::at(paths::JOB_PAUSE, &id), &long)
+        .problem(422, "invalid");
+}

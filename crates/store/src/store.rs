@@ -544,6 +544,16 @@ impl Store {
     }
 
     /// Skips it no longer. Whether it was skipped; when and why do not matter.
+    /// Writes into a running job's trail that its run is paused, or goes on.
+    pub fn pause_run(&self, stamp: Stamp, job: JobId, paused: bool, reason: String) -> Answer<()> {
+        self.command(
+            stamp,
+            reason,
+            move |_, needs| needs.jobs.push(job),
+            move |unit, reason| unit.pause_run(job, paused, reason),
+        )
+    }
+
     pub fn resume(&self, stamp: Stamp, pause: Pause) -> Answer<bool> {
         self.command(
             stamp,

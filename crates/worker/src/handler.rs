@@ -131,6 +131,17 @@ impl Run {
         self.0.held.advice()
     }
 
+    /// Returns `true` if a user has paused this run. A handler that can make its work stand still does so until this is `false`
+    /// again, and says so by [`stands_still`](Run::stands_still).
+    pub fn is_paused(&self) -> bool {
+        self.0.held.is_paused()
+    }
+
+    /// Says that this run stands still, or goes on. Until it is said, `explain` tells that the run was asked to pause.
+    pub fn stands_still(&self, still: bool) {
+        self.0.held.stands_still(still);
+    }
+
     /// Says that this run can be stopped and begun again without harm. When the scheduler asks to yield and has not taken
     /// that back within `grace`, the run and everything below it is cancelled, and the job waits again: nothing is counted,
     /// not even as a failure if the handler then returns an error, unless that is [`Permanent`]. What must not be

@@ -58,6 +58,8 @@ struct State {
     /// Jobs that somebody wants stopped.
     wanted_stopped: Vec<JobId>,
     advice: Advice,
+    /// The run in hand is to stand still.
+    paused: bool,
     progress: Option<(JobId, Progress)>,
     /// Who waits until all of it is told, which then goes at once.
     telling_all: Option<Promise<()>>,
@@ -74,6 +76,8 @@ struct Current {
     yield_at: Option<Duration>,
     /// The run was stopped so.
     has_yielded: bool,
+    /// The run stands still, as its handler said.
+    stands_still: bool,
 }
 
 impl Held {
@@ -100,6 +104,7 @@ impl Held {
             usage: None,
             wanted_stopped: Vec::new(),
             advice: Advice::Continue,
+            paused: false,
             progress: None,
             telling_all: None,
             confirming: None,
@@ -119,6 +124,29 @@ impl Held {
 
     pub(crate) fn advice(&self) -> Advice {
         self.lock().advice
+    }
+
+    /// Returns `true` if the run in hand is to stand still.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.lock().paused
+    }
+
+    /// The run in hand stands still, or no longer. If that is what was asked for, it is told at once.
+    pub(crate) fn stands_still(&self, still: bool) {
+        let news = {
+            let mut state = self.lock();
+            let asked = state.paused;
+            let Some(current) = &mut state.current else {
+                return;
+            };
+            let was = std::mem::replace(&mut current.stands_still, still);
+            let news = still && !was && asked;
+            state.hurried |= news;
+            news
+        };
+        if news {
+            (self.ring)();
+        }
     }
 
     /// Why the lease is lost, if it is.
@@ -174,6 +202,7 @@ impl Held {
                 tree: tree.clone(),
                 yield_at: None,
                 has_yielded: false,
+                stands_still: false,
             });
             if let Some(limit) = limit {
                 let grace = match state.batch.reports() {
@@ -299,6 +328,7 @@ impl Held {
             progress,
             began_ms_ago,
             given_back,
+            paused: state.paused && state.current.as_ref().is_some_and(|it| it.stands_still),
             ..Heartbeat::of(self.lease)
         })
     }
@@ -355,6 +385,7 @@ impl Held {
             state.asked = asked;
             state.beat_at = asked + state.ttl / 3;
             state.advice = answer.advice;
+            state.paused = answer.paused;
             state.wanted_stopped.clone_from(&answer.cancel);
             state.batch.beaten(true);
             // Another worker waits for what goes back: it is confirmed at once.

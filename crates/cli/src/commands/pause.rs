@@ -16,20 +16,20 @@ pub fn define(command: Command) -> Command {
     command
         .about("Pause an addon's jobs, or a run, until `resume`; without an addon, list what is paused")
         .after_help(
-            "An addon that is paused starts nothing; what runs goes on. --job pauses a run: a command of `jobtree run` stands still\n\
-             with the next heartbeat, after ten seconds at most; a program that reads advice, and a command with --ignore-load, is\n\
+            "An addon that is paused starts nothing; what runs goes on. --job pauses a run: a command of `jobtree run` and a program of\n\
+             `jobtree work` stand still with all that they started, after ten seconds at most; a handler in a worker's own process is\n\
              told to checkpoint. The time still counts for --max-runtime. A run that ends, or whose daemon restarts, is no longer paused.",
         )
         .arg(place("addon", "ADDON", "Which"))
         .arg(value("job", "JOB", "Pause the run of this job").conflicts_with("addon"))
-        .arg(value("type", "TYPE", "Only this type of it"))
+        .arg(value("type", "TYPE", "Only this type of it").conflicts_with("job"))
         .arg(value("reason", "TEXT", "Why"))
 }
 
 pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> {
     let client = context.client()?;
     if let Some(job) = names::job_of(&client, arguments, "job")? {
-        let answer = client.pause_job(job)?;
+        let answer = client.pause_job(job, args::get(arguments, "reason"))?;
         context.out.note(&format!("pausing the run of {job}"));
         if context.out.json {
             context.out.document(&answer)?;

@@ -4,12 +4,13 @@ use std::time::{Duration, Instant};
 
 use jobtree_protocol::operations::{
     AppendJobOutput, CancelJob, CancelJobs, GetJob, GetJobLog, GetJobOutput, JobEventQuery,
-    JobWait, ListJobEvents, LogQuery, OutputQuery, RetryJob, SubmitJob, SubmitJobs,
+    JobWait, ListJobEvents, LogQuery, OutputQuery, PauseJob, ResumeJob, RetryJob, SubmitJob,
+    SubmitJobs,
 };
 use jobtree_protocol::{
     BulkAnswer, CancelManyRequest, CancelRequest, EventPage, JobId, JobQuery, JobState, JobView,
-    LogPage, OutputAppend, OutputAppendAnswer, OutputPage, RetryRequest, SubmitAnswer,
-    SubmitManyAnswer, SubmitManyRequest, SubmitRequest,
+    LogPage, OutputAppend, OutputAppendAnswer, OutputPage, PauseRunRequest, RetryRequest,
+    StateAnswer, SubmitAnswer, SubmitManyAnswer, SubmitManyRequest, SubmitRequest,
 };
 
 use crate::call::Result;
@@ -104,6 +105,28 @@ impl Client {
             reason: reason.map(str::to_owned),
         };
         Ok(self.call::<RetryJob>(id, &(), &request)?.state)
+    }
+
+    /// Pauses the run of a job until it is resumed: its program stands still.
+    ///
+    /// # Errors
+    /// If there is no such job, it does not run on the machine of this daemon, or the daemon does not answer.
+    pub fn pause_job(&self, id: JobId, reason: Option<&str>) -> Result<StateAnswer> {
+        let request = PauseRunRequest {
+            reason: reason.map(str::to_owned),
+        };
+        self.call::<PauseJob>(id, &(), &request)
+    }
+
+    /// Resumes the run of a job that was paused.
+    ///
+    /// # Errors
+    /// As [`pause_job`](Client::pause_job).
+    pub fn resume_job(&self, id: JobId, reason: Option<&str>) -> Result<StateAnswer> {
+        let request = PauseRunRequest {
+            reason: reason.map(str::to_owned),
+        };
+        self.call::<ResumeJob>(id, &(), &request)
     }
 
     /// A page of a job's trail, from its beginning or after a place.

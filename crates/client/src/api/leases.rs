@@ -88,6 +88,7 @@ impl Client {
             process_origin: beat.process_origin,
             began_ms_ago: beat.began_ms_ago,
             given_back: beat.given_back,
+            paused: beat.paused,
         };
         self.call::<RenewLease>(beat.lease_id, &(), &body)
     }

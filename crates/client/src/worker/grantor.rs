@@ -219,6 +219,9 @@ fn listen(
                 EventKind::LeaseExpired,
                 EventKind::LeaseRevoked,
                 EventKind::Timeout,
+                // Of a job: its run is paused, or goes on.
+                EventKind::Paused,
+                EventKind::Resumed,
             ],
             ..Filter::default()
         };

@@ -5,8 +5,8 @@ use serde_json::json;
 use super::checks::{all, too_many, wrong_reason};
 use super::{Answer, Optional, Required, WRONG_STATE};
 use crate::{
-    BulkAnswer, CancelManyRequest, CancelRequest, EditRequest, JobId, JobView, RedriveRequest,
-    RetryRequest, StateAnswer,
+    BulkAnswer, CancelManyRequest, CancelRequest, EditRequest, JobId, JobView, PauseRunRequest,
+    RedriveRequest, RetryRequest, StateAnswer,
 };
 
 use super::define::{access, define_operations, given, method};
@@ -58,15 +58,17 @@ macro_rules! command_operations {
                 }
             }
             JOB_PAUSE = "/queue/jobs/{job_id}/pause" {
-                /// Pauses the run of a job until it is resumed: its worker is advised to checkpoint with its next heartbeat, and a
-                /// command that does not read advice stands still. Forgotten when the run ends or the daemon restarts.
+                /// Pauses the run of a job until it is resumed: its worker is told with its next heartbeat, and makes the program stand
+                /// still. A handler in a worker's own process is advised to checkpoint. Forgotten when the run ends or the daemon
+                /// restarts.
                 post pause_job: PauseJob {
                     scope: Cancel,
                     path: JobId,
+                    body: Optional<PauseRunRequest> = json!({"reason": "the disk is needed"}),
                     answer: Answer<StateAnswer> = "The job's state.",
                     errors: [409 => NOT_RUNNING_HERE],
+                    check: |body| wrong_reason(&body.reason),
                     idempotent: true,
-                    client: pause_job,
                 }
             }
             JOB_RESUME = "/queue/jobs/{job_id}/resume" {
@@ -74,10 +76,11 @@ macro_rules! command_operations {
                 post resume_job: ResumeJob {
                     scope: Cancel,
                     path: JobId,
+                    body: Optional<PauseRunRequest> = json!({"reason": "the disk is free again"}),
                     answer: Answer<StateAnswer> = "The job's state.",
                     errors: [409 => NOT_RUNNING_HERE],
+                    check: |body| wrong_reason(&body.reason),
                     idempotent: true,
-                    client: resume_job,
                 }
             }
             CANCEL_MANY = "/queue/jobs/cancel-many" {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use jobtree_protocol::{
-    Advice, EventKind, Heartbeat, HeartbeatAnswer, JobId, LeaseId, Progress, ReleaseRequest,
-    ReportRequest, RevokeRequest,
+    Advice, EventKind, Heartbeat, HeartbeatAnswer, JobId, JobState, LeaseId, Progress,
+    ReleaseRequest, ReportRequest, RevokeRequest,
 };
 
 use super::begin::{take_in_hand, told_time};
@@ -126,6 +126,7 @@ pub fn heartbeat(
         ttl_sec: next.ttl_sec,
         cancel,
         give_back: next.asked_back.clone(),
+        paused: false,
     };
     if next.jobs.is_empty() && !given_back.is_empty() && next.own_cost == 0 {
         let reason = "its worker gave its last jobs back";
@@ -223,6 +224,36 @@ pub fn log(cx: &Context<'_>, lease: &LeaseRecord, job: &JobRecord) -> Outcome<()
     }
     let mut changes = Changes::default();
     changes.events.push(job_event(cx, job, EventKind::Log));
+    Ok(Done::new((), changes))
+}
+
+/// Writes into a running job's trail that its run is to stand still, or to go on. Whether it does is between its worker and
+/// the daemon that the worker calls.
+///
+/// # Errors
+/// If the job does not run.
+pub fn pause_run(cx: &Context<'_>, job: &JobRecord, paused: bool, reason: String) -> Outcome<()> {
+    if job.state != JobState::Running {
+        return Err(TransitionError::WrongState {
+            job_id: job.id,
+            state: job.state,
+            command: "a pause of its run",
+            advice: "only what runs is paused",
+        });
+    }
+    let next = touched(job);
+    let kind = match paused {
+        true => EventKind::Paused,
+        false => EventKind::Resumed,
+    };
+    let mut event = job_event(cx, &next, kind);
+    event.node_id = next.node_id.clone();
+    event.reason = Some(reason);
+    let mut changes = Changes {
+        events: vec![event],
+        ..Changes::default()
+    };
+    changes.put(next);
     Ok(Done::new((), changes))
 }
 

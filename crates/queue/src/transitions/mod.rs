@@ -26,7 +26,7 @@
 //! | [`hasten`], [`edit`], [`deny`], [`mark_at_risk`] | QUEUED | QUEUED |
 //! | [`heartbeat`], [`report`] | DISPATCHING under the lease (the one it names) | RUNNING |
 //! | [`heartbeat`] | DISPATCHING under the lease (given back) | QUEUED, CANCELED |
-//! | [`heartbeat`], [`report`], [`log`] | RUNNING | RUNNING |
+//! | [`heartbeat`], [`report`], [`log`], [`pause_run`] | RUNNING | RUNNING |
 //! | [`ask_back`] | DISPATCHING under the lease | the same, its worker asked to give it back |
 //! | [`admit`] | no job | a lease without one |
 //!
@@ -66,7 +66,7 @@ pub use dispatch::{Claimed, ack, claim, reserve, return_unclaimed, take_up};
 pub use ending::{CompletedMany, cancel, complete, complete_many, miss_deadline, time_out};
 pub use error::TransitionError;
 pub use grant::admit;
-pub use held::{expire, heartbeat, heartbeat_needs, log, release, report, revoke};
+pub use held::{expire, heartbeat, heartbeat_needs, log, pause_run, release, report, revoke};
 pub use redrive::{Redrive, redrive};
 pub use submit::{dependency_ended, submit, submit_among};
 pub use waiting::{deny, edit, hasten, mark_at_risk};

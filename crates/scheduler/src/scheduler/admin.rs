@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use jobtree_protocol::{
-    Advice, ApiError, CleanAnswer, CleanRequest, ErrorCode, FieldError, JobState, Json, LeaseId,
-    Overlap, PauseRequest, ScheduleId, ScheduleSpec, ScheduleView, SignalsRequest, SubmitAnswer,
-    whole_micros,
+    Advice, ApiError, CleanAnswer, CleanRequest, ErrorCode, FieldError, JobId, JobState, Json,
+    LeaseId, Overlap, PauseRequest, ScheduleId, ScheduleSpec, ScheduleView, SignalsRequest,
+    SubmitAnswer, whole_micros,
 };
 use jobtree_queue::cron::{Schedule, ScheduleError};
 use jobtree_queue::planner::ListenScope;
@@ -140,6 +140,12 @@ impl Scheduler {
     /// ends or the scheduler stops.
     pub fn pause_lease(&self, lease: LeaseId, paused: bool) {
         self.engine.post(Input::PauseLease(lease, paused));
+    }
+
+    /// Writes into a running job's trail that its run is paused, or goes on. The run itself is told by whom its worker calls.
+    pub fn tell_run_paused(&self, job: JobId, paused: bool, reason: String) -> Reply<()> {
+        let answer = self.store().pause_run(self.stamp(), job, paused, reason);
+        self.reply(answer, |()| ())
     }
 
     /// Returns what the run under a lease of this node is advised.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use jobtree_protocol::operations::{
     CancelJob, CancelJobs, PauseJob, RedriveJobs, ResumeJob, RetryJob,
 };
@@ -14,7 +15,7 @@ use jobtree_scheduler::Reply;
 use super::route::{Call, routes};
 use super::{explain, invalid, ownership};
 use crate::auth::Caller;
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, PausedRun};
 use crate::problem::{Answered, Refusal};
 
 jobtree_protocol::command_operations!(routes);
@@ -32,14 +33,22 @@ async fn retry_job(daemon: Arc<Daemon>, call: Call<RetryJob>) -> Answered<StateA
 }
 
 async fn pause_job(daemon: Arc<Daemon>, call: Call<PauseJob>) -> Answered<StateAnswer> {
-    set_paused(&daemon, call.id, true).await
+    let (by, reason) = (call.caller.name().to_owned(), call.body.reason);
+    set_paused(&daemon, call.id, true, by, reason).await
 }
 
 async fn resume_job(daemon: Arc<Daemon>, call: Call<ResumeJob>) -> Answered<StateAnswer> {
-    set_paused(&daemon, call.id, false).await
+    let (by, reason) = (call.caller.name().to_owned(), call.body.reason);
+    set_paused(&daemon, call.id, false, by, reason).await
 }
 
-async fn set_paused(daemon: &Daemon, job_id: JobId, paused: bool) -> Answered<StateAnswer> {
+async fn set_paused(
+    daemon: &Daemon,
+    job_id: JobId,
+    paused: bool,
+    by: String,
+    reason: Option<String>,
+) -> Answered<StateAnswer> {
     let (job, lease) = explain::held(daemon, job_id).await?;
     let Some(job) = job else {
         return Err(ownership::no_job(job_id).into());
@@ -64,8 +73,23 @@ async fn set_paused(daemon: &Daemon, job_id: JobId, paused: bool) -> Answered<St
         );
         return Err(Refusal::new(ErrorCode::Conflict, message));
     }
-    daemon.set_paused(lease.id, paused);
-    daemon.scheduler.pause_lease(lease.id, paused);
+    let run = PausedRun {
+        job: job_id,
+        since: Timestamp::now(),
+        by,
+        reason,
+        still_since: None,
+    };
+    let told = run.told();
+    let before = daemon.paused_run(lease.id);
+    // Before its event: whoever hears of that asks what to do.
+    if daemon.set_paused(lease.id, paused.then_some(run)) {
+        let told = daemon.scheduler.tell_run_paused(job_id, paused, told);
+        if let Err(error) = told.await {
+            daemon.set_paused(lease.id, before);
+            return Err(error.into());
+        }
+    }
     Ok(StateAnswer { job_id, state })
 }
 

@@ -201,9 +201,19 @@ fn in_worker(daemon: &Daemon, job: &JobRecord, lease: Option<&LeaseRecord>) -> O
 
 /// Returns why a run stands still: somebody has paused it, or the machine is overloaded.
 fn paused_run(daemon: &Daemon, job: &JobRecord, lease: &LeaseRecord) -> Option<Reason> {
-    if let Some(since) = daemon.paused_since(lease.id) {
+    if let Some(run) = daemon.paused_run(lease.id).filter(|run| run.job == job.id) {
         let resume = format!("it is resumed (jobtree resume --job {})", job.id);
-        let message = "The run of the job is paused";
+        let told = run.told();
+        let (message, since) = match run.still_since {
+            Some(since) => (format!("The run of the job is paused {told}"), since),
+            // A handler in a worker's own process is advised to checkpoint, and says nothing.
+            None => (
+                format!(
+                    "The job is asked to pause {told}; its worker has not said that it stands still"
+                ),
+                run.since,
+            ),
+        };
         return Some(Reason::new("run_paused", message, Some(since), resume));
     }
     let advice = daemon.scheduler.advice(lease.id);

@@ -9,8 +9,8 @@ use jobtree_protocol::operations::{
     RequestLease,
 };
 use jobtree_protocol::{
-    ApiError, Each, HeartbeatAnswer, HeartbeatManyAnswer, HeartbeatManyRequest, JobId, LeaseAnswer,
-    LeaseList, LeaseView, ReportBody,
+    ApiError, Each, Heartbeat, HeartbeatAnswer, HeartbeatManyAnswer, HeartbeatManyRequest, JobId,
+    LeaseAnswer, LeaseList, LeaseView, ReportBody,
 };
 
 use super::ownership;
@@ -52,7 +52,24 @@ async fn get_lease(daemon: Arc<Daemon>, mut call: Call<GetLease>) -> Answered<Le
 }
 
 async fn heartbeat(daemon: Arc<Daemon>, call: Call<RenewLease>) -> Answered<HeartbeatAnswer> {
-    Ok(daemon.scheduler.heartbeat(call.body.of(call.id)).await?)
+    beaten(&daemon, call.body.of(call.id))
+        .await
+        .map_err(Into::into)
+}
+
+/// Renews a lease. The answer tells whether its run is paused.
+fn beaten(
+    daemon: &Daemon,
+    beat: Heartbeat,
+) -> impl Future<Output = Result<HeartbeatAnswer, ApiError>> {
+    let (lease, in_hand, stands_still) = (beat.lease_id, beat.job_id, beat.paused);
+    // Begun here and awaited later: calls that are begun together share a commit.
+    let renewed = daemon.scheduler.heartbeat(beat);
+    async move {
+        let mut answer = renewed.await?;
+        answer.paused = daemon.beaten(lease, in_hand, stands_still);
+        Ok(answer)
+    }
 }
 
 async fn heartbeat_many(
@@ -90,7 +107,7 @@ async fn heartbeat_many(
             if caller.addon().is_some() && hidden {
                 return Err(ownership::no_lease(id));
             }
-            Ok(daemon.scheduler.heartbeat(beat))
+            Ok(beaten(&daemon, beat))
         })
         .collect();
     let mut leases = Vec::with_capacity(begun.len());

@@ -72,6 +72,7 @@ pub(super) fn all() -> Vec<(&'static str, &'static str, Value)> {
         ("CancelRequest", "reason", reason.clone()),
         ("CancelManyRequest", "reason", reason.clone()),
         ("RetryRequest", "reason", reason.clone()),
+        ("PauseRunRequest", "reason", reason.clone()),
         ("RedriveRequest", "reason", reason.clone()),
         ("ReleaseRequest", "reason", reason.clone()),
         ("RevokeRequest", "reason", reason.clone()),

@@ -211,6 +211,13 @@ impl<'a> Unit<'a> {
         self.settle(done)
     }
 
+    /// Writes that a run is paused, or goes on.
+    pub(crate) fn pause_run(&mut self, id: JobId, paused: bool, reason: String) -> Result<()> {
+        let job = self.job(id)?;
+        let done = transitions::pause_run(&self.cx, &job, paused, reason)?;
+        self.settle(done)
+    }
+
     pub(crate) fn return_unclaimed(
         &mut self,
         id: JobId,

@@ -155,6 +155,7 @@ pub(super) fn renewed(cancel: &[JobId]) -> HeartbeatAnswer {
         ttl_sec: TTL_SEC,
         cancel: cancel.to_vec(),
         give_back: Vec::new(),
+        paused: false,
     }
 }
 
