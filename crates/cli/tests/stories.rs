@@ -500,6 +500,18 @@ fn another_policy_is_tried_on_recorded_load() {
         started(0) < started(1) && started(1) < started(2),
         "{usual}"
     );
+    // In words, with what of the recording has no effect.
+    let one = folder.write(
+        "one.ndjson",
+        r#"{"addon_id":"a","job_type":"t","cost_units":60,"created_at":"2026-01-01T00:00:00Z","required_labels":["gpu"],"state":"DONE"}"#,
+    );
+    let arguments = ["simulate", "--load", &load, "--jobs", &one];
+    let told = Ran::of(&mut folder.command(), &arguments).exits(0).stderr;
+    assert!(told.starts_with("1 job over "), "{told}");
+    assert!(
+        told.contains("\nignored: required_labels of jobs (1)"),
+        "{told}"
+    );
     let always = simulate(ALWAYS);
     assert!(always["average_wait_sec"].as_f64() < usual["average_wait_sec"].as_f64());
     Ran::of(

@@ -648,6 +648,56 @@ fn constraints_look_harder_at_their_own_resource() {
 }
 
 #[test]
+fn a_job_that_leans_on_the_network_waits_while_an_interface_is_busy() {
+    let _watchdog = watch();
+    let network = Constraints {
+        network_heavy: true,
+        ..Constraints::default()
+    };
+    let heavy = Ask {
+        constraints: network,
+        ..ask(1)
+    };
+    let (mut admission, mut now) = machine("", 0.0);
+    let mut measure = |admission: &mut Admission, network| {
+        for _ in 0..60 {
+            now = now.after(secs(2));
+            let sample = Sample {
+                network,
+                ..Sample::idle()
+            };
+            admission.sample(sample, 0, now);
+        }
+        now
+    };
+    let now = measure(&mut admission, Some(0.1));
+    assert!(decide(&admission, heavy, 0, now).approved());
+    // The machine is as quiet as before for all others.
+    let now = measure(&mut admission, Some(0.95));
+    let denied = decide(&admission, heavy, 0, now).denied;
+    assert!(matches!(denied, Some(Block::Pressure { .. })), "{denied:?}");
+    let told = denied.expect("it is denied").to_string();
+    assert!(told.contains("network"), "{told}");
+    let disk = Constraints {
+        disk_write_heavy: true,
+        ..Constraints::default()
+    };
+    for constraints in [Constraints::default(), disk] {
+        let other = Ask {
+            constraints,
+            ..ask(1)
+        };
+        assert!(
+            decide(&admission, other, 0, now).approved(),
+            "{constraints:?}"
+        );
+    }
+    // Where no interface has a speed, nothing of it holds the job back.
+    let now = measure(&mut admission, None);
+    assert!(decide(&admission, heavy, 0, now).approved());
+}
+
+#[test]
 fn caps_global_and_per_addon() {
     let _watchdog = watch();
     let text = "[caps]\nleases = 10\naddon_leases = 5\n[addons.small]\nleases = 2\nunits = 20\n[addons.off]\npaused = true";

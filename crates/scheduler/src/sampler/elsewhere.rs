@@ -63,6 +63,10 @@ impl Machine for Elsewhere {
             );
         }
         lacks("disk_busy", "disks do not tell how long they were at work");
+        lacks(
+            "network",
+            "network interfaces do not tell their speed; network_heavy goes by the host's signals alone",
+        );
         let memory_available = self.system.as_mut().and_then(|system| {
             system.refresh_memory();
             let total = system.total_memory();

@@ -24,6 +24,8 @@ pub(crate) struct Linux {
     disk: PathBuf,
     processors: usize,
     place: Option<Place>,
+    /// The last counters had a network interface whose speed is known.
+    has_network: bool,
 }
 
 impl Linux {
@@ -39,6 +41,7 @@ impl Linux {
             sys: proc.with_file_name("sys"),
             proc,
             disk: disk.to_owned(),
+            has_network: false,
             processors: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
@@ -88,12 +91,14 @@ impl Machine for Linux {
         })?;
         self.processors = processors.max(1);
         let disks = self.parsed("diskstats", |text| disk_times(text, is_whole_disk));
+        let interfaces = self.interfaces();
+        self.has_network = !interfaces.is_empty();
         Ok(Counters {
             at,
             total,
             idle,
             disks: disks.unwrap_or_default(),
-            interfaces: self.interfaces(),
+            interfaces,
         })
     }
 
@@ -109,6 +114,17 @@ impl Machine for Linux {
         };
         if let Err(why) = self.read("diskstats") {
             kept("disk_busy", "the disks' time goes unseen", Err(why));
+        }
+        if !self.has_network {
+            let why = match self.read("net/dev") {
+                Err(why) => why,
+                Ok(_) => "the kernel knows the speed of no network interface".to_owned(),
+            };
+            kept(
+                "network",
+                "network_heavy goes by the host's signals alone",
+                Err(why),
+            );
         }
         let instead = "the load average stands in for CPU pressure";
         let nothing = "its pressure goes unseen";
@@ -354,6 +370,7 @@ mod tests {
             .collect();
         let expected = [
             "disk_busy",
+            "network",
             "psi_cpu",
             "psi_io",
             "psi_memory",
@@ -361,9 +378,59 @@ mod tests {
             "load_per_core",
         ];
         assert_eq!(missing, expected);
-        assert!(gauges.missing[1].why.contains("load average stands in"));
+        let network = &gauges.missing[1].why;
+        assert!(network.contains("/nowhere/at/all/net/dev"), "{network}");
+        assert!(gauges.missing[2].why.contains("load average stands in"));
         let error = machine.counters(Duration::ZERO).unwrap_err();
         assert!(error.contains("/nowhere/at/all/stat"), "{error}");
+    }
+
+    #[test]
+    fn network_interfaces_count_whose_speed_the_kernel_knows() {
+        let folder = std::env::temp_dir().join(format!("jobtree-sysfs-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let write = |file: &str, text: &str| {
+            let path = folder.join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write(
+            "proc/stat",
+            "cpu  400 20 100 5000 60 7 3 10 30 0\ncpu0 400 20 100 5000 60 7 3 10 30 0\nintr 12\nctxt 99\nbtime 17\nprocesses 7\nprocs_running 1\nprocs_blocked 0\nsoftirq 3\n",
+        );
+        write(
+            "proc/net/dev",
+            "Inter-|   Receive                            |  Transmit\n \
+             face |bytes packets errs drop fifo frame compressed multicast|bytes packets errs drop fifo colls carrier compressed\n\
+             lo: 9999 1 0 0 0 0 0 0 9999 1 0 0 0 0 0 0\n  \
+             eth0: 1000 1 0 0 0 0 0 0 2000 1 0 0 0 0 0 0\n  \
+             eth1: 5000 1 0 0 0 0 0 0 6000 1 0 0 0 0 0 0\n",
+        );
+        // A virtual interface has no such file, one without a cable says -1.
+        write("sys/class/net/eth1/speed", "-1\n");
+        let mut machine = Linux::at(folder.join("proc"), Path::new("/"));
+        let lacks = |machine: &mut Linux| {
+            let missing = machine.gauges().missing;
+            let network = missing.into_iter().find(|it| it.signal == "network");
+            network.map(|it| it.why)
+        };
+        assert_eq!(machine.counters(Duration::ZERO).unwrap().interfaces, []);
+        let why = lacks(&mut machine).expect("no interface has a speed");
+        assert_eq!(
+            why,
+            "the kernel knows the speed of no network interface; network_heavy goes by the host's signals alone"
+        );
+        write("sys/class/net/eth0/speed", "1000\n");
+        let counters = machine.counters(Duration::ZERO).unwrap();
+        let eth0 = Interface {
+            name: "eth0".to_owned(),
+            received: 1000,
+            sent: 2000,
+            speed: 125_000_000,
+        };
+        assert_eq!(counters.interfaces, [eth0]);
+        assert_eq!(lacks(&mut machine), None);
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::args::{self, value};
 use crate::context::Context;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::out::Align;
+use crate::out::{Align, counted};
 use crate::when::{length, since};
 
 pub fn define(command: Command) -> Command {
@@ -75,8 +75,8 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         ));
     };
     context.out.note(&format!(
-        "{} jobs over {} of load",
-        jobs.len(),
+        "{} over {} of load",
+        counted(jobs.len() as u64, "job"),
         length(since(first.at, samples[samples.len() - 1].at))
     ));
     if !ignored.is_empty() {

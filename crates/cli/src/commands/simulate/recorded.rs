@@ -1,5 +1,6 @@
 //! What was recorded: measurements and jobs, a line of JSON each.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -103,39 +104,143 @@ pub struct Recorded {
     pub takes: Duration,
 }
 
-/// Fields of jobs that say when a job may start or how long it runs, and that the simulation does not go by.
-const IGNORED: [&str; 7] = [
-    "waiting_for",
-    "depends_on",
-    "concurrency_key",
-    "required_node",
-    "required_labels",
-    "max_runtime_sec",
-    "backoff",
+/// Fields of jobs that the simulation goes by: those of [`Written`].
+const HONOURED: [&str; 16] = [
+    "job_id",
+    "addon_id",
+    "job_type",
+    "cost_units",
+    "priority",
+    "constraints",
+    "expected_duration_sec",
+    "created_at",
+    "at",
+    "time_sensitive",
+    "start",
+    "earliest_start_at",
+    "next_earliest_start_at",
+    "deadline_at",
+    "started_at",
+    "ended_at",
+];
+
+/// Fields of jobs that say neither when a job may start nor how long it runs: names, contents, and what became of the job, which
+/// the simulation tells anew. Any other field is told as ignored.
+const NO_MATTER: [&str; 23] = [
+    "version",
+    "state",
+    "lease_id",
+    "position",
+    "node_id",
+    "dispatch_until",
+    "payload",
+    "tags",
+    "pids",
+    "progress",
+    "metrics",
+    "result",
+    "last_error",
+    "deadline_at_risk",
+    "quarantined",
+    "schedule_id",
+    "traceparent",
+    "idempotency_key",
+    "unique_key",
+    "concurrency_limit",
+    "on_dependency_failure",
+    "why",
+    "usage",
+];
+
+/// Measurements that the simulation goes by, or makes itself: `busy` counts where what it was made of was not recorded.
+const MEASURED: [&str; 15] = [
+    "at",
+    "busy",
+    "state",
+    "capacity",
+    "used",
+    "foreign_cpu",
+    "own_cpu",
+    "memory_available",
+    "psi_cpu",
+    "psi_io",
+    "psi_memory",
+    "load_per_core",
+    "disk_busy",
+    "disk_free",
+    "network",
 ];
 
 /// Returns what is recorded of jobs and load and has no effect on the simulation, in words.
 pub fn ignored_in(jobs: &str, load: &str) -> Vec<String> {
-    let has = |line: &str, field: &str| {
-        let json = serde_json::from_str::<serde_json::Value>(line).unwrap_or_default();
-        match json.get(field) {
-            None | Some(serde_json::Value::Null) => false,
-            Some(serde_json::Value::Array(all)) => !all.is_empty(),
-            Some(_) => true,
+    let jobs = objects(jobs).filter_map(|json| json.as_object().cloned());
+    let mut fields = BTreeMap::<String, usize>::new();
+    for (name, value) in jobs.flatten() {
+        if !HONOURED.contains(&&*name)
+            && !NO_MATTER.contains(&&*name)
+            && says_something(&name, &value)
+        {
+            *fields.entry(name).or_default() += 1;
         }
-    };
-    let fields = IGNORED.into_iter().filter_map(|field| {
-        let count = lines(jobs).filter(|(_, line)| has(line, field)).count();
-        (count > 0).then(|| format!("{field} of jobs ({count})"))
-    });
-    let unmeasured = lines(load).filter(|(_, line)| has(line, "busy") && !has(line, "foreign_cpu"));
-    let unmeasured = unmeasured.count();
-    let load = (unmeasured > 0).then(|| {
+    }
+    let of_jobs = fields
+        .into_iter()
+        .map(|(name, count)| format!("{name} of jobs ({count})"));
+    let mut fields = BTreeMap::<String, usize>::new();
+    let mut unmeasured = 0;
+    for mut json in objects(load) {
+        // As the stream of events has it, as a list has it, or bare.
+        let mut take = |name: &str| json.get_mut(name).map(serde_json::Value::take);
+        let all = match (take("load"), take("samples")) {
+            (Some(one), _) => vec![one],
+            (None, Some(serde_json::Value::Array(all))) => all,
+            _ => vec![json],
+        };
+        let samples = all.into_iter().filter_map(|json| match json {
+            serde_json::Value::Object(sample) if sample.contains_key("busy") => Some(sample),
+            _ => None,
+        });
+        for sample in samples {
+            let cpu = sample.get("foreign_cpu").is_some_and(|it| !it.is_null());
+            unmeasured += usize::from(!cpu);
+            for (name, value) in sample {
+                if !MEASURED.contains(&&*name) && says_something(&name, &value) {
+                    *fields.entry(name).or_default() += 1;
+                }
+            }
+        }
+    }
+    let of_load = fields
+        .into_iter()
+        .map(|(name, count)| format!("{name} of load ({count})"));
+    let unmeasured = (unmeasured > 0).then(|| {
         format!(
             "signals that busy was made of, where a measurement tells busy alone ({unmeasured})"
         )
     });
-    fields.chain(load).collect()
+    of_jobs.chain(of_load).chain(unmeasured).collect()
+}
+
+/// Returns `false` for a value that a field has if nothing was said.
+fn says_something(name: &str, value: &serde_json::Value) -> bool {
+    use serde_json::Value::{Array, Bool, Null, Number, Object, String};
+    match value {
+        Null | Bool(false) => false,
+        Array(all) => !all.is_empty(),
+        Object(all) => !all.is_empty(),
+        Number(number) => match name {
+            // Of a job that runs once, or ran once.
+            "max_attempts" | "attempts" => number.as_u64() != Some(1),
+            _ => number.as_f64().is_none_or(|number| number.abs() > 0.0),
+        },
+        Bool(true) => true,
+        // What a job is recorded with that says nothing of it.
+        String(text) => (name, text.as_str()) != ("late", "run"),
+    }
+}
+
+fn objects(text: &str) -> impl Iterator<Item = serde_json::Value> {
+    lines(text).filter_map(|(_, line)| serde_json::from_str(line).ok())
 }
 
 /// All jobs, in the order of their submission.
@@ -230,5 +335,58 @@ mod tests {
             ]
         );
         assert!(jobs_in("{}").unwrap_err().contains("line 1"));
+    }
+
+    #[test]
+    fn whatever_the_simulation_does_not_go_by_is_told() {
+        let job = r#"{"addon_id":"a","state":"DONE","attempts":1,"max_attempts":3,"late":"fail","some_new_field":{"x":1},"payload":{"y":2}}"#;
+        let load = r#"{"load":{"at":"2026-01-01T00:00:00Z","busy":3,"foreign_cpu":0.1,"gpu_busy":0.5,"network":0.1}}"#;
+        assert_eq!(
+            ignored_in(
+                &format!("{job}\n{job}"),
+                &format!("{load}\n{{\"event\":\"DONE\"}}")
+            ),
+            [
+                "late of jobs (2)",
+                "max_attempts of jobs (2)",
+                "some_new_field of jobs (2)",
+                "gpu_busy of load (1)",
+            ]
+        );
+    }
+
+    /// Each field that a list shows of a job is gone by, without effect, or told: a new one must be thought of.
+    #[test]
+    fn every_field_of_a_job_is_known() {
+        let fields = include_str!("../../../../protocol/src/job.rs");
+        let view = fields
+            .split_once("pub struct JobView {")
+            .expect("the view")
+            .1;
+        let view = view.split_once("\n}").expect("its end").0;
+        let names = view
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("pub "));
+        let told: Vec<&str> = names
+            .filter_map(|line| Some(line.split_once(':')?.0))
+            .filter(|name| !HONOURED.contains(name) && !NO_MATTER.contains(name))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "attempts",
+                "max_attempts",
+                "rescues",
+                "max_runtime_sec",
+                "waiting_for",
+                "cancel_requested",
+                "late",
+                "backoff",
+                "concurrency_key",
+                "depends_on",
+                "required_node",
+                "required_labels",
+            ]
+        );
     }
 }
