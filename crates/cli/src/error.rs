@@ -96,6 +96,17 @@ impl CliError {
         self
     }
 
+    /// Returns what to do about it, if that is known and not part of the message.
+    pub fn advice(&self) -> Option<&str> {
+        match self {
+            Self::Usage { hint, .. }
+            | Self::NotFound { hint, .. }
+            | Self::Refused { hint, .. }
+            | Self::Failed { hint, .. } => hint.as_deref(),
+            Self::Daemon(_) | Self::NoAnswer { .. } | Self::Output(_) => None,
+        }
+    }
+
     /// Adds what the daemon says of itself, if it answered nothing else.
     pub fn explained(self, trouble: impl FnOnce() -> Option<String>) -> Self {
         let Self::Daemon(error) = &self else {

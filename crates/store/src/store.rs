@@ -19,6 +19,7 @@ use crate::backend::{
 };
 use crate::error::{OpenError, StoreError};
 use crate::execute::{Firing, Stamp, Submission, Unit};
+use crate::inspect::Inspected;
 use crate::logs;
 use crate::memory::Memory;
 use crate::needs::{Name, Needs};
@@ -78,6 +79,26 @@ impl Store {
     /// If the file is in use, not ours, too new, or cannot be opened; see [`OpenError`].
     pub fn open(options: &SqliteOptions) -> std::result::Result<Self, OpenError> {
         Sqlite::open(options).map(Self::on)
+    }
+
+    /// Looks at a file without opening it as a store: whether that would succeed, and what it has. Nothing is written. Not for a file
+    /// that this process has open.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is damaged, not ours or too new.
+    pub fn inspect(path: impl AsRef<std::path::Path>) -> std::result::Result<Inspected, OpenError> {
+        crate::sqlite::inspect(path.as_ref())
+    }
+
+    /// Looks at a PostgreSQL database without opening it as a store. Nothing is written.
+    ///
+    /// # Errors
+    /// If the database cannot be reached, or its tables are too new.
+    #[cfg(feature = "postgres")]
+    pub fn inspect_postgres(
+        options: &crate::PostgresOptions,
+    ) -> std::result::Result<Inspected, OpenError> {
+        crate::postgres::inspect(options)
     }
 
     /// A store in a PostgreSQL database, which schedulers on several machines may share.
@@ -523,6 +544,16 @@ impl Store {
         )
     }
 
+    /// Writes into a running job's trail that its run is paused, or goes on.
+    pub fn pause_run(&self, stamp: Stamp, job: JobId, paused: bool, reason: String) -> Answer<()> {
+        self.command(
+            stamp,
+            reason,
+            move |_, needs| needs.jobs.push(job),
+            move |unit, reason| unit.pause_run(job, paused, reason),
+        )
+    }
+
     /// Skips an addon or a type from now on.
     pub fn pause(&self, stamp: Stamp, pause: Pause) -> Answer<()> {
         self.command(
@@ -544,16 +575,6 @@ impl Store {
     }
 
     /// Skips it no longer. Whether it was skipped; when and why do not matter.
-    /// Writes into a running job's trail that its run is paused, or goes on.
-    pub fn pause_run(&self, stamp: Stamp, job: JobId, paused: bool, reason: String) -> Answer<()> {
-        self.command(
-            stamp,
-            reason,
-            move |_, needs| needs.jobs.push(job),
-            move |unit, reason| unit.pause_run(job, paused, reason),
-        )
-    }
-
     pub fn resume(&self, stamp: Stamp, pause: Pause) -> Answer<bool> {
         self.command(
             stamp,

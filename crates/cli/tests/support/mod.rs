@@ -99,7 +99,12 @@ impl Folder {
 
     /// The command, with this folder for all that it reads and writes by itself.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_jobtree"));
+        self.command_of(env!("CARGO_BIN_EXE_jobtree"))
+    }
+
+    /// Another program, in the same environment.
+    pub fn command_of(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
         command
             .env_clear()
             .env("PATH", std::env::var_os("PATH").expect("a path"))
@@ -362,6 +367,20 @@ pub fn signal(name: &str, pid: u32) {
         .status()
         .expect("kill is everywhere");
     assert!(sent.success(), "{name} could not be sent to {pid}");
+}
+
+/// Says that a part of a test is left out. Not by `eprintln!`, whose text is kept from those who run tests that pass.
+pub fn skipped(what: &str) {
+    let name = thread::current().name().unwrap_or("main").to_owned();
+    let _ = writeln!(std::io::stderr(), "SKIPPED in {name}: {what}");
+}
+
+/// The most memory that a process had, in bytes.
+pub fn peak_memory(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.expect("a line").trim().trim_end_matches(" kB");
+    kilobytes.parse::<u64>().expect("a number") << 10
 }
 
 /// Returns when it holds; the watchdog knows when to give up.

@@ -41,6 +41,7 @@ use tls::Target;
 
 use crate::backend::{Backend, HintListener, Listen, Listeners, Query, Submissions, Work};
 use crate::error::{OpenError, StoreError};
+use crate::inspect::Inspected;
 use crate::moving::MOVING;
 use crate::writer::{Bounds, Ledger, Writer};
 
@@ -130,8 +131,8 @@ const STEPS: &[&str] = &[
     include_str!("migration_3.sql"),
     include_str!("migration_4.sql"),
     include_str!("migration_5.sql"),
-];
     include_str!("migration_6.sql"),
+];
 const VERSION: i32 = STEPS.len() as i32;
 /// How long the first try of a migration waits for each lock: less than the second after which the database looks for
 /// deadlocks, so that no writer is its victim. Later tries wait for longer, since the database's own maintenance gives way
@@ -178,6 +179,40 @@ fn refuse_poolers(target: &Target) -> Result<(), OpenError> {
         return Err(OpenError::Pooled);
     }
     Ok(())
+}
+
+/// Returns what is in the database, and changes nothing.
+pub(crate) fn inspect(options: &PostgresOptions) -> Result<Inspected, OpenError> {
+    let failed = |error: StoreError| OpenError::Database(error.to_string());
+    let mut target = Target::of(&options.url)?;
+    password_file::fill_in(&mut target.config)?;
+    impatient(&mut target.config);
+    let mut connection = Connection::new(target, "")?;
+    connection.connect().map_err(failed)?;
+    let mut number = |sql: &'static str| -> Result<Option<i32>, OpenError> {
+        let rows = connection.query(sql, &[]).map_err(failed)?;
+        Ok(rows.first().map(|row| row.get(0)))
+    };
+    let exists = number("SELECT 1 WHERE to_regclass('scheduler_version') IS NOT NULL")?;
+    let Some(version) = exists
+        .map(|_| number("SELECT version FROM scheduler_version"))
+        .transpose()?
+        .flatten()
+    else {
+        return Ok(Inspected::Missing);
+    };
+    let (found, known) = (version.into(), VERSION.into());
+    if version > VERSION {
+        let oldest = number("SELECT oldest FROM scheduler_version")?;
+        if oldest.is_some_and(|oldest| oldest > VERSION) {
+            return Err(OpenError::Newer { found, known });
+        }
+    }
+    Ok(Inspected::Sound {
+        version: found,
+        newest: known,
+        whole: true,
+    })
 }
 
 /// Makes the tables, or brings them to the newest version, if they are ours and not too new. Several processes may try at once. Gives the name of

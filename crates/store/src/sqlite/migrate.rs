@@ -15,7 +15,7 @@ const STEPS: &[&str] = &[
     include_str!("migration_5.sql"),
 ];
 
-const NEWEST: i64 = STEPS.len() as i64;
+pub(crate) const NEWEST: i64 = STEPS.len() as i64;
 
 pub(crate) fn refuse_newer(db: &Connection) -> Result<(), OpenError> {
     let found = pragma(db, "user_version")?;

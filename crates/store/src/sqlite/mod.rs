@@ -5,6 +5,7 @@ mod beside;
 mod codec;
 mod failure;
 mod flush;
+mod inspect;
 mod leases;
 mod list;
 mod logs;
@@ -48,6 +49,8 @@ pub(crate) struct Sqlite {
     orphaned: Vec<LeaseId>,
     lock: open::ProcessLock,
 }
+
+pub(crate) use inspect::inspect;
 
 impl Sqlite {
     pub(crate) fn open(options: &SqliteOptions) -> Result<Self, OpenError> {

@@ -248,7 +248,7 @@ pub(crate) fn connect(options: &SqliteOptions, flags: OpenFlags) -> Result<Conne
 }
 
 /// Refuses a file of another program before anything is written to it.
-fn check_owner(db: &Connection) -> Result<(), OpenError> {
+pub(crate) fn check_owner(db: &Connection) -> Result<(), OpenError> {
     let id = pragma(db, "application_id")?;
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if id == APPLICATION_ID || (id == 0 && tables == 0) {

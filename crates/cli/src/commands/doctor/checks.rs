@@ -1,7 +1,7 @@
 //! The checks, one function each. None changes anything that stays.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,11 @@ use jobtree_client::{ClientError, Probe};
 use jobtree_process::cgroup::Cgroup;
 use jobtree_protocol::ErrorCode;
 use jobtree_scheduler::sampler::Sampler;
-use jobtree_store::{SqliteOptions, Store};
+use jobtree_server::ServeError;
+use jobtree_store::{Inspected, PostgresOptions, SqliteOptions, Store};
 
-use super::Check;
+use super::{Check, Finding};
+use crate::commands::serve::not_started;
 use crate::context::Context;
 use crate::when::length;
 
@@ -30,7 +32,7 @@ pub fn all(context: &Context) -> Vec<Check> {
     let mut checks = vec![
         settings(context),
         folder(&data),
-        token_file(&data.join("admin.token")),
+        token_file(context, &data.join("admin.token")),
     ];
     let scratch = Scratch::new(&data);
     checks.push(sqlite(&scratch));
@@ -77,17 +79,34 @@ fn folder(data: &Path) -> Check {
             format!("{} is not a folder", data.display()),
             "name another with --data-dir or JOBTREE_DATA_DIR",
         ),
-        Err(_) => Check::well(
+        Err(error) if error.kind() == ErrorKind::NotFound => Check::well(
             name,
             format!("{} is made at the first start", data.display()),
         ),
+        Err(error) => Check::broken(name, format!("{}: {error}", data.display()), OWNER),
     }
 }
 
-fn token_file(path: &Path) -> Check {
+fn token_file(context: &Context, path: &Path) -> Check {
     let name = "token file";
-    match fs::metadata(path) {
-        Err(_) => Check::well(name, "is made at the first start"),
+    // To look at it needs rights on its directory, to read it rights on itself.
+    let looked = fs::metadata(path).and_then(|about| File::open(path).map(|_| about));
+    match looked {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Check::well(name, "is made at the first start")
+        }
+        Err(error) => {
+            let told = format!("{} cannot be read: {error}", path.display());
+            // Whoever has a token of their own does not need this one.
+            match context.settings.token() {
+                Ok(Some(_)) => Check::warning(name, told, "another token is used"),
+                _ => Check::broken(
+                    name,
+                    told,
+                    "use the account that owns it, or set JOBTREE_TOKEN",
+                ),
+            }
+        }
         Ok(about) => match about.permissions().mode() & 0o777 {
             0o600 => Check::well(name, format!("{} is its owner's alone", path.display())),
             mode => Check::broken(
@@ -103,36 +122,55 @@ fn token_file(path: &Path) -> Check {
 }
 
 /// A folder on the disk where the data lies, for as long as somebody looks.
-struct Scratch(Option<PathBuf>);
+struct Scratch {
+    folder: Option<PathBuf>,
+    /// Where nothing can be written, and why.
+    missing: String,
+}
 
 impl Scratch {
     /// In the data directory, or in the nearest folder above that is there.
     fn new(data: &Path) -> Self {
         let base = data.ancestors().find(|folder| folder.is_dir());
-        let folder = base.map(|base| base.join(format!(".jobtree-doctor-{}", std::process::id())));
-        Scratch(folder.filter(|folder| fs::create_dir(folder).is_ok()))
+        let base = base.unwrap_or(data);
+        let folder = base.join(format!(".jobtree-doctor-{}", std::process::id()));
+        match fs::create_dir(&folder) {
+            Ok(()) => Scratch {
+                folder: Some(folder),
+                missing: String::new(),
+            },
+            Err(error) => Scratch {
+                folder: None,
+                missing: format!("nothing can be written in {}: {error}", base.display()),
+            },
+        }
     }
 
     fn file(&self, name: &str) -> Option<PathBuf> {
-        self.0.as_ref().map(|folder| folder.join(name))
+        self.folder.as_ref().map(|folder| folder.join(name))
+    }
+
+    /// The check that needs it.
+    fn lacking(&self, name: &'static str) -> Check {
+        Check::broken(name, self.missing.as_str(), WRITABLE)
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if let Some(folder) = &self.0 {
+        if let Some(folder) = &self.folder {
             let _ = fs::remove_dir_all(folder);
         }
     }
 }
 
-const NO_PLACE: &str = "nothing can be written there";
-const WRITABLE: &str = "make the data directory writable, or name another";
+const WRITABLE: &str = "make it writable, or name another directory with --data-dir";
+const OWNER: &str = "use the account that owns it, or name another directory with --data-dir";
 
 fn sqlite(scratch: &Scratch) -> Check {
     let name = "SQLite";
     let Some(path) = scratch.file("check.db") else {
-        return Check::broken(name, NO_PLACE, WRITABLE);
+        return scratch.lacking(name);
     };
     match Store::open(&SqliteOptions::new(path)) {
         Ok(_) => Check::well(
@@ -163,7 +201,8 @@ fn sync(scratch: &Scratch) -> Check {
         Some(times[times.len() / 2])
     };
     match measured() {
-        None => Check::broken(name, NO_PLACE, WRITABLE),
+        None if scratch.folder.is_none() => scratch.lacking(name),
+        None => Check::broken(name, "a file could not be written", WRITABLE),
         Some(took) => {
             let told = format!("{:.2} ms", took.as_secs_f64() * 1000.0);
             match took <= SLOW_SYNC {
@@ -262,11 +301,14 @@ fn daemon(context: &Context) -> Vec<Check> {
     let client = match context.client() {
         Ok(client) => client,
         Err(error) => {
-            return vec![Check::broken(
-                name,
-                error.to_string(),
-                "see `jobtree config show --origin`",
-            )];
+            let told = error.to_string();
+            let told = told.strip_prefix("error: ").unwrap_or(&told);
+            let told = told.split("\nhint: ").next().unwrap_or(told);
+            let advice = error
+                .advice()
+                .unwrap_or("see `jobtree config show --origin`");
+            let asked = Check::broken(name, format!("cannot be asked: {told}"), advice);
+            return [asked].into_iter().chain(store(context)).collect();
         }
     };
     let url = client.url();
@@ -279,7 +321,10 @@ fn daemon(context: &Context) -> Vec<Check> {
                     "start one with `jobtree serve`",
                 ),
                 port(context),
-            ];
+            ]
+            .into_iter()
+            .chain(store(context))
+            .collect();
         }
         Err(ClientError::Untrusted { source, .. }) => {
             return vec![Check::broken(
@@ -342,6 +387,57 @@ fn daemon(context: &Context) -> Vec<Check> {
         )),
     }
     checks
+}
+
+/// Looks at the store that a daemon of this machine would open: why none runs may be told by that. None for one in memory.
+fn store(context: &Context) -> Option<Check> {
+    let name = "store";
+    let (place, looked) = match context.settings.get("store") {
+        None | Some("file") => {
+            let path = context.settings.data_dir().join("jobs.db");
+            let looked = Store::inspect(&path);
+            let place = path.display().to_string();
+            (
+                place,
+                looked.map_err(|error| ServeError::OpenFile { path, error }),
+            )
+        }
+        Some("memory") => return None,
+        Some(url) => {
+            let looked = Store::inspect_postgres(&PostgresOptions::new(url));
+            // Not its address, which may have a password.
+            ("the database".to_owned(), looked.map_err(ServeError::Open))
+        }
+    };
+    Some(match looked {
+        Ok(Inspected::Missing) => {
+            Check::well(name, format!("{place} gets its tables at the first start"))
+        }
+        Ok(Inspected::Sound {
+            version,
+            newest,
+            whole,
+        }) => {
+            let read = match whole {
+                true => "can be read",
+                false => "can be opened (it is too large to read all of it)",
+            };
+            let version = match version < newest {
+                true => format!("; the daemon brings it from version {version} to {newest}"),
+                false => String::new(),
+            };
+            Check::well(name, format!("{place} {read}{version}"))
+        }
+        Err(error) => {
+            // Some errors say themselves what to do.
+            let advice = not_started(&error).advice().map(str::to_owned);
+            Check {
+                finding: Finding::Broken,
+                advice,
+                ..Check::well(name, error.to_string())
+            }
+        }
+    })
 }
 
 fn port(context: &Context) -> Check {

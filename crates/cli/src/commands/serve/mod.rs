@@ -16,6 +16,8 @@ use jobtree_server::{Auth, ServeError, Server, ServerOptions, StoreChoice, TlsFi
 use jobtree_store::OpenError;
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -150,6 +152,16 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
     Ok(Exit::OK)
 }
 
+/// The times of the log: local, with offset, as in all other output.
+struct LocalTime;
+
+impl FormatTime for LocalTime {
+    fn format_time(&self, out: &mut Writer<'_>) -> std::fmt::Result {
+        let now = jiff::Zoned::now();
+        write!(out, "{}", now.strftime("%Y-%m-%d %H:%M:%S%.3f%:z"))
+    }
+}
+
 /// What the library notes goes to standard error, as much as `JOBTREE_LOG` asks for; and traces, with the feature `otel`,
 /// to where `OTEL_*` say, as long as what is returned is there.
 fn tell() -> Result<Telling, CliError> {
@@ -157,6 +169,7 @@ fn tell() -> Result<Telling, CliError> {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(false)
+        .with_timer(LocalTime)
         .with_filter(filter);
     let subscriber = tracing_subscriber::registry().with(lines);
     // Of the results below, only that of a second one in the same process is an error.
@@ -182,7 +195,7 @@ type Telling = Option<jobtree_server::otel::Exporting>;
 type Telling = Option<()>;
 
 /// Tells why the daemon does not start, and what to do.
-fn not_started(error: &ServeError) -> CliError {
+pub(super) fn not_started(error: &ServeError) -> CliError {
     let failed = CliError::failed(error.to_string());
     match error {
         ServeError::Listen { error, .. } if error.kind() == ErrorKind::AddrInUse => failed.hint(
