@@ -99,7 +99,7 @@ fn demo() -> Chapter {
 }
 
 fn submitting() -> Chapter {
-    let mut told = Chapter::new("A job, and somebody who runs it");
+    let mut told = Chapter::new("A job, and a worker that runs it");
     let daemon = in_memory();
     told.about(&daemon);
     told.says("`jobtree serve` keeps jobs in a file. A job belongs to an addon and has a type; its payload is any JSON.");
@@ -116,7 +116,7 @@ fn submitting() -> Chapter {
         ],
         0,
     );
-    told.says("Nobody works for it yet, and it says so.");
+    told.says("No worker serves its type yet, and `explain` says so.");
     told.does(&daemon, &["explain", "last"], 0);
     told.says("A worker is any program: the payload comes on standard input, lines of progress go out, the exit code tells.");
     let script = daemon.folder.write(
@@ -473,9 +473,7 @@ fn full_disk() -> Option<Chapter> {
         .args(["-t", "tmpfs", "-o", "size=4m", "jobtree-test"])
         .arg(&data);
     if !mount.output().is_ok_and(|output| output.status.success()) {
-        eprintln!(
-            "a small file system cannot be mounted here: the story of a full disk is left out"
-        );
+        support::skipped("the story of a full disk: this user may not mount one");
         return None;
     }
     let mounted = Mounted(data.clone());

@@ -43,7 +43,7 @@ pub fn launch(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         .next()
         .and_then(|json| serde_json::from_str::<Conditions>(json.to_str()?).ok());
     let (Some(conditions), Some(program)) = (conditions, arguments.next()) else {
-        eprintln!("jobtree: this subcommand is called by a supervisor, and by nobody else");
+        eprintln!("jobtree: only a supervisor calls this subcommand");
         return ExitCode::from(2);
     };
     if let Err(message) = conditions.take_on() {

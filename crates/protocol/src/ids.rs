@@ -70,7 +70,7 @@ drawn! {
     ScheduleId
 }
 drawn! {
-    /// One start of a process. A worker that starts again under its old name is somebody else.
+    /// One start of a process. A worker that starts again under its old name is another one.
     InstanceId
 }
 

@@ -115,7 +115,7 @@ pub struct JobView {
     /// Why it failed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
-    /// Somebody wants it to stop.
+    /// A user asked for it to stop.
     #[serde(default)]
     pub cancel_requested: bool,
     /// It took too many workers with it.

@@ -78,7 +78,7 @@ pub struct LeaseNumbers {
     pub busy: f64,
 }
 
-/// The caps that hold for whoever asked.
+/// The caps that hold for the caller.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default)]
@@ -309,7 +309,7 @@ pub struct HeartbeatAnswer {
     pub advice: Advice,
     /// Renew it within this.
     pub ttl_sec: u32,
-    /// Jobs that somebody wants stopped. Answer with `complete` FAILED, or give the lease back.
+    /// Jobs that are to stop. Answer with `complete` FAILED, or give the lease back.
     #[serde(default)]
     pub cancel: Vec<JobId>,
     /// Jobs that another worker could begin sooner. Those that have not begun here are confirmed by `given_back` in a
@@ -535,7 +535,7 @@ pub struct LeaseView {
     pub current: Option<JobId>,
     /// When it was granted.
     pub granted_at: Timestamp,
-    /// When it ends if nobody renews it.
+    /// When it ends if it is not renewed.
     pub expires_at: Timestamp,
     /// Its processes.
     #[serde(default)]

@@ -7,7 +7,7 @@ use crate::{JobId, LeaseId};
 
 /// `POST …/queue/jobs/{job_id}/log`: more of what a running job printed.
 ///
-/// It is kept up to a limit for each job; what goes beyond is counted and left out. `offset` makes repeating safe; one
+/// It is kept up to a limit for each run; what goes beyond is counted and left out. `offset` makes repeating safe; one
 /// that is further than what was sent before leaves a gap, which is counted as left out, too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

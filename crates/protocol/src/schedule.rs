@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{JobId, ScheduleId, SubmitRequest};
 
-/// What happens to firings that nobody was there for.
+/// What happens to firings that were missed because no daemon ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]

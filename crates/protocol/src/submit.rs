@@ -31,7 +31,7 @@ use crate::{
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct SubmitRequest {
-    /// The id that the job shall have (version 7), for whoever wrote it down before; a new one if absent.
+    /// The id that the job shall have (version 7), for a program that noted it before; a new one if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
     /// Who submits.

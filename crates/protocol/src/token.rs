@@ -70,7 +70,7 @@ pub struct TokenRequest {
     pub expires_at: Option<Timestamp>,
 }
 
-/// A token, as it is shown: without its secret, which nobody can tell any more.
+/// A token, as it is shown: without its secret, of which only a hash is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TokenView {

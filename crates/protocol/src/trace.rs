@@ -85,7 +85,7 @@ impl TraceParent {
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Result<Self, InvalidTraceParent> {
         let read = Self(bytes);
         if read.0[0] == 0xff {
-            return Err(InvalidTraceParent("has version ff, which nobody may use"));
+            return Err(InvalidTraceParent("has version ff, which is not allowed"));
         }
         if read.trace_id() == [0; 16] {
             return Err(InvalidTraceParent("names a trace of only zeros"));

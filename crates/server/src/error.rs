@@ -101,7 +101,7 @@ impl fmt::Display for ServeError {
             Self::File { path, error } => write!(f, "cannot use {}: {error}", path.display()),
             Self::OpenToAll { path, mode } => write!(
                 f,
-                "{} can be read by others (mode {mode:o}): somebody may know the token; \
+                "{} can be read by others (mode {mode:o}): another account may know the token; \
                  delete the file and start again for a new one",
                 path.display()
             ),

@@ -327,7 +327,7 @@ fn what_somebody_else_changes_is_noticed_before_anything_is_overwritten() {
         .wait()
         .expect_err("what it remembers is old");
     assert!(
-        refused.to_string().contains("changed by somebody else"),
+        refused.to_string().contains("another program changed"),
         "{refused}"
     );
     drop(store);

@@ -534,6 +534,6 @@ impl State {
             return Some(CancelReason::from(format!("the lease is lost: {why}")));
         }
         let wanted = self.wanted_stopped.contains(&job);
-        wanted.then(|| CancelReason::from("somebody canceled the job"))
+        wanted.then(|| CancelReason::from("the job was canceled"))
     }
 }

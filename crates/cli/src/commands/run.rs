@@ -52,7 +52,7 @@ pub fn define(command: Command) -> Command {
              With --obeys-advice or --advice-signal it is not paused, but reads slow, checkpoint, yield, drain and continue as\n\
              lines from the descriptor whose number is in JOBTREE_ADVICE_FD. Once told to yield it may exit with 75, and the\n\
              job waits again. `jobtree work --help` says what each line asks for.\n\n\
-             All that it prints comes here, standard output and standard error apart; it waits for whoever reads it. The job's log\n\
+             All that it prints comes here, standard output and standard error apart; it waits for its reader. The job's log\n\
              keeps the beginning and the end: `jobtree logs`. If this process is stopped for longer than 20 s, the command goes on without it.\n\n\
              Standard input that is a pipe or a file is passed to the command, as fast as it reads; a terminal is not, and neither is\n\
              anything with --no-stdin or --detach. It can be passed once: a command that was given a part of it is not told to yield,\n\

@@ -54,7 +54,7 @@ pub fn define(command: Command) -> Command {
              drain       finish: the daemon starts nothing new\n  \
              continue    as before\n\
              When the job is cancelled the program gets TERM, and after --grace KILL, with everything that it started. When\n\
-             it takes too long or its lease is lost, half a second has to do: somebody else may have the job soon.\n\
+             it takes too long or its lease is lost, half a second has to do: another worker may have the job soon.\n\
              Nothing of it outlives this worker, whatever happens to it.\n\n\
              TERM or Ctrl-C: no new jobs; those that run may end within --drain.\n\n\
              For example: jobtree work --addon photos --type thumbnail -- ./thumbnail.py",

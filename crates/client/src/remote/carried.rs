@@ -89,7 +89,7 @@ pub(super) fn told(error: &RemoteError) -> String {
         RemoteError::UnknownOperation(name) => format!("unknown operation: {name}"),
         RemoteError::WrongTarget(target) => format!("wrong target: {target}"),
         RemoteError::Busy => "busy: it does as much as it may at a time".to_owned(),
-        RemoteError::Cancelled => "cancelled: nobody waits any more".to_owned(),
+        RemoteError::Cancelled => "cancelled: its caller no longer waits".to_owned(),
         RemoteError::ConnectionLost(why) => format!("connection lost: {why}"),
         RemoteError::Remote(message) => format!("failed: {message}"),
         other => format!("failed: {other}"),

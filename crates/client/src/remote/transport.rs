@@ -211,11 +211,12 @@ impl Shared {
     /// Nobody waits for this job any more. It may not be there yet: whoever submits it sees that, too.
     fn cancel(&self, id: JobId) {
         let client = self.said.client.clone();
-        let cancel = move || match client.cancel(id, Some("nobody waits for the answer")) {
-            // It has ended, or never began.
-            Err(error) if error.is_passing() => Err(ApiError::from(error)),
-            _ => Ok(()),
-        };
+        let cancel =
+            move || match client.cancel(id, Some("its caller no longer waits for the answer")) {
+                // It has ended, or never began.
+                Err(error) if error.is_passing() => Err(ApiError::from(error)),
+                _ => Ok(()),
+            };
         drop(self.cancels.ask(cancel));
     }
 }

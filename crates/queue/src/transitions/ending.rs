@@ -164,10 +164,10 @@ fn may_complete<'a>(
                 .ok_or(TransitionError::Inconsistent { lease_id, job_id });
         }
         Stage::Waiting => {
-            "it runs under no lease: yours was lost, and whoever takes it up next decides; stop"
+            "it runs under no lease: yours was lost, and the next worker that gets it decides; stop"
         }
         Stage::Reserved => {
-            "nobody has taken it up yet: take it up with ack or a lease request first"
+            "no worker has accepted it yet: accept it with ack or a lease request first"
         }
         Stage::Done | Stage::Failed | Stage::Canceled => {
             "it ended without this call; there is nothing left to do"

@@ -149,7 +149,7 @@ impl<'a, 'db> JobRows<'a, 'db> {
         }
         Err(StoreError::Database {
             message: format!(
-                "job {id} was changed by somebody else: only one program may use the file"
+                "another program changed job {id}: only one may use the file"
             ),
         })
     }

@@ -235,7 +235,7 @@ impl Ledger for SqliteTables {
         let _ = self.execute("ROLLBACK");
         Err(StoreError::Database {
             message:
-                "the file was changed by somebody else: only one program may use it; open it again"
+                "another program changed the file: only one may use it; open it again"
                     .to_owned(),
         })
     }

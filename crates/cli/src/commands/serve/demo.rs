@@ -175,7 +175,7 @@ fn submit(client: &Client, round: u32) -> Result<(), jobtree_client::ClientError
         let canceller = client.clone();
         thread::spawn(move || {
             thread::sleep(ROUND);
-            canceller.cancel(answer.job_id, Some("somebody changed their mind"))
+            canceller.cancel(answer.job_id, Some("no longer needed"))
         });
     }
     if round % 4 == 3 {

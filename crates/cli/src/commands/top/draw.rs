@@ -13,7 +13,7 @@ use ratatui::widgets::{
 use super::keys::{Cursor, Mode, Table};
 use super::look::{Opened, View};
 use crate::names;
-use crate::out::cell;
+use crate::out::{cell, counted};
 use crate::summary;
 use crate::when::{length, localized, shown, since};
 
@@ -292,14 +292,18 @@ fn machine(node: &NodeStatus, several: bool, at: Timestamp) -> String {
     };
     match node.last_seen.filter(|_| node.silent) {
         Some(seen) => format!(
-            "{}{labels} SILENT for {}  {} leases then{version}",
+            "{}{labels} SILENT for {}  {} then{version}",
             node.node_id,
             length(since(seen, at)),
-            node.active_leases
+            counted(node.active_leases.into(), "lease")
         ),
         None => format!(
-            "{}{labels} {state}{stale}  busy {:.1}  {} of {} units, {} leases{version}",
-            node.node_id, node.busy, node.used, node.capacity, node.active_leases
+            "{}{labels} {state}{stale}  busy {:.1}  {} of {} units, {}{version}",
+            node.node_id,
+            node.busy,
+            node.used,
+            node.capacity,
+            counted(node.active_leases.into(), "lease")
         ),
     }
 }
