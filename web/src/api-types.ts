@@ -894,7 +894,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Pauses the run of a job until it is resumed: its worker is advised to checkpoint with its next heartbeat, and a command that does not read advice stands still. Forgotten when the run ends or the daemon restarts.
+         * Pauses the run of a job until it is resumed: its worker is told with its next heartbeat, and makes the program stand still. A handler in a worker's own process is advised to checkpoint. Forgotten when the run ends or the daemon restarts.
          * @description Needs a token with the scope `cancel`.
          */
         post: operations["pause_job"];
@@ -2023,13 +2023,18 @@ export interface components {
         Each_HeartbeatAnswer: {
             /** @description What to do. */
             advice: components["schemas"]["Advice"];
-            /** @description Jobs that somebody wants stopped. Answer with `complete` FAILED, or give the lease back. */
+            /** @description Jobs that are to stop. Answer with `complete` FAILED, or give the lease back. */
             cancel?: components["schemas"]["JobId"][];
             /**
              * @description Jobs that another worker could begin sooner. Those that have not begun here are confirmed by `given_back` in a
              *     later heartbeat, and must not be begun here any more. Only a worker that declared `returns_unbegun` is asked.
              */
             give_back?: components["schemas"]["JobId"][];
+            /**
+             * @description The run is paused: it is to stand still until an answer no longer says so. Who runs it and cannot make it stand still is
+             *     advised to checkpoint, and nothing more.
+             */
+            paused?: boolean;
             /**
              * Format: uint32
              * @description Renew it within this.
@@ -2205,6 +2210,8 @@ export interface components {
             job_id?: components["schemas"]["JobId"] | null;
             /** @description The lease. */
             lease_id: components["schemas"]["LeaseId"];
+            /** @description The run stands still, as the last answer asked. Only told to a daemon that asked. */
+            paused?: boolean;
             /** @description Its processes, if they changed. */
             pids?: number[] | null;
             process_origin?: components["schemas"]["ProcessOrigin"] | null;
@@ -2214,13 +2221,18 @@ export interface components {
         HeartbeatAnswer: {
             /** @description What to do. */
             advice: components["schemas"]["Advice"];
-            /** @description Jobs that somebody wants stopped. Answer with `complete` FAILED, or give the lease back. */
+            /** @description Jobs that are to stop. Answer with `complete` FAILED, or give the lease back. */
             cancel?: components["schemas"]["JobId"][];
             /**
              * @description Jobs that another worker could begin sooner. Those that have not begun here are confirmed by `given_back` in a
              *     later heartbeat, and must not be begun here any more. Only a worker that declared `returns_unbegun` is asked.
              */
             give_back?: components["schemas"]["JobId"][];
+            /**
+             * @description The run is paused: it is to stand still until an answer no longer says so. Who runs it and cannot make it stand still is
+             *     advised to checkpoint, and nothing more.
+             */
+            paused?: boolean;
             /**
              * Format: uint32
              * @description Renew it within this.
@@ -2242,6 +2254,11 @@ export interface components {
             given_back: components["schemas"]["JobId"][];
             /** @default null */
             job_id: components["schemas"]["JobId"] | null;
+            /**
+             * @description The run stands still, as the last answer asked. Only told to a daemon that asked.
+             * @default false
+             */
+            paused: boolean;
             /**
              * @description Its processes, if they changed.
              * @default null
@@ -2347,7 +2364,7 @@ export interface components {
         };
         /**
          * Format: uuid
-         * @description One start of a process. A worker that starts again under its old name is somebody else.
+         * @description One start of a process. A worker that starts again under its old name is another one.
          */
         InstanceId: string;
         /** @description The cost of one job, declared and measured. */
@@ -2436,7 +2453,7 @@ export interface components {
             attempts: number;
             /** @description How long it waits between attempts; the default if absent. */
             backoff?: components["schemas"]["Backoff"];
-            /** @description Somebody wants it to stop. */
+            /** @description A user asked for it to stop. */
             cancel_requested?: boolean;
             /** @description The key of which `concurrency_limit` jobs at a time run. */
             concurrency_key?: string | null;
@@ -2602,7 +2619,7 @@ export interface components {
          * @description One grant. Every grant has a new one, which makes it the fence: a call with an older one is refused.
          */
         LeaseId: string;
-        /** @description The caps that hold for whoever asked. */
+        /** @description The caps that hold for the caller. */
         LeaseLimits: {
             /**
              * Format: uint32
@@ -2739,7 +2756,7 @@ export interface components {
             current?: components["schemas"]["JobId"] | null;
             /**
              * Format: date-time
-             * @description When it ends if nobody renews it.
+             * @description When it ends if it is not renewed.
              */
             expires_at: string;
             /**
@@ -2912,7 +2929,7 @@ export interface components {
         /**
          * @description `POST …/queue/jobs/{job_id}/log`: more of what a running job printed.
          *
-         *     It is kept up to a limit for each job; what goes beyond is counted and left out. `offset` makes repeating safe; one
+         *     It is kept up to a limit for each run; what goes beyond is counted and left out. `offset` makes repeating safe; one
          *     that is further than what was sent before leaves a gap, which is counted as left out, too.
          */
         LogAppend: {
@@ -2974,7 +2991,7 @@ export interface components {
             place: number;
         };
         /**
-         * @description What happens to firings that nobody was there for.
+         * @description What happens to firings that were missed because no daemon ran.
          * @enum {string}
          */
         Missed: "skip" | "once" | "all";
@@ -3139,6 +3156,14 @@ export interface components {
             job_type?: components["schemas"]["JobType"] | null;
             /** @description Why. */
             reason?: string | null;
+        };
+        /** @description `POST …/queue/jobs/{job_id}/pause` and `/resume`. */
+        PauseRunRequest: {
+            /**
+             * @description Why.
+             * @default null
+             */
+            reason: string | null;
         };
         /** @description Something that is skipped. */
         PauseView: {
@@ -3933,7 +3958,7 @@ export interface components {
             /** @description What it allows. */
             scopes: components["schemas"]["Scope"][];
         };
-        /** @description A token, as it is shown: without its secret, which nobody can tell any more. */
+        /** @description A token, as it is shown: without its secret, of which only a hash is kept. */
         TokenView: {
             addon_id?: components["schemas"]["AddonId"] | null;
             /**
@@ -6280,7 +6305,16 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "reason": "the disk is needed"
+                 *     }
+                 */
+                "application/json": components["schemas"]["PauseRunRequest"];
+            };
+        };
         responses: {
             /** @description The job's state. */
             200: {
@@ -6295,6 +6329,7 @@ export interface operations {
             401: components["responses"]["401"];
             403: components["responses"]["403"];
             404: components["responses"]["404"];
+            408: components["responses"]["408"];
             /** @description The job does not run, or runs on the machine of another daemon. */
             409: {
                 headers: {
@@ -6304,7 +6339,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["413"];
+            415: components["responses"]["415"];
             421: components["responses"]["421"];
+            422: components["responses"]["422"];
             429: components["responses"]["429"];
             503: components["responses"]["503"];
         };
@@ -6318,7 +6356,16 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "reason": "the disk is free again"
+                 *     }
+                 */
+                "application/json": components["schemas"]["PauseRunRequest"];
+            };
+        };
         responses: {
             /** @description The job's state. */
             200: {
@@ -6333,6 +6380,7 @@ export interface operations {
             401: components["responses"]["401"];
             403: components["responses"]["403"];
             404: components["responses"]["404"];
+            408: components["responses"]["408"];
             /** @description The job does not run, or runs on the machine of another daemon. */
             409: {
                 headers: {
@@ -6342,7 +6390,10 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            413: components["responses"]["413"];
+            415: components["responses"]["415"];
             421: components["responses"]["421"];
+            422: components["responses"]["422"];
             429: components["responses"]["429"];
             503: components["responses"]["503"];
         };
