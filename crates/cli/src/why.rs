@@ -38,3 +38,12 @@ pub fn of(client: &Client, id: JobId) -> Option<Reason> {
     reason.message = localized(&reason.message);
     Some(reason)
 }
+
+/// Returns what makes a reason another one than the reason before it. A new measurement does not; but that a run stands still is
+/// told after it was asked to, although both are one reason.
+pub fn news(reason: &Reason) -> String {
+    match reason.code.as_str() {
+        "run_paused" => reason.message.clone(),
+        code => code.to_owned(),
+    }
+}

@@ -8,7 +8,10 @@ mod support;
 use std::fs::File;
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::thread;
 
+use jobtree_client::Client;
+use jobtree_protocol::{AddonId, ClaimRequest, Heartbeat, InstanceId};
 use serde_json::Value;
 use support::{ALWAYS, Beside, Daemon, Folder, Load, Ran, always, ready, signal, until, watch};
 
@@ -259,14 +262,47 @@ fn taken_slots_and_a_job_that_is_claimed_behind_another_are_named() {
     let message = first_reason(&daemon, last, "no_worker");
     assert!(message.starts_with("All worker slots for "), "{message}");
     assert!(message.contains(": 1 of 1 ("), "{message}");
-    let claimed = more
-        .iter()
-        .find(|id| daemon.job(id)["lease_id"].is_string());
-    if let Some(id) = claimed {
-        let message = first_reason(&daemon, id, "claimed");
-        assert!(message.contains(&first), "{message}");
-    }
     daemon.run(&["cancel", "--all"]).exits(0);
+
+    // Claimed together, run one after the other. The claim is there before the jobs may start, so it gets all of them.
+    daemon.run(&["pause", "photos"]).exits(0);
+    let batch: Vec<String> = (0..4)
+        .map(|_| daemon.run(&["submit", "photos", "index"]).text())
+        .collect();
+    let client = Client::builder(&daemon.url).token(daemon.token());
+    let client = client.build().expect("a client");
+    let claim = ClaimRequest {
+        max_jobs: 4,
+        wait_sec: 300,
+        ..ClaimRequest::one_job(
+            AddonId::new("photos").expect("a name"),
+            InstanceId::generate(),
+        )
+    };
+    let claims = client.clone();
+    let claimed = thread::spawn(move || claims.claim(&claim).expect("the daemon answers"));
+    let codes = |id: &str| -> Vec<Value> {
+        let all = reasons(&daemon, id).into_iter();
+        all.map(|reason| reason["code"].clone()).collect()
+    };
+    until(|| codes(&batch[0]) == ["addon_paused"]);
+    daemon.run(&["resume", "photos"]).exits(0);
+    let leases = claimed.join().expect("it claims");
+    let jobs: Vec<String> = leases[0]
+        .jobs
+        .iter()
+        .map(|job| job.job_id.to_string())
+        .collect();
+    assert_eq!(jobs.len(), 4, "{leases:?}");
+    assert_eq!(daemon.job(&jobs[0])["state"], "RUNNING");
+    for id in &jobs[1..] {
+        // A worker that is silent is another reason.
+        let beat = Heartbeat::of(leases[0].lease_id);
+        client.heartbeat(beat).expect("it holds");
+        let message = first_reason(&daemon, id, "claimed");
+        let behind = format!("has claimed the job and runs job {} first", jobs[0]);
+        assert!(message.ends_with(&behind), "{message}");
+    }
 }
 
 #[test]
@@ -426,7 +462,7 @@ impl Drop for SmallDisk {
 fn a_full_disk_is_named_until_there_is_room() {
     let _watchdog = watch();
     let Some(disk) = SmallDisk::mount() else {
-        eprintln!("skipped: this user may not mount a disk");
+        support::skipped("this user may not mount a disk");
         return;
     };
     let place = disk.0.0.to_str().expect("a plain path").to_owned();

@@ -277,26 +277,28 @@ impl Waiting {
     }
 
     fn tell(&mut self, reason: Option<Reason>) {
-        let Some(Reason { code, message, .. }) = reason else {
+        let Some(reason) = reason else {
             return self.line.set_message("");
         };
+        let (news, message) = (why::news(&reason), reason.message);
         if !self.line.is_hidden() {
             self.line.set_message(format!("waiting: {message}"));
             self.line.tick();
-        } else if self.told.as_ref() != Some(&code) {
+        } else if self.told.as_ref() != Some(&news) {
             self.out.note(&format!("waiting: {message}"));
-            self.told = Some(code);
+            self.told = Some(news);
         }
     }
 
     /// The command has begun and prints nothing. What it printed last may be half a line, so this is a line of its own.
     fn stands_still(&mut self, reason: Option<Reason>) {
-        let Some(Reason { code, message, .. }) = reason else {
+        let Some(reason) = reason else {
             return self.goes_on();
         };
-        if self.told.as_ref() != Some(&code) {
-            self.out.note(&format!("waiting: {message}"));
-            self.told = Some(code);
+        let news = why::news(&reason);
+        if self.told.as_ref() != Some(&news) {
+            self.out.note(&format!("waiting: {}", reason.message));
+            self.told = Some(news);
         }
     }
 

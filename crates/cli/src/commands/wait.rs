@@ -77,11 +77,12 @@ pub fn ended(
         };
         if let Some(reason) = reason {
             // Elsewhere than in a terminal, a line for each new reason, and not for each new measurement.
-            if bar.is_hidden() && told.as_ref() != Some(&reason.code) {
+            let news = why::news(&reason);
+            if bar.is_hidden() && told.as_ref() != Some(&news) {
                 context.out.note(&format!("waiting: {}", reason.message));
             }
             bar.set_message(format!("waiting: {}", reason.message));
-            told = Some(reason.code);
+            told = Some(news);
         } else if let Some(progress) = &job.progress {
             let share = progress.fraction.unwrap_or(0.0).clamp(0.0, 1.0);
             bar.set_position((share * 1000.0) as u64);
