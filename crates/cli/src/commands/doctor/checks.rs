@@ -124,7 +124,7 @@ fn token_file(context: &Context, path: &Path) -> Check {
 /// A folder on the disk where the data lies, for as long as somebody looks.
 struct Scratch {
     folder: Option<PathBuf>,
-    /// Where nothing can be written, and why.
+    /// The directory in which nothing can be written, and the reason.
     missing: String,
 }
 
