@@ -148,9 +148,7 @@ impl<'a, 'db> JobRows<'a, 'db> {
             return Ok(());
         }
         Err(StoreError::Database {
-            message: format!(
-                "another program changed job {id}: only one may use the file"
-            ),
+            message: format!("another program changed job {id}: only one may use the file"),
         })
     }
 }

@@ -234,9 +234,8 @@ impl Ledger for SqliteTables {
         // Nothing is in the transaction that could fail to be undone.
         let _ = self.execute("ROLLBACK");
         Err(StoreError::Database {
-            message:
-                "another program changed the file: only one may use it; open it again"
-                    .to_owned(),
+            message: "another program changed the file: only one may use it; open it again"
+                .to_owned(),
         })
     }
 
