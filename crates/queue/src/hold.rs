@@ -181,9 +181,17 @@ impl WaitBound {
 /// others may have units when the key is free: `2·max(T + R, S)`. It is not more, since no probe takes a key that a served
 /// job waits for.
 ///
-/// Where several nodes share a store, the job itself may be on probe at a node that does not serve it, for `T + R`. When it is
-/// back, the node that serves it hears of it after `L`, and nodes that do not leave it alone for at least ¾`T`: `L` is added
-/// once, whatever the number of nodes. If `L ≥ ¾T` there is no bound: take-up times must be longer than a node takes to hear.
+/// Where several nodes share a store, the node that serves the job hears of it after `L`, and until then may begin probes; when
+/// the last of them is over, the job itself may be on probe at a node that does not serve it, for `T + R`. When it is back, the
+/// former hears of it after `L`, and the others leave it alone for at least ¾`T`. Meanwhile the former begins no probe, so that
+/// it has the units then, whatever the number of nodes:
+///
+/// ```text
+/// wait ≤ 2·(max(T + R, S) + L)
+/// ```
+///
+/// If `L ≥ ¾T` there is no bound: take-up times must be longer than a node takes to hear. And a key that is shared with jobs of
+/// an unserved type adds `max(T + R, S)` only if that type has one node to be tried at.
 ///
 /// All of it comes on top of [`WaitBound`], which holds among served jobs.
 ///
@@ -201,7 +209,7 @@ impl WaitBound {
 /// };
 /// assert_eq!(bound.wait(), Some(seconds(31)));
 /// assert_eq!(UnservedBound { shares_key: true, ..bound }.wait(), Some(seconds(62)));
-/// assert_eq!(UnservedBound { hears_after: seconds(5), ..bound }.wait(), Some(seconds(36)));
+/// assert_eq!(UnservedBound { hears_after: seconds(5), ..bound }.wait(), Some(seconds(72)));
 /// assert_eq!(UnservedBound { hears_after: seconds(60), ..bound }.wait(), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,7 +234,9 @@ impl UnservedBound {
         }
         let probe = self.take_up.saturating_add(self.returned_after);
         let once = probe.max(self.sampled_every);
-        let times = if self.shares_key { 2 } else { 1 };
-        Some(once.saturating_mul(times).saturating_add(self.hears_after))
+        let nodes = u32::from(!self.hears_after.is_zero());
+        let times = 1 + u32::from(self.shares_key) + nodes;
+        let heard = self.hears_after.saturating_mul(2);
+        Some(once.saturating_mul(times).saturating_add(heard))
     }
 }

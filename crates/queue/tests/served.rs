@@ -5,7 +5,7 @@ mod worlds;
 use std::time::Duration;
 
 use jobtree_protocol::{JobId, NodeId, Priority};
-use jobtree_queue::candidate::ConcurrencyKey;
+use jobtree_queue::candidate::{Candidate, ConcurrencyKey};
 use jobtree_queue::hold::UnservedBound;
 use jobtree_queue::planner::{ClaimAsk, Event, ListenScope, Mistake};
 use worlds::world::{World, addon, kind};
@@ -519,9 +519,10 @@ fn nodes_that_do_not_serve_a_type_leave_its_jobs_to_the_one_that_does() {
             returned_after: secs(1),
             sampled_every: secs(2),
             shares_key: false,
-            hears_after,
+            hears_after: Duration::ZERO,
         };
-        let bound = bound.wait().expect("a node hears soon enough");
+        // The node that serves it has its units free.
+        let bound = bound.wait().expect("there is one") + hears_after;
         assert!(waited > secs(30), "it was on probe");
         assert!(
             waited <= bound,
@@ -559,12 +560,8 @@ fn a_type_is_probed_at_one_node_at_a_time() {
                     continue;
                 }
                 for (job, until) in reserved.iter().copied() {
-                    node.step(Event::Withdrawn(job));
-                    node.step(Event::ReservedElsewhere {
-                        addon: addon("a"),
-                        job_type: kind("work"),
-                        until,
-                    });
+                    let candidate = node.jobs[&job].0.clone();
+                    node.step(Event::ReservedElsewhere { candidate, until });
                 }
                 let known = jobs.iter().filter(|job| returned.contains(&job.id));
                 node.submit(known.cloned());
@@ -583,17 +580,56 @@ fn a_probe_does_not_wait_for_another_node_for_ever() {
     let _watchdog = watch();
     let mut world = lonely();
     submit(&mut world, "a", "work", Priority::Normal, 10);
+    let mut other = world.job("a", 10, secs(10));
+    other.job_type = kind("work");
     let mut waited = 0;
     while world.reserved.is_empty() {
-        world.step(Event::ReservedElsewhere {
-            addon: addon("a"),
-            job_type: kind("work"),
-            until: world.now.mono + secs(30),
-        });
+        let (candidate, until) = (other.clone(), world.now.mono + secs(30));
+        world.step(Event::ReservedElsewhere { candidate, until });
         world.run(secs(1));
         waited += 1;
         assert!(waited < 1000, "it waits for ever");
     }
     // Its own rest of half a minute, and five minutes more.
     assert!((300..=340).contains(&waited), "{waited}");
+}
+
+/// A node where a claim waits for a job that is reserved for another node, for a minute at most, beside unserved jobs as large
+/// as the machine.
+fn with_a_job_away() -> (World, Candidate) {
+    let mut world = lonely();
+    world.step(claim(1, "served", &["work"]));
+    let mut job = world.job("served", 10, secs(1));
+    job.job_type = kind("work");
+    world.jobs.insert(job.id, (job.clone(), secs(1)));
+    for name in ["t", "u", "v"] {
+        submit(&mut world, "nobody", name, Priority::High, 100);
+    }
+    let (candidate, until) = (job.clone(), world.now.mono + secs(60));
+    world.step(Event::ReservedElsewhere { candidate, until });
+    (world, job)
+}
+
+/// A job that a claim waits for is on probe at another node: when it is back, it finds units here. Before, this node began
+/// probes of its own meanwhile, and again each time that the job was away.
+#[test]
+fn no_probe_begins_while_a_job_that_a_claim_waits_for_is_reserved_for_another_node() {
+    let _watchdog = watch();
+    let (mut world, job) = with_a_job_away();
+    for _ in 0..55 {
+        world.run(secs(1));
+        assert_eq!(world.planner.used(), 0, "units are kept for it");
+    }
+    world.submit([job.clone()]);
+    assert!(world.started_at(job.id).is_some(), "it is back");
+    // Without a claim that waits, once it must be back, and once it is gone, the others are tried.
+    world.run(secs(40));
+    assert_eq!(world.planner.used(), 100, "no claim waits");
+    let (mut world, _) = with_a_job_away();
+    world.run(secs(70));
+    assert_eq!(world.planner.used(), 100, "it must be back");
+    let (mut world, job) = with_a_job_away();
+    world.step(Event::Withdrawn(job.id));
+    world.run(secs(40));
+    assert_eq!(world.planner.used(), 100, "it runs at another node");
 }

@@ -31,6 +31,15 @@ pub enum Event {
     Submitted(Vec<Candidate>),
     /// This one waits no more: it was cancelled, or another scheduler has it.
     Withdrawn(JobId),
+    /// This one waits no more here: it is reserved for another node, which may have no worker for it. It comes back with
+    /// [`Event::Submitted`], or goes with [`Event::Withdrawn`]. Its reservation may be a probe of its type, and one over all
+    /// nodes is enough.
+    ReservedElsewhere {
+        /// The job.
+        candidate: Candidate,
+        /// When it has come back at the latest, on the monotonic clock.
+        until: Duration,
+    },
     /// What became of a proposal; of a batch, under its first job.
     Answered {
         /// The job.
@@ -81,15 +90,6 @@ pub enum Event {
         key: Arc<str>,
         /// How many.
         running: u32,
-    },
-    /// A job of this type is reserved at another node. That may be a probe, and one over all nodes is enough.
-    ReservedElsewhere {
-        /// The addon.
-        addon: AddonId,
-        /// The type.
-        job_type: JobType,
-        /// Until when it may be accepted there, on the monotonic clock of this node.
-        until: Duration,
     },
     /// What past runs of this type tell, by the 95th percentile.
     Learnt {

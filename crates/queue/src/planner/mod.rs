@@ -15,6 +15,7 @@
 //! time changes. As long as a job waits there is always a next moment.
 
 mod accept;
+mod away;
 mod calls;
 mod claims;
 mod event;
@@ -42,6 +43,7 @@ use crate::now::{Now, wall_until};
 use crate::order::{AddonIndex, KeyId, KindId, Order};
 use crate::policy::Policy;
 use crate::quiet::QuietRecord;
+use away::Away;
 pub use claims::{ClaimAsk, LeaseAsk};
 pub use event::{Effect, Event, ListenScope, LiveLease, Outcome};
 pub(crate) use pump::Started;
@@ -86,6 +88,8 @@ pub struct Planner {
     asks_of: HashMap<AddonIndex, BTreeSet<u64>>,
     /// Jobs with a key that run on other nodes.
     elsewhere: HashMap<KeyId, u32>,
+    /// Jobs that are reserved for other nodes.
+    away: Away,
     draining: bool,
     /// The time at which draining began, if that was told.
     draining_since: Option<Timestamp>,
@@ -154,6 +158,7 @@ impl Planner {
             asks: BTreeMap::new(),
             asks_of: HashMap::new(),
             elsewhere: HashMap::new(),
+            away: Away::default(),
             draining: false,
             draining_since: None,
             served: Served::default(),
@@ -179,6 +184,7 @@ impl Planner {
     pub fn step_all(&mut self, events: impl IntoIterator<Item = Event>, now: Now) -> Vec<Effect> {
         let mut effects = Vec::new();
         self.admission.tick(now);
+        self.away.expire(now.mono);
         let mut risky = self.order.advance(now.wall);
         self.review_due(now);
         for event in events {

@@ -21,10 +21,13 @@ impl Planner {
                     }
                 }
             }
-            Event::Withdrawn(job) => {
-                self.order.remove(job);
-                self.holds.forget(job);
-                self.denied.remove(&job);
+            Event::Withdrawn(job) => self.withdraw(job),
+            Event::ReservedElsewhere { candidate, until } => {
+                self.withdraw(candidate.id);
+                let addon = self.order.addon(&candidate.addon);
+                let kind = (addon, candidate.job_type);
+                self.wait_for_others(&kind, until, now);
+                self.away.insert(candidate.id, kind, until);
             }
             Event::Answered { job, outcome } => self.answered(job, outcome, now),
             Event::Accepted { job, lease } => {
@@ -107,14 +110,6 @@ impl Planner {
                 }
                 self.show_keys([key]);
             }
-            Event::ReservedElsewhere {
-                addon,
-                job_type,
-                until,
-            } => {
-                let kind = (self.order.addon(&addon), job_type);
-                self.wait_for_others(&kind, until, now);
-            }
             Event::Learnt {
                 addon,
                 job_type,
@@ -144,8 +139,17 @@ impl Planner {
         }
     }
 
+    /// A job waits no more here.
+    fn withdraw(&mut self, job: JobId) {
+        self.order.remove(job);
+        self.holds.forget(job);
+        self.denied.remove(&job);
+        self.away.remove(job);
+    }
+
     /// A job waits. If it is new here and has waited for long, its type may be served on the node that it came from.
     fn waits(&mut self, mut candidate: Candidate, now: Now) {
+        self.away.remove(candidate.id);
         let addon = self.order.addon(&candidate.addon);
         candidate.cost = self
             .order

@@ -7,14 +7,16 @@
 //! - there is one a type at a time, and a rest before each: about the take-up time before the first and after it, then
 //!   twice as long each time, to [`LONGEST_REST`](super::served::LONGEST_REST);
 //! - none begins while a job of a served type stands behind an open gate (it waits for room, for its turn, for a cap, or
-//!   for a worker that will soon be back), while capacity is held, or while the ramp keeps anything back;
+//!   for a worker that will soon be back), while one that a claim waits for here is reserved for another node, while
+//!   capacity is held, or while the ramp keeps anything back;
 //! - none takes a concurrency key that a job of a served type waits for, and none is the one that is allowed when quiet
 //!   never comes.
 //!
 //! Where several nodes share a store, the first rest leaves a job to those nodes that serve it, and no probe of a type begins
 //! while a job of it is known to be reserved at another node, for up to
 //! [`LONGEST_REST`](super::served::LONGEST_REST): so there is one probe a type over all nodes, as far as they have heard of
-//! each other.
+//! each other. If another node is quicker than the one that serves the type, the latter keeps its units free until the job is
+//! back: otherwise it would find them taken by the next probe each time, the more often the more nodes there are.
 
 use super::pump::{How, Pick};
 use super::{Effect, Planner, Started};
@@ -39,7 +41,9 @@ impl Planner {
             return;
         }
         let policy = self.admission.policy().clone();
-        let wanted = self.holds.current.is_some() || self.served_jobs_wait(view);
+        let wanted = self.holds.current.is_some()
+            || self.served_jobs_wait(view)
+            || self.served_jobs_are_away();
         for _ in 0..TRIED {
             if wanted || self.leases() >= policy.caps.leases {
                 return;
@@ -77,6 +81,12 @@ impl Planner {
                     .gate(view, gate.waiver, constraints)
                     .is_none()
         })
+    }
+
+    /// Returns `true` if a job that a claim waits for is reserved for another node.
+    fn served_jobs_are_away(&self) -> bool {
+        let mut kinds = self.away.kinds();
+        kinds.any(|(addon, job_type)| self.ask_for(*addon, job_type).is_some())
     }
 
     /// The job of a type to probe: of those that may start now, one of the highest class, then the oldest.

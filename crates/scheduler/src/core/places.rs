@@ -481,28 +481,18 @@ impl Places {
                 self.tell(Event::Accepted { job: id, lease });
                 self.tell(Event::Withdrawn(id));
             }
+            None if reserved.is_some() => {
+                self.tell(Event::Freed(Holder::Job(id)));
+                let candidate = job.candidate();
+                let until =
+                    turn.now.mono + turn.config.rules.dispatch_timeout() + turn.config.options.look;
+                self.tell(Event::ReservedElsewhere { candidate, until });
+            }
             None => {
                 self.tell(Event::Freed(Holder::Job(id)));
                 self.tell(Event::Withdrawn(id));
-                self.tell_reserved_elsewhere(job, turn);
             }
         }
-    }
-
-    /// If a job is reserved at another node, tells that no probe of its type is needed here.
-    fn tell_reserved_elsewhere(&mut self, job: &JobRecord, turn: &Turn) {
-        let Some(place) = job.reservation.as_ref() else {
-            return;
-        };
-        let left = place.until.duration_since(turn.now.wall);
-        let left = Duration::try_from(left).unwrap_or_default();
-        // The clocks of machines differ.
-        let left = left.min(turn.config.rules.dispatch_timeout());
-        self.tell(Event::ReservedElsewhere {
-            addon: job.intent.addon_id.clone(),
-            job_type: job.intent.job_type.clone(),
-            until: turn.now.mono + left,
-        });
     }
 
     /// Puts jobs into a proposal that is under way.
