@@ -15,7 +15,7 @@ use jobtree_store::StoreError;
 use jobtree_worker::reply::promise;
 
 use super::dues::Due;
-use super::mailbox::{Ask, Mail, Place, ProcessId, Put};
+use super::mailbox::{Ask, Command, Mail, Place, ProcessId, Put};
 use crate::core::{self, Input, Responder};
 use crate::error::told;
 use crate::sim::check::Broken;
@@ -113,7 +113,8 @@ impl World {
             ..ReleaseRequest::default()
         };
         let (place, _) = Place::new();
-        self.called(process, Ask::Release(lease, request, place));
+        let command = Command::Release(lease, request, place);
+        self.called(process, Ask::Command(command));
     }
 
     /// A worker has made a call: it sets out, and ends by itself when the worker's patience is over.
@@ -179,10 +180,7 @@ impl World {
             }
             return Ok(());
         }
-        if self.fault(self.scenario.faults.message_doubled) && !matches!(ask, Ask::Claim(..)) {
-            let twice = ask.again();
-            self.perform(node, process, sent, twice);
-        }
+        let is_doubled = self.fault(self.scenario.faults.message_doubled);
         match ask {
             Ask::Claim(request, place) => {
                 let (promise, promised) = promise();
@@ -202,7 +200,12 @@ impl World {
                 };
                 self.step(node, Input::Call(core::Call::Claim(claim, responder)))?;
             }
-            ask => self.perform(node, process, sent, ask),
+            Ask::Command(command) => {
+                if is_doubled {
+                    self.perform(node, process, sent, command.again());
+                }
+                self.perform(node, process, sent, command);
+            }
         }
         Ok(())
     }
@@ -223,10 +226,10 @@ impl World {
     }
 
     /// Asks the store for what a worker wants, as the scheduler's handle does.
-    fn perform(&mut self, node: usize, process: ProcessId, sent: Duration, ask: Ask) {
+    fn perform(&mut self, node: usize, process: ProcessId, sent: Duration, command: Command) {
         self.serve_soon(node);
-        match ask {
-            Ask::Beat(request, place) => {
+        match command {
+            Command::Beat(request, place) => {
                 let ids: Vec<_> = request.leases.iter().map(|beat| beat.lease_id).collect();
                 let beats: Vec<_> = request
                     .leases
@@ -256,7 +259,7 @@ impl World {
                         .doubtful(doubtful)
                 });
             }
-            Ask::Complete(request, place) => {
+            Command::Complete(request, place) => {
                 let stamp = self.stamp(node);
                 let jobs = request.each().collect();
                 let answer = self.nodes[node].store.complete_many(stamp, jobs);
@@ -289,17 +292,16 @@ impl World {
                     .doubtful(doubtful)
                 });
             }
-            Ask::Release(lease, request, place) => {
+            Command::Release(lease, request, place) => {
                 let stamp = self.stamp(node);
                 let answer = self.nodes[node].store.release(stamp, lease, request);
                 self.begin_work(node, process, answered(answer, place));
             }
-            Ask::Log(job, append, place) => {
+            Command::Log(job, append, place) => {
                 let stamp = self.stamp(node);
                 let answer = self.nodes[node].store.append_log(stamp, job, append);
                 self.begin_work(node, process, answered(answer, place));
             }
-            Ask::Claim(..) => unreachable!("a claim goes to the core"),
         }
     }
 

@@ -7,7 +7,7 @@ use jobtree_protocol::{EventKind, LeaseId};
 use jobtree_queue::LeaseEnd;
 use jobtree_store::Written;
 
-use super::mailbox::{Ask, ProcessId};
+use super::mailbox::{Ask, Command, ProcessId};
 use crate::sim::check::Broken;
 use crate::sim::sim_event::SimEvent;
 use crate::sim::world::World;
@@ -29,24 +29,24 @@ impl World {
         let now = self.time;
         let dues = &mut self.processes().dues;
         match ask {
-            Ask::Beat(request, _) => {
+            Ask::Command(Command::Beat(request, _)) => {
                 for beat in &request.leases {
                     if let Some(due) = dues.get_mut(&beat.lease_id) {
                         due.attempted = now;
                     }
                 }
             }
-            Ask::Complete(request, _) => {
+            Ask::Command(Command::Complete(request, _)) => {
                 if let Some(due) = dues.get_mut(&request.lease_id) {
                     due.attempted = now;
                 }
             }
-            Ask::Release(lease, ..) => {
+            Ask::Command(Command::Release(lease, ..)) => {
                 if let Some(due) = dues.get_mut(lease) {
                     due.is_over = true;
                 }
             }
-            Ask::Claim(..) | Ask::Log(..) => {}
+            Ask::Claim(..) | Ask::Command(Command::Log(..)) => {}
         }
     }
 

@@ -17,7 +17,7 @@ use jobtree_worker::reply::Promised;
 use jobtree_worker::{Grantor, Poke, Reply};
 
 use super::ledger::Ledger;
-use super::mailbox::{Ask, Mail, Mailbox, Place, ProcessId};
+use super::mailbox::{Ask, Command, Mail, Mailbox, Place, ProcessId};
 
 pub(super) struct Link {
     process: ProcessId,
@@ -90,7 +90,7 @@ impl Grantor for Link {
                 self.ledger.give_back(self.process, beat.lease_id, *job);
             }
         }
-        Reply::new(self.ask(|place| Ask::Beat(request, place)))
+        Reply::new(self.ask(|place| Ask::Command(Command::Beat(request, place))))
     }
 
     fn complete_many(&self, request: CompleteManyRequest) -> Reply<CompleteManyAnswer> {
@@ -99,16 +99,16 @@ impl Grantor for Link {
             self.ledger
                 .answered_for(self.process, request.lease_id, job);
         }
-        Reply::new(self.ask(|place| Ask::Complete(request, place)))
+        Reply::new(self.ask(|place| Ask::Command(Command::Complete(request, place))))
     }
 
     fn release(&self, lease: LeaseId, request: ReleaseRequest) -> Reply<()> {
         self.ledger.answered_for(self.process, lease, None);
-        Reply::new(self.ask(|place| Ask::Release(lease, request, place)))
+        Reply::new(self.ask(|place| Ask::Command(Command::Release(lease, request, place))))
     }
 
     fn append_log(&self, job: JobId, append: LogAppend) -> Reply<LogAppendAnswer> {
-        Reply::new(self.ask(|place| Ask::Log(job, append, place)))
+        Reply::new(self.ask(|place| Ask::Command(Command::Log(job, append, place))))
     }
 
     /// Each machine was started at another time.

@@ -29,7 +29,15 @@ pub(super) enum Mail {
 /// A call of a worker, with the place for its answer.
 #[derive(Debug)]
 pub(in super::super) enum Ask {
+    /// It goes to the scheduler's core.
     Claim(ClaimRequest, Place<Vec<ClaimAnswer>>),
+    /// It goes to the store.
+    Command(Command),
+}
+
+/// A call of a worker that the store answers, with the place for its answer.
+#[derive(Debug)]
+pub(in super::super) enum Command {
     Beat(HeartbeatManyRequest, Place<HeartbeatManyAnswer>),
     Complete(CompleteManyRequest, Place<CompleteManyAnswer>),
     Release(LeaseId, ReleaseRequest, Place<()>),
@@ -41,10 +49,7 @@ impl Ask {
     pub(super) fn refuse(&self, error: ApiError) {
         match self {
             Ask::Claim(_, place) => drop(place.put(Err(error))),
-            Ask::Beat(_, place) => drop(place.put(Err(error))),
-            Ask::Complete(_, place) => drop(place.put(Err(error))),
-            Ask::Release(_, _, place) => drop(place.put(Err(error))),
-            Ask::Log(_, _, place) => drop(place.put(Err(error))),
+            Ask::Command(command) => command.refuse(error),
         }
     }
 
@@ -52,12 +57,30 @@ impl Ask {
     pub(super) fn again(&self) -> Ask {
         match self {
             Ask::Claim(request, place) => Ask::Claim(request.clone(), place.clone()),
-            Ask::Beat(request, place) => Ask::Beat(request.clone(), place.clone()),
-            Ask::Complete(request, place) => Ask::Complete(request.clone(), place.clone()),
-            Ask::Release(lease, request, place) => {
-                Ask::Release(*lease, request.clone(), place.clone())
+            Ask::Command(command) => Ask::Command(command.again()),
+        }
+    }
+}
+
+impl Command {
+    fn refuse(&self, error: ApiError) {
+        match self {
+            Command::Beat(_, place) => drop(place.put(Err(error))),
+            Command::Complete(_, place) => drop(place.put(Err(error))),
+            Command::Release(_, _, place) => drop(place.put(Err(error))),
+            Command::Log(_, _, place) => drop(place.put(Err(error))),
+        }
+    }
+
+    /// The same call, whose answer goes to the same place.
+    pub(super) fn again(&self) -> Command {
+        match self {
+            Command::Beat(request, place) => Command::Beat(request.clone(), place.clone()),
+            Command::Complete(request, place) => Command::Complete(request.clone(), place.clone()),
+            Command::Release(lease, request, place) => {
+                Command::Release(*lease, request.clone(), place.clone())
             }
-            Ask::Log(job, append, place) => Ask::Log(*job, append.clone(), place.clone()),
+            Command::Log(job, append, place) => Command::Log(*job, append.clone(), place.clone()),
         }
     }
 }
