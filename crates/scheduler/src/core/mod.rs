@@ -817,7 +817,7 @@ impl Core {
     /// Switches a mistake on.
     #[cfg(feature = "sim")]
     pub(crate) fn plant(&mut self, bug: Bug) {
-        if bug == Bug::KeepsDispatching {
+        if bug == Bug::ReserveForNobody {
             self.places.plant(Mistake::ReserveForNobody);
         }
         if bug == Bug::ClaimsMissReservations {

@@ -40,8 +40,8 @@ pub enum Bug {
     LeakedKeys,
     /// Jobs of a paused addon are started all the same.
     IgnorePauses,
-    /// A dispatch that no worker accepts here is dispatched again at once, and not left to other nodes.
-    KeepsDispatching,
+    /// Capacity is reserved for types that no caller serves, again and again, and their jobs are not left to other nodes.
+    ReserveForNobody,
     /// The key of a request for capacity is not looked at: a request that is repeated gets another lease.
     DoubledCapacity,
     /// Claims do not see what is reserved.

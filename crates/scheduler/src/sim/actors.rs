@@ -20,6 +20,8 @@ use crate::error::told;
 
 /// Workers repeat a call that was not answered for so long.
 const REPEAT: Duration = Duration::from_secs(2);
+/// Seconds that a claim waits at most where waits are measured: longer than any bound.
+const LONG_WAIT: u64 = 120;
 /// Calls in 1000 that a worker makes at any node, and not at that of its own machine.
 const ANYWHERE: u64 = 250;
 /// Calls in 1000 that a worker makes at another node at the same time.
@@ -126,7 +128,11 @@ impl World {
     /// Asks for work; again, if it was not answered.
     fn ask(&mut self, worker: usize, lease: Option<LeaseId>) {
         let way = self.workers[worker].way;
-        let wait = [0, 2, 8][self.rng.below(3) as usize];
+        let named = self.scenario.named_claims;
+        let wait = match named {
+            true => LONG_WAIT,
+            false => [0, 2, 8][self.rng.below(3) as usize],
+        };
         let wait_for = Duration::from_secs(wait);
         let (addon, instance) = (
             self.workers[worker].addon.clone(),
@@ -145,7 +151,10 @@ impl World {
                 let request = ClaimRequest {
                     lease_id: drawn,
                     addon_id: addon,
-                    job_types: Vec::new(),
+                    job_types: match named {
+                        true => vec!["t".parse().expect("a name")],
+                        false => Vec::new(),
+                    },
                     max_jobs: 1 + self.rng.below(3) as u32,
                     max_leases: 1,
                     wait_sec: wait as u32,

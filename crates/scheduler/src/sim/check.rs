@@ -11,6 +11,7 @@ use jobtree_queue::{JobRecord, LeaseEnd, LeaseRecord, RequestName};
 use jobtree_store::Written;
 
 use super::node::QUARANTINE;
+use super::served_waits::is_unserved;
 use super::world::PAUSED;
 use crate::core::{Admit, Claim, Op, Reserve};
 
@@ -149,6 +150,19 @@ impl Shadow {
     pub(super) fn reserved<'a>(&'a self, node: &'a NodeId) -> impl Iterator<Item = JobId> + 'a {
         let active = self.active.iter().copied();
         active.filter(move |job| self.is_reserved(job, node))
+    }
+
+    /// Returns the jobs that are reserved or run.
+    pub(super) fn active(&self) -> impl Iterator<Item = &JobRecord> {
+        let active = self.active.iter().filter_map(|id| self.jobs.get(id));
+        active.map(|job| &**job)
+    }
+
+    /// Returns the jobs that wait for their turn, or are reserved and not accepted.
+    pub(super) fn unheld(&self) -> impl Iterator<Item = &JobRecord> {
+        let reserved = self.active().filter(|job| job.is_reserved());
+        let waiting = self.waiting.iter().filter_map(|id| self.jobs.get(id));
+        waiting.map(|job| &**job).chain(reserved)
     }
 
     fn put_job(&mut self, job: &Arc<JobRecord>) -> Result<(), Broken> {
@@ -403,7 +417,9 @@ impl Shadow {
             .copied()
             .filter(|id| {
                 let ends = |job: &Arc<JobRecord>| {
-                    job.state.is_ended() || job.intent.addon_id.as_str() == PAUSED
+                    job.state.is_ended()
+                        || job.intent.addon_id.as_str() == PAUSED
+                        || is_unserved(&job.intent.job_type)
                 };
                 !self.jobs.get(id).is_some_and(ends)
             })

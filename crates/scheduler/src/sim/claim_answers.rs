@@ -10,6 +10,7 @@ use jobtree_protocol::{InstanceId, JobId, LeaseId};
 use jobtree_store::Written;
 
 use super::check::Broken;
+use super::served_waits::is_unserved;
 use super::world::World;
 use crate::core::{Answer, Call};
 
@@ -79,6 +80,7 @@ impl World {
                 continue;
             };
             let wanted = job.intent.addon_id == claimer.addon
+                && !is_unserved(&job.intent.job_type)
                 && self.shadow.is_reserved(id, &this.options.node);
             if wanted && *since + longest > self.time && core.awaits_claim(job) {
                 return Err(format!(

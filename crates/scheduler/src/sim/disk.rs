@@ -12,7 +12,7 @@ use jobtree_store::{
     Backend, Listen, Listener, Memory, MemoryImage, Query, StoreError, Tables, Work, Written,
 };
 
-use super::tables::{Forgets, Setting, Timed};
+use super::tables::{Forgets, KeyWriters, Setting, Timed};
 
 /// What becomes of something that was asked of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,7 @@ pub(super) struct Disk {
     /// What a power cut leaves.
     durable: Mutex<Option<MemoryImage>>,
     forgets: Forgets,
+    key_writers: KeyWriters,
     _listener: Listener,
 }
 
@@ -64,6 +65,7 @@ impl Disk {
             written,
             durable: Mutex::new(None),
             forgets,
+            key_writers: KeyWriters::default(),
             _listener: listener,
         })
     }
@@ -93,14 +95,16 @@ enum Asked {
 /// One scheduler's way to the store.
 pub(super) struct Port {
     disk: Arc<Disk>,
+    node: usize,
     asked: Mutex<VecDeque<Asked>>,
     listeners: Mutex<Vec<Weak<Listen>>>,
 }
 
 impl Port {
-    pub(super) fn new(disk: &Arc<Disk>) -> Arc<Self> {
+    pub(super) fn new(disk: &Arc<Disk>, node: usize) -> Arc<Self> {
         Arc::new(Self {
             disk: Arc::clone(disk),
+            node,
             asked: Mutex::default(),
             listeners: Mutex::default(),
         })
@@ -187,6 +191,8 @@ impl Telling<'_> {
             work: Some(work),
             wall,
             forgets: port.disk.forgets,
+            node: port.node,
+            key_writers: port.disk.key_writers.clone(),
             settings: Vec::new(),
             kept: Arc::clone(&kept),
         };
@@ -218,6 +224,8 @@ struct Wrapped {
     work: Option<Box<dyn Work>>,
     wall: Option<Timestamp>,
     forgets: Forgets,
+    node: usize,
+    key_writers: KeyWriters,
     settings: Vec<Setting>,
     kept: Kept,
 }
@@ -229,6 +237,8 @@ impl Work for Wrapped {
             tables,
             wall: self.wall,
             forgets: self.forgets,
+            node: self.node,
+            key_writers: &self.key_writers,
             settings: &mut self.settings,
         };
         let result = work.run(&mut timed);

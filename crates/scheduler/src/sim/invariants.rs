@@ -240,8 +240,10 @@ impl World {
 
     /// Schedulers that read the store again and again at the same moment make a stampede.
     pub(super) fn note_read(&mut self, node: usize) -> Result<(), Broken> {
-        self.reads[node] = self.time;
-        let near = |at: &Duration| self.time.abs_diff(*at) < Duration::from_millis(5);
+        self.reads[node] = Some(self.time);
+        let near = |at: &Option<Duration>| {
+            at.is_some_and(|at| self.time.abs_diff(at) < Duration::from_millis(5))
+        };
         let all = self.reads.len() > 1 && self.reads.iter().all(near);
         self.together += u32::from(all);
         if self.together > 3 {

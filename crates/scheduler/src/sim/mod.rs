@@ -52,6 +52,8 @@
 //! - a claim gets nothing only if no job that its worker could accept is reserved at its scheduler;
 //! - no job is timed out before it has begun;
 //! - each waiting job has a next moment at which each scheduler looks at it, or looks at the store;
+//! - a served job that waits for nothing but units of unserved jobs, where a claim for it waits, has them within the bound
+//!   that is computed for it (`UnservedBound`);
 //! - schedulers do not read the store all at the same moments; nothing spins;
 //! - when nothing goes wrong any more, everything that was acknowledged ends.
 //!
@@ -77,6 +79,7 @@ mod merged_grant;
 mod network;
 mod node;
 mod operators;
+mod served_waits;
 mod sim_event;
 mod stale_rescue;
 mod submitting;
@@ -117,6 +120,8 @@ pub enum Mistake {
     MergedGrants,
     /// The store does not look up idempotency keys.
     ForgottenKeys,
+    /// The store does not see idempotency keys that were written through another node a moment ago.
+    KeysForgottenBetweenNodes,
     /// The store does not look up who holds a unique key.
     ForgottenUnique,
     /// The store does not count who holds a concurrency key.
@@ -194,6 +199,12 @@ pub struct Scenario {
     pub bursts: bool,
     /// Workers call any scheduler, and now and then two at once; otherwise that of their own machine.
     pub anywhere: bool,
+    /// Jobs of types that no worker serves, which are submitted besides: urgent, and many as large as the machine. Workers of
+    /// `a0` to `a3` take none of them, and when all else has ended they are cancelled.
+    pub unserved: usize,
+    /// All workers claim, by the name of the one type that they serve, and a claim waits for longer than any bound on a
+    /// wait. Operators do nothing.
+    pub named_claims: bool,
     /// Every second worker of each addon polls and accepts reservations, the others claim.
     pub mixed: bool,
     /// What goes wrong.
@@ -216,6 +227,8 @@ impl Scenario {
             bursts: false,
             anywhere: true,
             mixed: false,
+            unserved: 0,
+            named_claims: false,
             faults: Faults {
                 store_fails: 40,
                 answer_lost_in_store: 0,
@@ -292,6 +305,31 @@ impl Scenario {
         }
     }
 
+    /// So many schedulers with few served jobs beside many unserved ones, and little else that goes wrong: for measuring how
+    /// long the former wait for the latter. Reservations wait for so long to be accepted.
+    pub fn unserved(schedulers: usize, take_up: Duration) -> Self {
+        let mut unserved = Self {
+            schedulers,
+            workers: if schedulers == 1 { 2 } else { 1 },
+            jobs: 16,
+            unserved: 40,
+            named_claims: true,
+            anywhere: false,
+            trouble: Duration::from_secs(100) + take_up * 5,
+            calm: Duration::from_secs(300) + take_up * 10,
+            faults: Faults {
+                message_lost: 5,
+                worker_crashes: 5,
+                hint_lost: 500,
+                machine: 2,
+                ..Faults::NONE
+            },
+            ..Self::one()
+        };
+        unserved.policy.dispatch.take_up = take_up;
+        unserved
+    }
+
     /// More trouble in less time: what a mistake is found in.
     #[must_use]
     pub fn stormy(self) -> Self {
@@ -358,6 +396,10 @@ pub struct Report {
     pub called_elsewhere: u64,
     /// Calls of workers at two schedulers at once.
     pub called_twice: u64,
+    /// Submissions that were sent to two schedulers at once.
+    pub submitted_twice: u64,
+    /// The longest wait of a served job for units of unserved ones, as a part of its bound, and that bound.
+    pub longest_served_wait: (Duration, Duration),
     /// Times that the way to the store stood still.
     pub stalls: u64,
     /// What the schedulers cost the database and each other.

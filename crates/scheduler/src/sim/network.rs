@@ -10,6 +10,7 @@ use super::Mistake;
 use super::check::Broken;
 use super::disk::{Fate, Served};
 use super::sim_event::{Calling, From, Out, SimEvent};
+use super::worker::Doing;
 use super::world::World;
 use crate::core::Input;
 use crate::error::is_refusal;
@@ -31,6 +32,7 @@ impl World {
         if self.fault(faults.store_stalls) {
             let stall = self.millis(2_000, 16_000);
             self.nodes[node].stalled_until = self.time + stall;
+            self.served_waits.disturbed(self.time + stall);
             self.report.stalls += 1;
         }
         let stalled_until = self.nodes[node].stalled_until;
@@ -47,13 +49,16 @@ impl World {
         };
         if fate != Fate::Done {
             self.report.store_failures += 1;
+            self.served_waits.disturbed(self.time);
         }
         // Readers are apart from the writer, and connections from each other: not always the first.
         let place = self.rng.below(waiting.min(3) as u64) as usize;
         let Served { written, settings } = self.nodes[node].port.serve(place, fate);
         self.shadow.take(&written, self.database_time())?;
         self.claim_answers.committed(&written, self.time);
-        self.report.traffic.committed(&written, self.time);
+        let mut traffic = std::mem::take(&mut self.report.traffic);
+        traffic.committed(&written, self.time, |job| self.could_start(job));
+        self.report.traffic = traffic;
         self.take_settings(&settings)?;
         self.progressed |= !written.is_empty() || !settings.is_empty();
         self.check_ends(&written)?;
@@ -109,6 +114,25 @@ impl World {
                 self.later(delay, SimEvent::Hint(node, jobs.clone()));
             }
         }
+    }
+
+    /// Returns `true` if a job waits for nothing, and a worker of its addon is idle on a node with nothing in use.
+    fn could_start(&self, job: JobId) -> bool {
+        let Some(job) = self.shadow.jobs.get(&job) else {
+            return false;
+        };
+        let intent = &job.intent;
+        let at_once = self.shadow.waiting.contains(&job.id)
+            && job.not_before.is_none()
+            && intent.concurrency_key.is_none()
+            && !self.is_paused(&intent.addon_id);
+        at_once
+            && self.workers.iter().any(|worker| {
+                let node = &self.nodes[worker.node].options.node;
+                let idle = matches!(worker.doing, Doing::Idle | Doing::Asking { .. });
+                let ops = self.nodes[worker.node].asked.values();
+                idle && worker.addon == intent.addon_id && self.shadow.used(node, ops) == 0
+            })
     }
 
     /// Calls the store for somebody, through a node.

@@ -123,7 +123,7 @@ impl Node {
             },
             ..Options::default()
         };
-        let port = Port::new(disk);
+        let port = Port::new(disk, index);
         let machine = SimMachine::new(scenario.schedulers * scenario.workers);
         Self {
             sampler: Sampler::of(machine.clone()),

@@ -12,7 +12,8 @@ use jobtree_queue::cron::Schedule;
 use jobtree_store::{Pause, ScheduleRecord};
 
 use super::check::Broken;
-use super::node::base;
+use super::node::{Node, base};
+use super::served_waits::is_unserved;
 use super::sim_event::{Calling, From, Out, Reply, SimEvent};
 use super::tables::Setting;
 use super::world::{PAUSED, World};
@@ -78,6 +79,10 @@ impl World {
         if self.calm {
             return self.close();
         }
+        if self.scenario.named_claims {
+            // Waits are measured, and what operators do would be the reason for most of them.
+            return Ok(());
+        }
         match self.rng.below(8) {
             0 => self.redrive_something(),
             1 => self.hasten_something(),
@@ -119,6 +124,27 @@ impl World {
         }
         self.switch_schedule(Some(true));
         Ok(())
+    }
+
+    /// Returns `true` if an addon is paused in the store.
+    pub(super) fn is_paused(&self, addon: &AddonId) -> bool {
+        let known = self.operators.paused.get(addon);
+        known.is_some_and(|(paused, _)| *paused)
+    }
+
+    /// Cancels what no worker will ever take, when all else has ended.
+    pub(super) fn cancel_unserved(&mut self) {
+        let jobs = self.shadow.jobs.values();
+        let left = jobs.filter(|job| !job.state.is_ended() && is_unserved(&job.intent.job_type));
+        let left: Vec<JobId> = left.map(|job| job.id).collect();
+        let awake = |node: &Node| node.asleep_until <= self.time;
+        let node = self.nodes.iter().position(awake).unwrap_or_default();
+        for job in left {
+            let stamp = self.stamp(node);
+            let answer = (self.nodes[node].store).cancel(stamp, job, CancelRequest::default());
+            let calling: Calling = Box::pin(async { answer.await.map(|_| Out::Done) });
+            self.call_store(node, From::Nobody, calling);
+        }
     }
 
     /// No schedule begins anything more.
@@ -284,6 +310,7 @@ impl World {
                     }
                 }
                 Setting::Paused(addon, paused) => {
+                    self.served_waits.disturbed(self.time);
                     let known = self.operators.paused.entry(addon.clone()).or_default();
                     *known = (*paused, known.1 + 1);
                     if *paused {

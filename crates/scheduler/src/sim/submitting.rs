@@ -16,6 +16,9 @@ use crate::core::rules_of;
 /// A request that is not answered for so long is repeated.
 const REPEAT: Duration = Duration::from_secs(4);
 
+/// Submissions in 1000 that are sent to another node at the same time.
+const TWICE: u64 = 150;
+
 /// Seconds between two bursts.
 const BURST: u64 = 30;
 
@@ -35,11 +38,47 @@ impl World {
                 false => when,
             };
             self.later(when, SimEvent::Submit(place));
-            if self.rng.chance(80) {
+            if self.rng.chance(80) && !self.scenario.named_claims {
                 let when = self.millis(0, span);
                 self.later(when, SimEvent::Cancel);
             }
         }
+        for place in self.scenario.jobs..self.scenario.jobs + self.scenario.unserved {
+            let request = self.unserved_request(place);
+            self.submissions.push((request, None));
+            // Half of them are there from the beginning.
+            let most = if place % 2 == 0 { 2_000 } else { span };
+            let when = self.millis(0, most);
+            self.later(when, SimEvent::Submit(place));
+        }
+    }
+
+    /// Returns a job of a type that no worker serves: urgent, and often as large as the machine.
+    fn unserved_request(&mut self, place: usize) -> SubmitRequest {
+        // Where workers name the types that they claim, other types of their addons are unserved, too.
+        let addons: &[&str] = match self.scenario.named_claims {
+            true => &["u0", "u1", "a0", "a2"],
+            false => &["u0", "u1", "u2"],
+        };
+        let addon = addons[self.rng.below(addons.len() as u64) as usize];
+        let job_type = format!("x{}", self.rng.below(24));
+        let cost = [10, 40, 100, 100][self.rng.below(4) as usize];
+        let cost = self.scenario.policy.largest_cost(addon).min(cost);
+        let keyed = self.shares_keys() && self.rng.chance(500);
+        SubmitRequest {
+            priority: Priority::High,
+            time_sensitive: self.rng.chance(500),
+            concurrency_key: keyed.then(|| "k".to_owned()),
+            concurrency_limit: keyed.then_some(2),
+            idempotency_key: Some(format!("s{place}")),
+            ..SubmitRequest::new(addon, &job_type, cost)
+        }
+    }
+
+    /// Returns `true` if served and unserved jobs share concurrency keys: where several nodes try unserved ones one after the
+    /// other, such a key may be taken for long.
+    fn shares_keys(&self) -> bool {
+        self.scenario.named_claims && self.scenario.schedulers == 1
     }
 
     /// A time at which many jobs come at once: real workers take them in batches.
@@ -102,6 +141,26 @@ impl World {
         let (when, then) = (self.rng.below(300), self.rng.below(200));
         let unique = self.rng.chance(150);
         let runs_anyway = self.rng.chance(300);
+        if self.scenario.named_claims {
+            let addon = ["a0", "a2"][place % 2];
+            let keyed = self.shares_keys() && key;
+            let script = Script {
+                takes: takes / 4,
+                ..Script::default()
+            };
+            return SubmitRequest {
+                priority,
+                payload: Json::of(&script).ok(),
+                concurrency_key: keyed.then(|| "k".to_owned()),
+                concurrency_limit: keyed.then_some(limit),
+                idempotency_key: Some(format!("s{place}")),
+                ..SubmitRequest::new(
+                    addon,
+                    "t",
+                    cost.min(self.scenario.policy.largest_cost(addon)),
+                )
+            };
+        }
         if self.scenario.bursts && place > 0 {
             return SubmitRequest {
                 payload: Json::of(&script).ok(),
@@ -174,7 +233,7 @@ impl World {
             return;
         };
         let mut request = self.submissions[place].0.clone();
-        if place % 9 == 4 {
+        if place % 9 == 4 && place < self.scenario.jobs && !self.scenario.named_claims {
             // It depends on the one before, if that is known.
             request.depends_on.extend(self.submissions[place - 1].1);
             if request.depends_on.is_empty() {
@@ -188,21 +247,43 @@ impl World {
         let id = self.job_id(node);
         let times = 1 + u64::from(self.fault(self.scenario.faults.message_doubled));
         for time in 0..times {
-            let stamp = self.stamp(node);
             let submission = Submission {
                 id,
                 id_given: time > 0,
                 intent: intent.clone(),
             };
-            let answer = self.nodes[node].store.submit(stamp, submission);
             let from = if time == 0 {
                 From::Submitter(place)
             } else {
                 From::Nobody
             };
-            let calling: Calling = Box::pin(async { answer.await.map(Out::Submitted) });
-            self.call_store(node, from, calling);
+            self.send_submission(node, submission, from);
         }
+        if let Some(other) = self.at_once_elsewhere(node) {
+            // A node gives an id of its own.
+            let submission = Submission {
+                id: self.job_id(other),
+                id_given: false,
+                intent,
+            };
+            self.report.submitted_twice += 1;
+            self.send_submission(other, submission, From::Submitter(place));
+        }
+    }
+
+    fn send_submission(&mut self, node: usize, submission: Submission, from: From) {
+        let stamp = self.stamp(node);
+        let answer = self.nodes[node].store.submit(stamp, submission);
+        let calling: Calling = Box::pin(async { answer.await.map(Out::Submitted) });
+        self.call_store(node, from, calling);
+    }
+
+    /// Returns another node that gets the same submission at the same time, now and then.
+    fn at_once_elsewhere(&mut self, node: usize) -> Option<usize> {
+        if !self.scenario.anywhere || self.nodes.len() == 1 || !self.fault(TWICE) {
+            return None;
+        }
+        self.reachable().filter(|other| *other != node)
     }
 
     fn job_id(&mut self, node: usize) -> JobId {
@@ -228,9 +309,6 @@ impl World {
             id_given: false,
             intent: request.validate(&limits).expect("a sound request"),
         };
-        let stamp = self.stamp(node);
-        let answer = self.nodes[node].store.submit(stamp, submission);
-        let calling: Calling = Box::pin(async { answer.await.map(Out::Submitted) });
-        self.call_store(node, From::Liar("one key, two bodies"), calling);
+        self.send_submission(node, submission, From::Liar("one key, two bodies"));
     }
 }

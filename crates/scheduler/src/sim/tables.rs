@@ -1,7 +1,9 @@
 //! Tables that tell the database's own time and note what schedules do, and are otherwise those of the backend underneath;
 //! or forget something, if that is the mistake.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use jobtree_protocol::{AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId};
@@ -18,6 +20,8 @@ type Result<T> = std::result::Result<T, StoreError>;
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Forgets {
     pub(super) keys: bool,
+    /// Keys that another node has written a moment ago.
+    pub(super) fresh_keys: bool,
     pub(super) unique: bool,
     pub(super) holders: bool,
     pub(super) dependents: bool,
@@ -32,11 +36,27 @@ pub(super) enum Setting {
     Paused(AddonId, bool),
 }
 
+/// So long a key that another node has written is not seen, if that is the mistake.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// The node that wrote each idempotency key.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KeyWriters(Arc<Mutex<HashMap<(AddonId, String), usize>>>);
+
+impl KeyWriters {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(AddonId, String), usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Tables with a clock.
 pub(super) struct Timed<'a> {
     pub(super) tables: &'a mut dyn Tables,
     pub(super) wall: Option<Timestamp>,
     pub(super) forgets: Forgets,
+    /// The node that asks.
+    pub(super) node: usize,
+    pub(super) key_writers: &'a KeyWriters,
     pub(super) settings: &'a mut Vec<Setting>,
 }
 
@@ -48,6 +68,17 @@ macro_rules! passed_on {
     };
 }
 
+impl Timed<'_> {
+    /// Returns `true` if a key is one that this node does not see yet, by mistake.
+    fn is_unseen(&self, key: &KeyRecord) -> bool {
+        let name = (key.addon_id.clone(), key.key.clone());
+        let of_another = || self.key_writers.lock().get(&name) != Some(&self.node);
+        self.forgets.fresh_keys
+            && self.wall.is_some_and(|wall| key.created_at + FRESH > wall)
+            && of_another()
+    }
+}
+
 impl Reading for Timed<'_> {
     fn wall(&mut self) -> Result<Option<Timestamp>> {
         Ok(self.wall)
@@ -55,7 +86,7 @@ impl Reading for Timed<'_> {
 
     fn key(&mut self, addon: &AddonId, key: &str) -> Result<Option<KeyRecord>> {
         let found = self.tables.key(addon, key)?;
-        Ok(found.filter(|_| !self.forgets.keys))
+        Ok(found.filter(|found| !self.forgets.keys && !self.is_unseen(found)))
     }
 
     fn unique_holder(
@@ -168,8 +199,17 @@ impl Tables for Timed<'_> {
         Ok(new)
     }
 
+    fn write(&mut self, changes: Changes, now: Now) -> Result<()> {
+        if self.forgets.fresh_keys {
+            let mut writers = self.key_writers.lock();
+            for key in &changes.keys {
+                writers.insert((key.addon_id.clone(), key.key.clone()), self.node);
+            }
+        }
+        self.tables.write(changes, now)
+    }
+
     passed_on! {
-        fn write(&mut self, changes: Changes, now: Now) -> Result<()>;
         fn delete_schedule(&mut self, id: ScheduleId) -> Result<bool>;
         fn put_note(&mut self, name: &str, value: Option<&Json>) -> Result<()>;
         fn prune(&mut self, retention: &Retention, limit: usize) -> Result<Pruned>;

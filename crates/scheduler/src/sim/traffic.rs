@@ -19,9 +19,9 @@ pub struct Traffic {
     pub hints: u64,
     /// Proposals for a job that another scheduler had by then: each waited for the lock on the job's row, and was refused.
     pub overtaken: u64,
-    /// Jobs that were submitted and not found yet, and when.
+    /// Jobs that were submitted, could start at once and were not found yet, and when they were submitted.
     waiting: BTreeMap<JobId, Duration>,
-    /// How long each job waited from its submission to its first reservation or lease.
+    /// How long each of these jobs waited from its submission to its first reservation or lease.
     found: Vec<Duration>,
 }
 
@@ -53,11 +53,17 @@ impl Traffic {
         self.overtaken += u64::from(refused);
     }
 
-    pub(super) fn committed(&mut self, written: &[Written], time: Duration) {
+    /// Takes what a command wrote. Of the jobs that it submitted, those count that could start at once.
+    pub(super) fn committed(
+        &mut self,
+        written: &[Written],
+        time: Duration,
+        could_start: impl Fn(JobId) -> bool,
+    ) {
         for event in written.iter().flat_map(|it| &it.changes.events) {
             let Some(job) = event.job_id else { continue };
             match event.kind {
-                EventKind::Submitted => drop(self.waiting.insert(job, time)),
+                EventKind::Submitted if could_start(job) => drop(self.waiting.insert(job, time)),
                 EventKind::Dispatching | EventKind::Running => {
                     let since = self.waiting.remove(&job);
                     self.found
@@ -68,11 +74,8 @@ impl Traffic {
         }
     }
 
-    /// Returns the time within which so many of 100 jobs were found.
-    pub fn found_within(&self, percent: usize) -> Duration {
-        let mut found = self.found.clone();
-        found.sort_unstable();
-        let place = (found.len() * percent / 100).min(found.len().saturating_sub(1));
-        found.get(place).copied().unwrap_or_default()
+    /// Returns how long each job that could start at once waited from its submission to its first reservation or lease.
+    pub fn found(&self) -> &[Duration] {
+        &self.found
     }
 }

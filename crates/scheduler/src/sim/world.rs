@@ -16,6 +16,7 @@ use super::disk::{Disk, Peek};
 use super::machine::SimMachine;
 use super::node::{Node, base};
 use super::operators::{OPERATOR, Operators};
+use super::served_waits::{ServedWaits, is_unserved};
 use super::sim_event::{Calling, From, Reply, SimEvent};
 use super::system::Processes;
 use super::tables::Forgets;
@@ -58,6 +59,7 @@ pub(super) struct World {
     pub(super) submissions: Vec<(SubmitRequest, Option<JobId>)>,
     pub(super) calendar: Calendar,
     pub(super) claim_answers: ClaimAnswers,
+    pub(super) served_waits: ServedWaits,
     pub(super) operators: Operators,
     /// Schedulers whose wake-ups may have changed.
     pub(super) touched: Vec<bool>,
@@ -65,8 +67,8 @@ pub(super) struct World {
     pub(super) telling: Telling,
     pub(super) trace: VecDeque<String>,
     pub(super) report: Report,
-    /// When each scheduler last read the store: they must not all do it at once.
-    pub(super) reads: Vec<Duration>,
+    /// When each scheduler last read the store, if it did: they must not all do it at once.
+    pub(super) reads: Vec<Option<Duration>>,
     pub(super) together: u32,
     pub(super) commits: u64,
     /// Something was written or acknowledged: it may be over.
@@ -86,6 +88,7 @@ impl World {
         let mut rng = Rng::new(seed);
         let disk = Disk::new(Forgets {
             keys: scenario.has(Mistake::ForgottenKeys),
+            fresh_keys: scenario.has(Mistake::KeysForgottenBetweenNodes),
             unique: scenario.has(Mistake::ForgottenUnique),
             holders: scenario.has(Mistake::ForgottenHolders),
             dependents: scenario.has(Mistake::ForgottenDependents),
@@ -99,6 +102,7 @@ impl World {
         for node in 0..scenario.schedulers {
             for place in 0..scenario.workers {
                 let addon = match place {
+                    _ if scenario.named_claims => ["a0", "a2"][(node + place) % 2],
                     1 => "a1",
                     _ if place == scenario.workers - 1 && node == 0 => "a3",
                     _ => ["a0", "a2"][(place / 2) % 2],
@@ -126,7 +130,7 @@ impl World {
             }
         }
         let peek = Store::on(Peek(Arc::clone(&disk)));
-        let reads = vec![Duration::ZERO; scenario.schedulers];
+        let reads = vec![None; scenario.schedulers];
         Self {
             seed,
             scenario,
@@ -144,6 +148,7 @@ impl World {
             submissions: Vec::new(),
             calendar: Calendar::default(),
             claim_answers: ClaimAnswers::default(),
+            served_waits: ServedWaits::default(),
             operators: Operators::default(),
             touched: vec![true; schedulers],
             calm: false,
@@ -201,7 +206,8 @@ impl World {
                 self.report.retries = self.shadow.retries;
                 let ended = |state| {
                     let jobs = self.shadow.jobs.values();
-                    jobs.filter(|job| job.state == state).count() as u64
+                    let served = jobs.filter(|job| !is_unserved(&job.intent.job_type));
+                    served.filter(|job| job.state == state).count() as u64
                 };
                 self.report.done = ended(JobState::Done);
                 self.report.not_done = ended(JobState::Failed) + ended(JobState::Canceled);
@@ -278,10 +284,12 @@ impl World {
         self.happen(event)?;
         self.check_runs()?;
         self.check_moments()?;
+        self.check_served_waits()?;
         let progressed = std::mem::take(&mut self.progressed);
         if self.calm && progressed && !self.retired && self.is_closed() && self.finished() {
             self.report.time = self.time;
             self.retired = true;
+            self.cancel_unserved();
         }
         Ok(self.retired && self.check_idle().is_ok())
     }
@@ -414,6 +422,7 @@ impl World {
                 if self.nodes[node].life == life && self.nodes[node].core.is_some() {
                     self.nodes[node].callers.insert(id, (worker, turn));
                     self.claim_answers.called(node, &call);
+                    self.served_waits.called(node, id, &call);
                     if let Call::Capacity(request, _) = &*call
                         && let Some(name) = request.name()
                     {
@@ -425,6 +434,7 @@ impl World {
             SimEvent::Left(node, life, call) => {
                 if self.nodes[node].life == life {
                     self.nodes[node].callers.remove(&call);
+                    self.served_waits.call_ended(node, call);
                     self.step(node, Input::Left(call))?;
                 }
             }
@@ -527,6 +537,9 @@ impl World {
     /// Everything works from now on.
     fn calm_down(&mut self) -> Result<(), Broken> {
         (self.calm, self.progressed) = (true, true);
+        let woken = self.nodes.iter().map(|node| node.asleep_until).max();
+        let woken = woken.unwrap_or_default().max(self.time);
+        self.served_waits.disturbed(woken);
         for node in 0..self.nodes.len() {
             self.nodes[node].idle = 1.0;
             self.nodes[node].blind_until = Duration::ZERO;
@@ -550,12 +563,15 @@ impl World {
                 // Somebody sets its wall clock.
                 let seconds = self.rng.below(240) as i64 - 120;
                 self.nodes[node].wall_off = SignedDuration::from_secs(seconds);
+                self.served_waits.disturbed(self.time);
             }
             2 => {
                 // One that sleeps already sleeps on: what happens on it was put off until it wakes.
                 let until = self.time + self.millis(5_000, 60_000);
                 let node = &mut self.nodes[node];
                 node.asleep_until = node.asleep_until.max(until);
+                let woken = node.asleep_until;
+                self.served_waits.disturbed(woken);
             }
             3 => self.nodes[node].idle = [1.0, 0.7, 0.4, 0.05][self.rng.below(4) as usize],
             4 => {
@@ -573,6 +589,7 @@ impl World {
         }
         self.report.restarts += 1;
         self.nodes[node].kill();
+        self.served_waits.killed(node);
         self.calls.retain(|_, (of, ..)| *of != node);
         if self.scenario.has(Mistake::AnswersEarly) {
             // Its machine goes down with it.
@@ -581,6 +598,7 @@ impl World {
             self.check_kept()?;
         }
         let delay = self.millis(10, 20_000);
+        self.served_waits.disturbed(self.time + delay);
         self.later(delay, SimEvent::Start(node));
         Ok(())
     }
@@ -651,6 +669,7 @@ impl World {
                 }
                 Output::Respond(response) => {
                     let call = response.call();
+                    self.served_waits.call_ended(node, call);
                     // A caller always takes its answer here; that it gets lost comes later.
                     let _ = response.deliver();
                     let Some(reply) = self.nodes[node].take_reply() else {
