@@ -236,3 +236,37 @@ test("live updates pause and go on", async () => {
   await page.keyboard.press("p");
   await until("the row here", async () => (await rows(page).count()) === 1);
 });
+
+test("the list goes on past five hundred jobs, and stays where it is while new ones come", async () => {
+  const submit = async (count: number): Promise<string[]> => {
+    const job = { addon_id: "pages", job_type: "sort", cost_units: 1, earliest_start_at: "2999-01-01T00:00:00Z" };
+    const { jobs } = await daemon.api("POST", "/queue/jobs/submit-many", { jobs: Array.from({ length: count }, () => job) });
+    return jobs.map(({ job_id }: { job_id: string }) => job_id);
+  };
+  const expected = (await submit(620)).reverse();
+  const page = await signedIn(daemon);
+  await page.goto("jobs?q=addon:pages");
+  await until("the first rows", async () => (await rows(page).count()) > 5);
+  const table = page.locator(".jobs .table.fill");
+  /** The ids of the rows that are in the page, by their places. */
+  const shown = () => rows(page).evaluateAll((all) => all.map((row) => [Number(row.getAttribute("aria-rowindex")) - 2, row.getAttribute("data-key")] as const));
+  const seen = new Map<number, string>();
+  for (let place = 0; place < expected.length; ) {
+    await table.evaluate((box, top) => box.scrollTo({ top }), place * 42);
+    await until(`row ${place}`, async () => (await shown()).some(([at]) => at === Math.min(place + 5, expected.length - 1)));
+    for (const [at, id] of await shown()) {
+      expect(seen.get(at) ?? id, `row ${at} does not change`).toBe(id);
+      seen.set(at, id ?? "");
+    }
+    // New jobs come once the first page is left behind. They wait above, and move nothing.
+    if (place > 100 && place < 300) await submit(7);
+    place = Math.max(...seen.keys()) + 1;
+  }
+  expect([...seen.keys()].length).toBe(expected.length);
+  expect(expected.map((_, at) => seen.get(at))).toEqual(expected);
+  await page.getByRole("button", { name: /new jobs? above/ }).click();
+  await until("the newest job at the top", async () => {
+    const [first] = await shown();
+    return first?.[0] === 0 && first[1] !== expected[0];
+  });
+});

@@ -123,8 +123,11 @@ export function parseFilter(input: string): Parsed {
   return { filter, problems };
 }
 
+/** A filter as the API takes it. */
+export type ApiFilter = Omit<JobFilter, "state"> & { state?: JobState[] };
+
 /** The query of the API for a filter. */
-export function apiQuery(filter: JobFilter): Record<string, string | string[] | boolean> {
+export function apiQuery(filter: JobFilter): ApiFilter {
   const { state, ...rest } = filter;
   return { ...rest, ...(state.length ? { state } : {}) };
 }

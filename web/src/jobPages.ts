@@ -1,6 +1,7 @@
-// The list of jobs, newest first, in pages by key: each page is asked for by the id that it follows, so that jobs that come or go
-// in the meantime neither repeat nor hide a row. What is on the screen does not move: new jobs are put above only when the list
-// is looked at from its top, and a job that no longer fits the filter stays, with its new state, until the list is read anew.
+// The list of jobs, newest first, in pages by key: each page is asked for by the id of the row above it (`before`), so that jobs
+// that come or go in the meantime neither repeat nor hide a row. What is on the screen does not move: new jobs are put above only
+// when the list is looked at from its top, and a job that no longer fits the filter stays, with its new state, until the list is
+// read anew.
 import type { Schemas } from "./api";
 import type { LiveEvent } from "./live";
 
@@ -8,10 +9,7 @@ export type JobView = Schemas["JobView"];
 /** A row keeps what the list shows: a payload may be large, and a hundred thousand rows may be loaded. */
 export type JobRow = Omit<JobView, "payload" | "result">;
 
-export interface Page {
-  jobs: JobView[];
-  next?: string | null;
-}
+export type Page = Schemas["JobList"];
 
 const slim = ({ payload: _, result: __, ...row }: JobView): JobRow => row;
 

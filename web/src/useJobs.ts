@@ -14,6 +14,8 @@ const PAGE = 200;
 const AHEAD = 100;
 /** Time between two readings of the first page, and of the reasons. By feel: as often as anybody reads. */
 const HEAD_MS = 1500;
+/** Pages of new jobs that are read above a list that is scrolled down. By feel: nobody goes through more of them. */
+const HEAD_PAGES = 4;
 const REASONS_MS = 4000;
 
 export interface Jobs {
@@ -39,7 +41,8 @@ export function useJobs(filter: JobFilter): Jobs {
 
   const changed = () => setVersion((version) => version + 1);
   const fetchPage = (before: string | null, limit: number, signal: AbortSignal) =>
-    get("/queue/jobs/recent", { query: { ...(apiQuery(filter) as object), limit, ...(before === null ? {} : { before }) }, signal });
+    // Written out: the compiler checks the names of parameters that stand here, and not those of a spread.
+    get("/queue/jobs/recent", { query: before === null ? { ...apiQuery(filter), limit } : { ...apiQuery(filter), limit, before }, signal });
   const failed = (error: unknown) => {
     if (error instanceof DOMException && error.name === "AbortError") return;
     setError(error instanceof ApiError ? error : new ApiError(0, "no_json", String(error)));
@@ -74,15 +77,24 @@ export function useJobs(filter: JobFilter): Jobs {
     job.head = true;
     const { signal } = job.abort;
     job.headAt = Date.now();
-    fetchPage(null, 100, signal)
-      .then((page) => {
-        setError(undefined);
-        if (!store.current.refresh(page)) {
-          // More new jobs than a page has. At the top the list begins anew; further down the rows stay where they are.
+    const read = async (): Promise<void> => {
+      let page = await fetchPage(null, 100, signal);
+      // More new jobs than a page has. At the top the list begins anew; further down the rows stay where they are, and the new
+      // jobs are read until they meet these rows.
+      for (let more = 0; !store.current.refresh(page); more++) {
+        if (job.top || !page.next || more === HEAD_PAGES) {
           if (job.top) begin();
-        } else if (job.top) store.current.showAbove();
-        changed();
-      }, failed)
+          break;
+        }
+        const older = await fetchPage(page.next, 500, signal);
+        page = { ...older, jobs: [...page.jobs, ...older.jobs] };
+      }
+      setError(undefined);
+      if (job.top) store.current.showAbove();
+      changed();
+    };
+    read()
+      .catch(failed)
       .finally(() => {
         job.head = false;
         if (job.headAgain && !signal.aborted) {

@@ -214,9 +214,9 @@ pub struct JobQuery {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobList {
-    /// In the order of their ids, which is that of their submission.
+    /// In the order of their ids, which is that of their submission; the recent ones in the reverse order.
     pub jobs: Vec<JobView>,
-    /// What to give as `after` for the next page; absent on the last.
+    /// What to give as `after` for the next page, or as `before` if the newest come first; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<JobId>,
 }

@@ -631,6 +631,45 @@ fn recent_jobs_are_the_newest_first_and_those_of_the_caller() {
 }
 
 #[test]
+fn recent_jobs_come_in_pages_that_new_jobs_do_not_move() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let submit = |client: &mut Client, count: usize| {
+        let jobs = vec![json!({"addon_id": "a", "job_type": "t", "cost_units": 1}); count];
+        let answer = client.post(paths::SUBMIT_MANY, &json!({"jobs": jobs}));
+        let jobs = answer.expect(200)["jobs"].clone();
+        let ids = jobs.as_array().unwrap().iter();
+        ids.map(|job| job["job_id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let mut expected = submit(&mut admin, 520);
+    admin.submit("other", "t");
+    expected.reverse();
+    let (mut found, mut before) = (Vec::new(), String::new());
+    loop {
+        let query = format!("?addon_id=a&limit=200{before}");
+        let page = admin.get(&format!("{}{query}", paths::RECENT)).expect(200);
+        let ids = page["jobs"].as_array().unwrap().iter();
+        found.extend(ids.map(|job| job["job_id"].as_str().unwrap().to_owned()));
+        // Jobs that come between two pages.
+        submit(&mut admin, 30);
+        let Some(next) = page["next"].as_str() else {
+            break;
+        };
+        before = format!("&before={next}");
+    }
+    assert_eq!(found.len(), 520);
+    assert_eq!(found, expected);
+    let whole = format!("{}?addon_id=other&limit=1", paths::RECENT);
+    assert_eq!(admin.get(&whole).expect(200)["next"], json!(null));
+    let nothing = format!("{}?before={NO_ID}", paths::RECENT);
+    assert_eq!(admin.get(&nothing).expect(200)["jobs"], json!([]));
+    admin
+        .get(&format!("{}?before=x", paths::RECENT))
+        .problem(400, "malformed");
+}
+
+#[test]
 fn waits_and_places_beyond_their_bounds_are_refused() {
     let house = House::new();
     let mut admin = house.admin();

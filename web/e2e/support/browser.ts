@@ -1,12 +1,34 @@
 // A headless Chromium, and pages in which nothing may go wrong unseen: an error of a script, something that the content security
 // policy refuses, or a call to another host fails the test that it happens in.
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
+import { extname, join } from "node:path";
 import { type Browser, type BrowserContext, type BrowserContextOptions, type Page, chromium } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
 import type { Daemon } from "./daemon";
 
 const PLACES = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 const FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+
+/** A folder with a build of the dashboard (`vite build --outDir`) that is tested in place of the one in the daemon, while one works on it. */
+const BUILD = process.env.JOBTREE_WEB;
+const TYPES: Record<string, string> = { ".js": "text/javascript", ".css": "text/css" };
+
+/** Answers with the files of another build, under the daemon's own headers. */
+async function replaceFiles(context: BrowserContext, folder: string): Promise<void> {
+  await context.route(/^[^?]*\/assets\/[^/]+$/, (route) => {
+    const file = join(folder, "assets", route.request().url().split("/").at(-1) ?? "");
+    return existsSync(file) ? route.fulfill({ path: file, contentType: TYPES[extname(file)] ?? "application/octet-stream" }) : route.continue();
+  });
+  await context.route(
+    () => true,
+    async (route) => {
+      if (route.request().resourceType() !== "document") return route.fallback();
+      const response = await route.fetch();
+      const [base] = /<base href="[^"]*" \/>/.exec(await response.text()) ?? [""];
+      return route.fulfill({ response, body: readFileSync(join(folder, "index.html"), "utf8").replace(/<base href="[^"]*" \/>/, base) });
+    },
+  );
+}
 
 let browser: Browser;
 let contexts: BrowserContext[] = [];
@@ -51,6 +73,7 @@ export async function newPage(daemon: Daemon, options: BrowserContextOptions = {
   context.on("console", (message) => {
     if (/content security policy|trusted/i.test(message.text())) problems.push(message.text());
   });
+  if (BUILD) await replaceFiles(context, BUILD);
   return context.newPage();
 }
 

@@ -131,6 +131,7 @@ fn open_then_recent(client: &Client, query: JobQuery, limit: u32) -> Result<JobL
             tag: query.tag,
             text: query.text,
             quarantined: query.quarantined,
+            before: None,
             limit: Some(left.min(500)),
         })?;
         list.jobs.extend(recent.jobs);

@@ -44,6 +44,8 @@ query_parameters! {
         pub text: Option<String> = Kind::Text,
         /// Only quarantined jobs.
         pub quarantined: bool = Kind::Flag,
+        /// Jobs before this one: the `next` of the previous page.
+        pub before: Option<JobId> = Kind::Uuid,
         /// The most jobs to return; 50 if absent.
         pub limit: Option<u32> = Kind::ROWS,
     }
@@ -152,7 +154,7 @@ macro_rules! job_operations {
                 get list_recent_jobs: ListRecentJobs {
                     scope: Read,
                     query: RecentQuery,
-                    answer: Answer<JobList> = "The jobs, newest first. There is no next page.",
+                    answer: Answer<JobList> = "The jobs, newest first. `next` is the `before` of the next page; jobs that are submitted in the meantime do not move it.",
                     client: recent_jobs,
                 }
             }

@@ -5,7 +5,11 @@
 //! half first. So a list of a few jobs reads a few pages, however many jobs there are and however they are spread over time.
 //!
 //! The beginning of an id is a range of ids. Its end is random and has no index: all jobs are read, page by page.
+//!
+//! A page ends with an id, and the next one begins below it. New jobs have greater ids, so that they move nothing in the pages
+//! that follow.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -35,12 +39,16 @@ pub(super) async fn list_recent_jobs(
         tag,
         text,
         quarantined,
+        before,
         limit,
     } = call.query;
     let Some(addon_id) = call.caller.narrowed(addon_id) else {
         return Ok(JobList::default());
     };
     let limit = limit.unwrap_or(DEFAULT_ROWS);
+    let Some(last) = before.map_or(Some(LAST), preceding) else {
+        return Ok(JobList::default());
+    };
     let query = JobQuery {
         state,
         addon_id,
@@ -62,11 +70,15 @@ pub(super) async fn list_recent_jobs(
         async { Ok(page.await?) }
     };
     let part = id.map(|id| id.replace('-', "").to_ascii_lowercase());
-    let jobs = match part {
-        None => newest(fetch, recent_ranges(Timestamp::now()), limit).await?,
-        Some(part) => by_part(fetch, &part, limit).await?,
+    // One more than asked for, to know whether there is another page.
+    let mut jobs = match part {
+        None => newest(fetch, recent_ranges(Timestamp::now(), last), limit + 1).await?,
+        Some(part) => by_part(fetch, &part, last, limit + 1).await?,
     };
-    Ok(JobList { jobs, next: None })
+    let is_more = jobs.len() > limit as usize;
+    jobs.truncate(limit as usize);
+    let next = jobs.last().map(|job| job.job_id).filter(|_| is_more);
+    Ok(JobList { jobs, next })
 }
 
 /// A range of ids: after the first, up to and with the second.
@@ -75,9 +87,18 @@ type Range = (JobId, JobId);
 const FIRST: JobId = JobId(Uuid::nil());
 const LAST: JobId = JobId(Uuid::max());
 
-/// Splits all ids into ranges, latest last: each begins eight times as long ago as the one behind it. What has a time in the
-/// future, by a clock that was wrong, is the last range.
-fn recent_ranges(now: Timestamp) -> Vec<Range> {
+/// Returns the id right before another; none before the first of all.
+fn preceding(id: JobId) -> Option<JobId> {
+    let number = id.0.as_u128().checked_sub(1)?;
+    Some(JobId(Uuid::from_u128(number)))
+}
+
+/// Splits all ids up to `last` into ranges, latest last: each begins eight times as long ago as the one behind it. What has a
+/// time in the future, by a clock that was wrong, is the last range.
+fn recent_ranges(now: Timestamp, last: JobId) -> Vec<Range> {
+    // The ages of a later page are measured from its end, so that it is found in as few reads as the first.
+    let millis = i64::try_from(last.0.as_u128() >> 80).unwrap_or(i64::MAX);
+    let now = Timestamp::from_millisecond(millis).map_or(now, |end| end.min(now));
     let mut bounds = vec![LAST, JobId::from_parts(now, [0xff; 10])];
     let mut ago = SignedDuration::from_secs(1);
     // The eighth power of eight seconds is half a year.
@@ -89,7 +110,8 @@ fn recent_ranges(now: Timestamp) -> Vec<Range> {
         ago = ago.saturating_mul(8);
     }
     bounds.push(FIRST);
-    let mut ranges: Vec<Range> = bounds.windows(2).map(|pair| (pair[1], pair[0])).collect();
+    let ranges = bounds.windows(2).map(|pair| (pair[1], pair[0].min(last)));
+    let mut ranges: Vec<Range> = ranges.filter(|(begin, end)| begin < end).collect();
     ranges.reverse();
     ranges
 }
@@ -139,28 +161,34 @@ fn middle(low: JobId, high: JobId) -> JobId {
     JobId(Uuid::from_u128(low + (high - low) / 2))
 }
 
-/// Returns jobs whose ids begin or end with these digits, newest first.
-async fn by_part<F, Page>(fetch: F, part: &str, limit: u32) -> Answered<Vec<JobView>>
+/// Returns jobs up to `last` whose ids begin or end with these digits, newest first.
+async fn by_part<F, Page>(fetch: F, part: &str, last: JobId, limit: u32) -> Answered<Vec<JobView>>
 where
     F: Fn(JobId, u32) -> Page,
     Page: Future<Output = Answered<JobList>>,
 {
-    let Some(range) = beginning(part) else {
+    let Some((begin, end)) = beginning(part) else {
         return Ok(Vec::new());
     };
-    let mut found = newest(&fetch, vec![range], limit).await?;
+    let range = Some((begin, end.min(last))).filter(|(begin, end)| begin < end);
+    let mut found = newest(&fetch, range.into_iter().collect(), limit).await?;
+    let most = limit as usize;
+    // Ids that end so, oldest first. All are read, since the newest are the last; no more than those are kept.
+    let mut ending = VecDeque::new();
     let mut next = Some(FIRST);
-    while let Some(after) = next.filter(|_| found.len() < limit as usize) {
+    while let Some(after) = next.filter(|after| *after < last) {
         let page = fetch(after, PAGE).await?;
         next = page.next;
         let ends = |job: &JobView| {
             let digits = job.job_id.0.simple().to_string();
-            digits.ends_with(part) && !digits.starts_with(part)
+            job.job_id <= last && digits.ends_with(part) && !digits.starts_with(part)
         };
-        found.extend(page.jobs.into_iter().filter(ends));
+        ending.extend(page.jobs.into_iter().filter(ends));
+        ending.drain(..ending.len().saturating_sub(most));
     }
+    found.extend(ending);
     found.sort_unstable_by_key(|job| std::cmp::Reverse(job.job_id));
-    found.truncate(limit as usize);
+    found.truncate(most);
     Ok(found)
 }
 
@@ -241,7 +269,7 @@ mod tests {
         for ids in [spread, burst, tomorrow, Vec::new()] {
             let shelf = Shelf::of(ids.clone());
             let fetch = |after, limit| shelf.fetch(after, limit);
-            let found = run(newest(fetch, recent_ranges(now), 10));
+            let found = run(newest(fetch, recent_ranges(now, LAST), 10));
             let found: Vec<_> = found.iter().map(|job| job.job_id).collect();
             let mut expected = ids;
             expected.sort_unstable_by_key(|id| std::cmp::Reverse(*id));
@@ -253,12 +281,49 @@ mod tests {
     }
 
     #[test]
+    fn pages_follow_each_other_without_a_gap_or_a_double_while_jobs_come() {
+        let now = Timestamp::from_second(1_700_000_000).expect("a time");
+        let spread: Vec<_> = (0..700).map(|n| at(-i64::from(n) * 50, n)).collect();
+        let burst: Vec<_> = (0..700).map(|n| at(-4000, n)).collect();
+        for part in [None, Some("7")] {
+            for ids in [spread.clone(), burst.clone()] {
+                let mut expected: Vec<_> = ids
+                    .iter()
+                    .filter(|id| part.is_none_or(|part| id.0.simple().to_string().ends_with(part)))
+                    .copied()
+                    .collect();
+                expected.sort_unstable_by_key(|id| std::cmp::Reverse(*id));
+                let (mut all, mut found, mut last) = (ids, Vec::new(), LAST);
+                for round in 0.. {
+                    let shelf = Shelf::of(all.clone());
+                    let fetch = |after, limit| shelf.fetch(after, limit);
+                    let page = match part {
+                        None => run(newest(fetch, recent_ranges(now, last), 50)),
+                        Some(part) => run(by_part(fetch, part, last, 50)),
+                    };
+                    let pages = shelf.pages.get();
+                    assert!(pages < 150, "{pages} pages were read for page {round}");
+                    found.extend(page.iter().map(|job| job.job_id));
+                    match page.last().and_then(|job| preceding(job.job_id)) {
+                        Some(end) if page.len() == 50 => last = end,
+                        _ => break,
+                    }
+                    // They are newer than all that was read.
+                    all.extend((0..40).map(|n| at(60 + round, n)));
+                }
+                assert_eq!(found, expected);
+            }
+        }
+        assert_eq!(preceding(FIRST), None);
+    }
+
+    #[test]
     fn ids_are_found_by_their_beginning_and_their_end() {
         let ids: Vec<_> = (0..1200).map(|n| at(i64::from(n), n * 7919)).collect();
         let shelf = Shelf::of(ids.clone());
         let find = |part: &str| {
             let fetch = |after, limit| shelf.fetch(after, limit);
-            let found = run(by_part(fetch, part, 10));
+            let found = run(by_part(fetch, part, LAST, 10));
             found.iter().map(|job| job.job_id).collect::<Vec<_>>()
         };
         let digits = |id: JobId| id.0.simple().to_string();
