@@ -1,6 +1,7 @@
 // Calls of the daemon's public HTTP API, with the types of its OpenAPI document: nothing here that any other client could not do.
 // A refusal becomes an `ApiError` with the daemon's own words, and a hint where the dashboard knows what to do next.
 import type { components, paths } from "./api-types";
+import { commands } from "./commands";
 import { type Json, parse } from "./json";
 
 export type Schemas = components["schemas"];
@@ -49,9 +50,9 @@ export class ApiError extends Error {
       case "unreachable":
         return "Is the daemon running? The page tries again by itself.";
       case "unauthorized":
-        return "The session has ended: sign in again with the link that `jobtree dashboard` prints.";
+        return `The session has ended: sign in again with the link that \`${commands.dashboard()}\` prints.`;
       case "forbidden":
-        return "This session's token does not allow it: `jobtree token create` makes one that does.";
+        return "This session's token does not allow it: an admin can make one that does, on the screen of tokens.";
       case "wrong_state":
       case "conflict":
         return "It changed in the meantime: look at its state now.";

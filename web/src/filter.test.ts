@@ -3,7 +3,7 @@ import { apiQuery, cliFilter, complete, parseFilter, withTerm, words } from "./f
 
 test("each word narrows, and states may be groups", () => {
   expect(parseFilter('state:failed,waiting addon:photos type:index tag:"two words" quarantined red fox').filter).toEqual({
-    state: ["QUEUED", "FAILED"], addon_id: "photos", job_type: "index", tag: "two words", quarantined: true, text: "red fox",
+    state: ["QUEUED", "DISPATCHING", "FAILED"], addon_id: "photos", job_type: "index", tag: "two words", quarantined: true, text: "red fox",
   });
   expect(parseFilter("state:open state:ended").filter.state).toHaveLength(6);
   expect(apiQuery(parseFilter("").filter)).toEqual({});

@@ -8,7 +8,7 @@ export const STATES: readonly JobState[] = ["QUEUED", "DISPATCHING", "RUNNING", 
 
 /** Words that stand for several states. */
 export const STATE_GROUPS: Record<string, readonly JobState[]> = {
-  waiting: ["QUEUED"],
+  waiting: ["QUEUED", "DISPATCHING"],
   open: ["QUEUED", "DISPATCHING", "RUNNING"],
   ended: ["DONE", "FAILED", "CANCELED"],
 };
@@ -198,6 +198,7 @@ export function cliFilter(filter: JobFilter): string[] {
   if (filter.job_type) out.push(`type:${filter.job_type}`);
   if (filter.tag) out.push(`tag:${quoted(filter.tag)}`);
   if (filter.quarantined) out.push("quarantined");
-  if (filter.text) out.push(filter.text);
+  // With a colon outside quotes it would be a key.
+  if (filter.text) out.push(filter.text.includes(":") ? `"${filter.text.replaceAll('"', "")}"` : filter.text);
   return out;
 }

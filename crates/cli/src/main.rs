@@ -18,6 +18,8 @@ mod out;
 mod programs;
 mod relay;
 mod settings;
+#[cfg(test)]
+mod shown_commands;
 mod signals;
 mod stdin;
 mod stores;

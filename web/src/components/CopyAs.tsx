@@ -2,6 +2,7 @@
 // terminal's own, `$JOBTREE_TOKEN`: none is known here.
 import { useState } from "preact/hooks";
 import { address } from "../api";
+import { type Line, quoted } from "../commands";
 import { base } from "../router";
 import { Icon } from "./Icon";
 import { complain, say } from "./Toast";
@@ -12,11 +13,6 @@ export interface Call {
   path: string;
   query?: Record<string, unknown>;
   body?: unknown;
-}
-
-/** Quotes a word for a POSIX shell where it needs it. */
-export function quoted(word: string): string {
-  return /^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
 /** Writes the call as a command line for curl. */
@@ -50,8 +46,8 @@ export function CopyLine({ text }: { text: string }) {
   );
 }
 
-/** A menu with both forms. `cli` is the whole command line. */
-export function CopyAs({ call, cli }: { call: Call; cli: string }) {
+/** A menu with both forms. `cli` is null where our own command has nothing that shows the same. */
+export function CopyAs({ call, cli }: { call: Call; cli: Line | null }) {
   const [open, setOpen] = useState(false);
   const text = open ? curl(call, new URL(base, location.href).href) : "";
   return (
@@ -66,12 +62,16 @@ export function CopyAs({ call, cli }: { call: Call; cli: string }) {
         if (event.key === "Escape") setOpen(false);
       }}
     >
-      <summary class="button ghost" aria-label="Copy as curl or command line">
+      <summary class="button ghost" aria-label={cli === null ? "Copy as curl" : "Copy as curl or command line"}>
         <Icon name="copy" /> <span class="wide-only">Copy as</span>
       </summary>
       <div class="menu-body">
-        <div class="menu-label">Command line</div>
-        <CopyLine text={cli} />
+        {cli !== null && (
+          <>
+            <div class="menu-label">Command line</div>
+            <CopyLine text={cli} />
+          </>
+        )}
         <div class="menu-label">curl</div>
         <CopyLine text={text} />
       </div>

@@ -1,12 +1,13 @@
 // What stands where nothing is to be shown yet: why, and what to type next.
 import type { ComponentChildren } from "preact";
+import type { Line } from "../commands";
 import { CopyLine } from "./CopyAs";
 
 interface Props {
   title: string;
   children?: ComponentChildren;
   /** Commands to type, each with a button to copy it. */
-  commands?: readonly string[];
+  commands?: readonly Line[];
 }
 
 export function EmptyState({ title, children, commands = [] }: Props) {

@@ -1,6 +1,7 @@
 // The frame of a screen: its title, which is also the tab's, what it is about in a line, and its actions.
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
+import type { Line } from "../commands";
 import { type Call, CopyAs } from "./CopyAs";
 
 interface Props {
@@ -11,7 +12,7 @@ interface Props {
   about?: ComponentChildren;
   actions?: ComponentChildren;
   /** How to get the same in a terminal. */
-  copy?: { call: Call; cli: string };
+  copy?: { call: Call; cli: Line | null };
   children: ComponentChildren;
   class?: string;
 }

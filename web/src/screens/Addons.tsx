@@ -1,5 +1,6 @@
 // Who submits jobs: how much waits and runs for each addon, its share and caps, how it did, and its pause.
 import { callToml, get, post } from "../api";
+import { commands } from "../commands";
 import { Age } from "../components/Age";
 import { confirm } from "../components/Confirm";
 import { EmptyState } from "../components/EmptyState";
@@ -40,7 +41,7 @@ export function AddonsScreen() {
   };
 
   return (
-    <Page title="Addons" about="Who submits jobs. Each gets its share of the capacity by its weight." copy={{ call: { path: "/status" }, cli: "jobtree stats" }}>
+    <Page title="Addons" about="Who submits jobs. Each gets its share of the capacity by its weight." copy={{ call: { path: "/status" }, cli: commands.status() }}>
       {all.error && <ErrorNote error={all.error} retry={all.refresh} />}
       <Table
         label="Addons"
@@ -100,7 +101,7 @@ export function AddonsScreen() {
         ]}
         empty={
           !all.loading && (
-            <EmptyState title="No addon has submitted a job yet" commands={["jobtree submit --addon photos --type index --cost 10"]}>
+            <EmptyState title="No addon has submitted a job yet" commands={[commands.submit()]}>
               An addon is whoever submits: a program, a service, a person. Its name comes with its first job.
             </EmptyState>
           )

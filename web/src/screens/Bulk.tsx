@@ -41,7 +41,7 @@ export function BulkScreen({ id }: { id: string }) {
           {view.reason && <>: {view.reason}</>}. Jobs that matched <a href={jobsHref(filter)}>{filter || "any filter"}</a> when it was made.
         </>
       }
-      copy={{ call: { path: `/queue/bulk/${id}` }, cli: `jobtree ls ${filter}`.trim() }}
+      copy={{ call: { path: `/queue/bulk/${id}` }, cli: null }}
       actions={
         view.state === "RUNNING" && can("cancel") ? (
           <button type="button" onClick={() => stop(id).then(bulk.refresh, complain)}>
@@ -102,7 +102,7 @@ export function BulkListScreen() {
   const all = useResource("bulk", (signal) => list(signal), { every: 2000 });
   const actions = all.data?.actions ?? [];
   return (
-    <Page title="Bulk actions" about="Actions on all jobs that a filter finds, of the last day." copy={{ call: { path: "/queue/bulk" }, cli: "jobtree ls" }}>
+    <Page title="Bulk actions" about="Actions on all jobs that a filter finds, of the last day." copy={{ call: { path: "/queue/bulk" }, cli: null }}>
       {all.error && <ErrorNote error={all.error} retry={all.refresh} />}
       <Table
         label="Bulk actions"

@@ -1,5 +1,6 @@
 // Why jobs were admitted or not: each decision with the numbers it was made by.
 import { type Schemas, get } from "../api";
+import { commands } from "../commands";
 import { Age } from "../components/Age";
 import { EmptyState } from "../components/EmptyState";
 import { ErrorNote } from "../components/ErrorNote";
@@ -22,7 +23,7 @@ export function DecisionsScreen() {
   const shown = all.filter((one) => (only === "all" || one.approved === (only === "admitted")) && (!code || one.code === code));
   const codes = countCodes(all);
   return (
-    <Page title="Decisions" class="full" about="The last 500 answers to “may this start now?”" copy={{ call: { path: "/decisions", query: { limit: 500 } }, cli: "jobtree explain last" }}>
+    <Page title="Decisions" class="full" about="The last 500 answers to “may this start now?”" copy={{ call: { path: "/decisions", query: { limit: 500 } }, cli: null }}>
       {list.error && <ErrorNote error={list.error} retry={list.refresh} />}
       <div class="filters" role="group" aria-label="Which decisions">
         {[
@@ -79,7 +80,7 @@ export function DecisionsScreen() {
         ]}
         empty={
           !list.loading && (
-            <EmptyState title={all.length === 0 ? "Nothing was decided yet" : "No such decision among the last 500"} commands={all.length === 0 ? ["jobtree run -- echo hello"] : []}>
+            <EmptyState title={all.length === 0 ? "Nothing was decided yet" : "No such decision among the last 500"} commands={all.length === 0 ? [commands.run()] : []}>
               {all.length === 0 ? "A decision is made for each job that could start, and for each request for a lease." : "Choose another filter above."}
             </EmptyState>
           )

@@ -1,6 +1,7 @@
 // The page of a job: its history, why it waits, what it prints, its data, and what can be done to it.
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Schemas, get, getExact } from "../api";
+import { commands } from "../commands";
 import { Age, Span } from "../components/Age";
 import { Progress } from "../components/Bar";
 import { Card } from "../components/Card";
@@ -99,7 +100,7 @@ function JobPage({ job, error, refresh }: { job: JobView; error: ReturnType<type
         </>
       }
       actions={<JobActions job={api} paused={paused} changed={refresh} />}
-      copy={{ call: { path: `/queue/jobs/${id}` }, cli: `jobtree show ${id}` }}
+      copy={{ call: { path: `/queue/jobs/${id}` }, cli: commands.show(id) }}
     >
       {error && <ErrorNote error={error} retry={refresh} />}
       {job.progress && (state === "RUNNING" || job.progress.message) && (

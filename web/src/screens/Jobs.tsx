@@ -2,9 +2,9 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import { get, post } from "../api";
 import { type BulkView, each, prepare, start } from "../bulk";
+import { commands } from "../commands";
 import { Age, Span } from "../components/Age";
 import { confirm } from "../components/Confirm";
-import { quoted } from "../components/CopyAs";
 import { EmptyState } from "../components/EmptyState";
 import { ErrorNote } from "../components/ErrorNote";
 import { FilterBox } from "../components/FilterBox";
@@ -68,7 +68,7 @@ export function JobsScreen() {
     <Page
       title="Jobs"
       class="full jobs"
-      copy={{ call: { path: "/queue/jobs/recent", query: apiQuery(filter) }, cli: ["jobtree", "ls", ...cliFilter(filter).map(quoted)].join(" ") }}
+      copy={{ call: { path: "/queue/jobs/recent", query: apiQuery(filter) }, cli: commands.list(filter) }}
       actions={
         <a class="button ghost" href={href("/bulk")}>
           Bulk actions
@@ -147,7 +147,7 @@ export function JobsScreen() {
                   {problems.length ? problems.join("; ") : "The filter is what keeps them away:"} <a href={href("/jobs")}>show all jobs</a>
                 </EmptyState>
               ) : (
-                <EmptyState title="No jobs yet" commands={["jobtree run -- echo hello", "jobtree submit --type index --payload '{\"path\":\"/photos\"}'"]}>
+                <EmptyState title="No jobs yet" commands={[commands.run(), commands.submitPayload()]}>
                   Run a command when the machine is quiet, or submit a job for a worker:
                 </EmptyState>
               )

@@ -1,6 +1,7 @@
 // The capacity that is given away: each live lease with its holder, its cost and the time that is left.
 import { useState } from "preact/hooks";
 import { type Schemas, get, post } from "../api";
+import { commands } from "../commands";
 import { Age } from "../components/Age";
 import { confirm } from "../components/Confirm";
 import { EmptyState } from "../components/EmptyState";
@@ -51,7 +52,7 @@ export function LeasesScreen() {
     <Page
       title="Leases"
       about={leases.length > 0 && `${plural(leases.length, "live lease")}${list.data?.next ? " on this page" : ""}, ${plural(units, "unit")}`}
-      copy={{ call: { path: "/lease", query: addon ? { addon_id: addon } : {} }, cli: `jobtree lease ls${addon ? ` --addon ${addon}` : ""}` }}
+      copy={{ call: { path: "/lease", query: addon ? { addon_id: addon } : {} }, cli: addon ? null : commands.leases() }}
       actions={
         <label class="inline-field">
           <span class="hidden-text">Only of this addon</span>
@@ -135,7 +136,7 @@ export function LeasesScreen() {
         ]}
         empty={
           !list.loading && (
-            <EmptyState title={addon ? `${addon} holds no lease` : "No lease is live"} commands={["jobtree lease run --addon photos --cost 20 -- make thumbnails", "jobtree run -- sleep 60"]}>
+            <EmptyState title={addon ? `${addon} holds no lease` : "No lease is live"} commands={[commands.requestLease(), commands.runLong()]}>
               Each running job holds a lease on a part of the capacity.
             </EmptyState>
           )

@@ -1,5 +1,6 @@
 // The machines that share the store: how busy each is, what it may run, and when it was heard of last.
 import { type Schemas, get } from "../api";
+import { commands } from "../commands";
 import { Age } from "../components/Age";
 import { CapacityBar } from "../components/CapacityBar";
 import { EmptyState } from "../components/EmptyState";
@@ -20,11 +21,11 @@ export function MachinesScreen() {
     <Page
       title="Machines"
       about={nodes.length > 0 && `${plural(nodes.length, "machine")} ${nodes.length === 1 ? "uses" : "share"} this store${silent > 0 ? `, ${silent} of them silent` : ""}`}
-      copy={{ call: { path: "/status" }, cli: "jobtree status" }}
+      copy={{ call: { path: "/status" }, cli: commands.status() }}
     >
       {status.error && <ErrorNote error={status.error} retry={status.refresh} />}
       {nodes.length === 0 && !status.loading && !status.error && (
-        <EmptyState title="No machine has described itself yet" commands={["jobtree serve --node garage --store postgres://…"]}>
+        <EmptyState title="No machine has described itself yet" commands={[commands.serveMachine()]}>
           Each daemon that opens the same PostgreSQL is a machine here.
         </EmptyState>
       )}
@@ -37,7 +38,7 @@ export function MachinesScreen() {
       </ul>
       {nodes.length === 1 && (
         <p class="muted">
-          More machines can share the work: start <code>jobtree serve --store postgres://… --node NAME</code> on each.
+          More machines can share the work: start <code>{commands.serveMachine()}</code> on each.
         </p>
       )}
     </Page>

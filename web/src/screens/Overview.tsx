@@ -1,6 +1,7 @@
 // The first screen: what waits, what runs, what is wrong, and whether the machine is quiet.
 import { useMemo } from "preact/hooks";
 import { type Schemas, callToml, get, post } from "../api";
+import { commands } from "../commands";
 import { Age } from "../components/Age";
 import { CapacityBar } from "../components/CapacityBar";
 import { Card } from "../components/Card";
@@ -53,7 +54,7 @@ export function OverviewScreen() {
   const empty = data !== undefined && Object.values(data.jobs).every((jobs) => !jobs);
 
   return (
-    <Page title="Overview" copy={{ call: { path: "/status" }, cli: "jobtree status" }}>
+    <Page title="Overview" copy={{ call: { path: "/status" }, cli: commands.status() }}>
       {status.error && <ErrorNote error={status.error} retry={status.refresh} />}
       <div class="stats">
         <Stat label="Waiting" value={data ? count(waiting) : "–"} to={jobsHref("state:waiting")} note={data && `${count(data.jobs.DISPATCHING ?? 0)} being dispatched`} />
@@ -63,7 +64,7 @@ export function OverviewScreen() {
       </div>
 
       {empty && (
-        <EmptyState title="No jobs yet" commands={["jobtree run -- echo hello", "jobtree submit --addon photos --type index --cost 10"]}>
+        <EmptyState title="No jobs yet" commands={[commands.run(), commands.submit()]}>
           Type one of these in a terminal, and watch it here.
         </EmptyState>
       )}

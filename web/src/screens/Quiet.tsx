@@ -2,6 +2,7 @@
 // whose changes are tried on the recorded load before they are applied.
 import { useEffect, useState } from "preact/hooks";
 import { ApiError, type Schemas, callToml, get } from "../api";
+import { commands } from "../commands";
 import { Card } from "../components/Card";
 import { confirm } from "../components/Confirm";
 import { ErrorNote } from "../components/ErrorNote";
@@ -33,7 +34,7 @@ export function QuietScreen() {
   const samples = load.data?.samples ?? [];
 
   return (
-    <Page title="Quiet" beside={node && <QuietBadge state={node.state} />} about={node && (node.load_ignored ? "The policy ignores the load of this machine." : `${node.node_id} is ${node.state.toLowerCase()} since ${clock(instant(node.since) ?? 0)}, busy ${node.busy.toFixed(1)} of 10.`)} copy={{ call: { path: "/policy" }, cli: "jobtree policy show" }}>
+    <Page title="Quiet" beside={node && <QuietBadge state={node.state} />} about={node && (node.load_ignored ? "The policy ignores the load of this machine." : `${node.node_id} is ${node.state.toLowerCase()} since ${clock(instant(node.since) ?? 0)}, busy ${node.busy.toFixed(1)} of 10.`)} copy={{ call: { path: "/policy" }, cli: commands.policy() }}>
       {policy.error && <ErrorNote error={policy.error} retry={policy.refresh} />}
       <div class="columns quiet-columns">
         <Card title="The week" beside={<span class="muted">{zone}</span>}>

@@ -1,5 +1,6 @@
 // Jobs by the clock: when each schedule fires next, what became of its last jobs, and how to stop it or run it now.
 import { type Schemas, get, post, remove } from "../api";
+import { commands } from "../commands";
 import { Age } from "../components/Age";
 import { confirm } from "../components/Confirm";
 import { EmptyState } from "../components/EmptyState";
@@ -39,10 +40,10 @@ export function SchedulesScreen() {
     recent.refresh();
   };
   return (
-    <Page title="Schedules" about={schedules.length > 0 && "Jobs by the clock, the soonest first."} copy={{ call: { path: "/schedules" }, cli: "jobtree schedule ls" }}>
+    <Page title="Schedules" about={schedules.length > 0 && "Jobs by the clock, the soonest first."} copy={{ call: { path: "/schedules" }, cli: commands.schedules() }}>
       {list.error && <ErrorNote error={list.error} retry={list.refresh} />}
       {schedules.length === 0 && !list.loading && !list.error && (
-        <EmptyState title="No schedule yet" commands={["jobtree schedule add nightly '0 3 * * *' photos index --zone Europe/Berlin", "jobtree schedule add backup '@daily' -- tar cf backup.tar ."]}>
+        <EmptyState title="No schedule yet" commands={[commands.addSchedule(), commands.addCommandSchedule()]}>
           A schedule submits a job when its time comes. The first of these submits a job of an addon each night, the second runs a command.
         </EmptyState>
       )}

@@ -2,6 +2,7 @@
 // leaves the address before anything else happens, and is exchanged for a cookie that no script can read.
 import { useEffect, useState } from "preact/hooks";
 import { ApiError } from "../api";
+import { commands } from "../commands";
 import { CopyLine } from "../components/CopyAs";
 import { ErrorNote } from "../components/ErrorNote";
 import { codeOf, nextOf } from "../pure/signIn";
@@ -56,7 +57,7 @@ export function SignIn() {
         <>
           {error && <ErrorNote error={error} />}
           <p>On the machine of the daemon, or where its token is, run</p>
-          <CopyLine text="jobtree dashboard" />
+          <CopyLine text={commands.dashboard()} />
           <p>and open the link that it prints, within a minute. Or paste it here:</p>
           <form
             onSubmit={(event) => {

@@ -1,6 +1,7 @@
-// Who may come in, and who did what: tokens without their secrets, and what can be told of changes.
+// Who may come in: tokens without their secrets; and what was done by hand, as far as events tell.
 import { useState } from "preact/hooks";
 import { type Schemas, get, post, remove } from "../api";
+import { commands } from "../commands";
 import { Age } from "../components/Age";
 import { confirm } from "../components/Confirm";
 import { CopyLine } from "../components/CopyAs";
@@ -40,7 +41,7 @@ export function TokensScreen() {
   };
 
   return (
-    <Page title="Tokens and audit" copy={{ call: { path: "/tokens" }, cli: "jobtree token ls" }}>
+    <Page title="Tokens and audit" copy={{ call: { path: "/tokens" }, cli: commands.tokens() }}>
       {!admin && (
         <p class="note">
           Only an admin sees tokens. You are {session.value?.name || "a token"} with {session.value?.scopes.join(", ") || "no scope"}.
@@ -93,7 +94,7 @@ export function TokensScreen() {
             ]}
             empty={
               !list.loading && (
-                <EmptyState title="No token was made yet" commands={["jobtree token create photos --addon photos --scope submit --scope read"]}>
+                <EmptyState title="No token was made yet" commands={[commands.createToken()]}>
                   The first start wrote an admin's token to a file of the data directory. Give each program a smaller one.
                 </EmptyState>
               )

@@ -1,5 +1,6 @@
 // Only what fails, for a screen on a wall: read from across the room, nothing to click, nothing that scrolls.
 import { get } from "../api";
+import { commands } from "../commands";
 import { CopyAs } from "../components/CopyAs";
 import { QuietBadge } from "../components/QuietBadge";
 import { jobHref, shortId } from "../links";
@@ -34,7 +35,7 @@ export function WallScreen() {
               {count(status.data.jobs.RUNNING ?? 0)} running, {count((status.data.jobs.QUEUED ?? 0) + (status.data.jobs.DISPATCHING ?? 0))} waiting
             </span>
           )}
-          <CopyAs call={{ path: "/queue/jobs/recent", query: { state: ["FAILED"] } }} cli="jobtree ls state:failed" />
+          <CopyAs call={{ path: "/queue/jobs/recent", query: { state: ["FAILED"] } }} cli={commands.list({ state: ["FAILED"] })} />
         </div>
       </header>
       {good && <p class="wall-quiet">{wall.lastAt === undefined ? "No failure is known." : `The last failure was ${span((now.value - wall.lastAt) / 1000)} ago.`}</p>}

@@ -1,5 +1,6 @@
 // The processes that run jobs: what they serve, what they have in hand, and how their pools do.
 import { type Schemas, get } from "../api";
+import { commands } from "../commands";
 import { Age } from "../components/Age";
 import { EmptyState } from "../components/EmptyState";
 import { ErrorNote } from "../components/ErrorNote";
@@ -21,10 +22,10 @@ export function WorkersScreen() {
   const running = workers.reduce((sum, worker) => sum + (worker.jobs?.length ?? 0), 0);
   const slots = workers.reduce((sum, worker) => sum + (worker.slots ?? 0), 0);
   return (
-    <Page title="Workers" about={workers.length > 0 && `${plural(workers.length, "worker")}, ${count(running)} of ${plural(slots, "slot")} in use`} copy={{ call: { path: "/workers" }, cli: "jobtree workers" }}>
+    <Page title="Workers" about={workers.length > 0 && `${plural(workers.length, "worker")}, ${count(running)} of ${plural(slots, "slot")} in use`} copy={{ call: { path: "/workers" }, cli: commands.workers() }}>
       {list.error && <ErrorNote error={list.error} retry={list.refresh} />}
       {workers.length === 0 && !list.loading && !list.error && (
-        <EmptyState title="No worker is connected" commands={["jobtree work --addon photos --type index -- ./my-worker", "jobtree serve --runner"]}>
+        <EmptyState title="No worker is connected" commands={[commands.work(), commands.serveRunner()]}>
           Jobs wait until a worker serves their type. A worker is any program; these start one.
         </EmptyState>
       )}
