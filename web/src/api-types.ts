@@ -2388,7 +2388,7 @@ export interface components {
         JobId: string;
         /** @description A page of jobs. */
         JobList: {
-            /** @description In the order of their ids, which is that of their submission. */
+            /** @description In the order of their ids, which is that of their submission; the recent ones in the reverse order. */
             jobs: components["schemas"]["JobView"][];
             next?: components["schemas"]["JobId"] | null;
         };
@@ -5534,6 +5534,8 @@ export interface operations {
                 text?: string;
                 /** @description Only quarantined jobs. */
                 quarantined?: boolean;
+                /** @description Jobs before this one: the `next` of the previous page. */
+                before?: string;
                 /** @description The most jobs to return; 50 if absent. */
                 limit?: number;
             };
@@ -5543,7 +5545,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The jobs, newest first. There is no next page. */
+            /** @description The jobs, newest first. `next` is the `before` of the next page; jobs that are submitted in the meantime do not move it. */
             200: {
                 headers: {
                     [name: string]: unknown;
