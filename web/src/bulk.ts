@@ -1,14 +1,14 @@
 // Actions on all jobs that a filter finds. The daemon takes down which jobs these are before anybody agrees, so the number in the
 // question is the number that the button acts on.
 import { type Schemas, get, post } from "./api";
-import type { JobFilter } from "./filter";
+import { type JobFilter, apiQuery } from "./filter";
 
 export type BulkView = Schemas["BulkView"];
 
 /** Takes down which jobs an action is about. Nothing is changed yet. */
 export function prepare(action: BulkView["action"], filter: JobFilter): Promise<BulkView> {
-  const { id: _, ...query } = filter;
-  const any = { addon_id: null, job_type: null, tag: null, text: null, quarantined: false, after: null, limit: null };
+  const { id: _, ...query } = apiQuery(filter);
+  const any = { state: [], addon_id: null, job_type: null, tag: null, text: null, quarantined: false, ended_since: null, after: null, limit: null };
   return post("/queue/bulk", { body: { action, query: { ...any, ...query } } });
 }
 

@@ -6,7 +6,7 @@ import { type ApiFilter, apiQuery, parseFilter } from "./filter";
 /** Arguments for those that have some; a command that is added without is not accepted by the compiler. */
 const SAMPLES: { [K in keyof typeof commands as Parameters<(typeof commands)[K]> extends [] ? never : K]: Parameters<(typeof commands)[K]>[] } = {
   show: [["019a3f42-0000-7000-8000-0123456789ab"]],
-  list: ["", "state:failed", "state:waiting addon:photos type:index", 'tag:"two words" quarantined red fox', "id:89ab", "019a3f42", "it's", '"a:b" c', 'tag:"a:b\'c"', "state:failed addon:photos 019a3f42"].map((text) => [parseFilter(text).filter]),
+  list: ["", "state:failed", "state:waiting addon:photos type:index", 'tag:"two words" quarantined red fox', "id:89ab", "019a3f42", "it's", "state:failed ended:2026-01-02T03:04:05.000Z", '"a:b" c', 'tag:"a:b\'c"', "state:failed addon:photos 019a3f42"].map((text) => [parseFilter(text).filter]),
 };
 
 /** A command line; with the query that `ls` must make of its words. */

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { apiQuery, cliFilter, complete, parseFilter, withTerm, words } from "./filter";
+import { apiQuery, cliFilter, complete, filterOfQuery, parseFilter, withTerm, words } from "./filter";
 
 test("each word narrows, and states may be groups", () => {
   expect(parseFilter('state:failed,waiting addon:photos type:index tag:"two words" quarantined red fox').filter).toEqual({
@@ -15,6 +15,18 @@ test("digits of an id are an id, words are text", () => {
   for (const text of ["facade", "cafe", "12345", '"019a3f"', "019a3g"]) expect(parseFilter(text).filter.id, text).toBeUndefined();
   expect(parseFilter('"quarantined"').filter).toEqual({ state: [], text: "quarantined" });
   expect(parseFilter("id:ab").filter.id).toBe("ab");
+});
+
+test("ends are counted back from now, or since a time", () => {
+  const now = Date.parse("2026-01-02T03:04:05Z");
+  const since = (text: string) => apiQuery(parseFilter(text).filter, now).ended_since;
+  expect(since("state:failed ended:1h")).toBe("2026-01-02T02:04:05.000Z");
+  expect(since("ended:1d12h")).toBe("2025-12-31T15:04:05.000Z");
+  expect(since("ended:2026-01-01T00:00:00+01:00")).toBe("2025-12-31T23:00:00.000Z");
+  expect(parseFilter("ended:soon ended:2026-01-01").problems).toHaveLength(2);
+  expect(apiQuery(parseFilter("ended:1h").filter, now)).not.toHaveProperty("ended");
+  // A bulk action shows the time that it was made with.
+  expect(cliFilter(filterOfQuery({ state: ["FAILED"], ended_since: "2026-01-02T02:04:05Z" } as Parameters<typeof filterOfQuery>[0]))).toEqual(["state:failed", "ended:2026-01-02T02:04:05Z"]);
 });
 
 test("what is not understood is said", () => {

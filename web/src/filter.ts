@@ -1,6 +1,6 @@
 // The filter language of the list of jobs, the same as `jobtree ls` has: words that must all hold. `state:queued,running`,
-// `addon:photos`, `type:index`, `tag:"two words"`, `quarantined`; hexadecimal digits are a part of an id; other words are text
-// that the job holds, in its payload for example.
+// `addon:photos`, `type:index`, `tag:"two words"`, `quarantined`, `ended:1h` (in the last hour; or since a time); hexadecimal
+// digits are a part of an id; other words are text that the job holds, in its payload for example.
 import type { Schemas } from "./api";
 
 export type JobState = Schemas["JobState"];
@@ -19,6 +19,8 @@ export interface JobFilter {
   job_type?: string;
   tag?: string;
   quarantined?: boolean;
+  /** How long ago the job ended at most ("1h"), or since when, as it was typed. */
+  ended?: string;
   /** The beginning or the end of an id. */
   id?: string;
   text?: string;
@@ -79,12 +81,22 @@ const statesOf = (value: string): JobState[] | null => {
   return found;
 };
 
+const UNITS: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86_400 };
+
+/** The time that `ended:` stands for, in milliseconds; null if it stands for none. */
+export function endedSince(text: string, now: number): number | null {
+  if (/^(\d+[smhd])+$/.test(text)) return now - [...text.matchAll(/(\d+)([smhd])/g)].reduce((sum, [, count, unit]) => sum + Number(count) * (UNITS[unit ?? ""] ?? 0) * 1000, 0);
+  // With its zone: another daemon's clock must not read another time.
+  const at = /^\d{4}-\d\d-\d\d[Tt ].*(Z|[+-]\d\d:\d\d)$/i.test(text) ? Date.parse(text) : Number.NaN;
+  return Number.isNaN(at) ? null : at;
+}
+
 /** Reads a filter. What is not understood is named, and otherwise left out. */
 export function parseFilter(input: string): Parsed {
   const filter: JobFilter = { state: [] };
   const problems: string[] = [];
   const text: string[] = [];
-  const once = (key: "addon_id" | "job_type" | "tag" | "id", name: string, value: string) => {
+  const once = (key: "addon_id" | "job_type" | "tag" | "id" | "ended", name: string, value: string) => {
     if (filter[key] !== undefined && filter[key] !== value) problems.push(`${name} can be given once`);
     else filter[key] = value;
   };
@@ -108,6 +120,11 @@ export function parseFilter(input: string): Parsed {
       case "tag":
         if (value !== "") once("tag", key, value);
         break;
+      case "ended":
+        if (value === "") break;
+        if (endedSince(value, 0) !== null) once("ended", key, value);
+        else problems.push(`"${value}" is no time: write 1h for the last hour, or 2026-01-02T03:04:05Z`);
+        break;
       case "id":
         if (/^[0-9a-f][0-9a-f-]{0,35}$/i.test(value)) once("id", key, value);
         else if (value !== "") problems.push(`"${value}" is no part of an id`);
@@ -124,12 +141,20 @@ export function parseFilter(input: string): Parsed {
 }
 
 /** A filter as the API takes it. */
-export type ApiFilter = Omit<JobFilter, "state"> & { state?: JobState[] };
+export type ApiFilter = Omit<JobFilter, "state" | "ended"> & { state?: JobState[]; ended_since?: string };
 
 /** The query of the API for a filter. */
-export function apiQuery(filter: JobFilter): ApiFilter {
-  const { state, ...rest } = filter;
-  return { ...rest, ...(state.length ? { state } : {}) };
+export function apiQuery(filter: JobFilter, now = Date.now()): ApiFilter {
+  const { state, ended, ...rest } = filter;
+  const since = ended === undefined ? null : endedSince(ended, now);
+  return { ...rest, ...(state.length ? { state } : {}), ...(since === null ? {} : { ended_since: new Date(since).toISOString() }) };
+}
+
+/** The filter of a query that the API tells of. */
+export function filterOfQuery({ state, ended_since, addon_id, job_type, tag, text, quarantined }: Schemas["JobQuery"]): JobFilter {
+  const known = { addon_id, job_type, tag, text, ended: ended_since };
+  const given = Object.entries(known).filter(([, value]) => value !== undefined && value !== null);
+  return { state: state ?? [], ...(quarantined ? { quarantined } : {}), ...(Object.fromEntries(given) as Partial<JobFilter>) };
 }
 
 const quoted = (value: string): string => (/[\s"]/.test(value) ? `"${value.replaceAll('"', "")}"` : value);
@@ -159,6 +184,7 @@ const KEYS: readonly Suggestion[] = [
   { word: "addon:", about: "of this addon" },
   { word: "type:", about: "of this type" },
   { word: "tag:", about: "with this tag" },
+  { word: "ended:", about: "in the last 1h, 30m, 2d; or since a time" },
   { word: "id:", about: "whose id begins or ends so" },
   { word: "quarantined", about: "that took too many workers with them" },
 ];
@@ -197,6 +223,7 @@ export function cliFilter(filter: JobFilter): string[] {
   if (filter.addon_id) out.push(`addon:${filter.addon_id}`);
   if (filter.job_type) out.push(`type:${filter.job_type}`);
   if (filter.tag) out.push(`tag:${quoted(filter.tag)}`);
+  if (filter.ended) out.push(`ended:${filter.ended}`);
   if (filter.quarantined) out.push("quarantined");
   // With a colon outside quotes it would be a key.
   if (filter.text) out.push(filter.text.includes(":") ? `"${filter.text.replaceAll('"', "")}"` : filter.text);

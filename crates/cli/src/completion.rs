@@ -187,7 +187,7 @@ fn filters(typed: &OsStr) -> Vec<CompletionCandidate> {
         Some(("type", _)) => behind("type", of_type()),
         Some(_) => Vec::new(),
         None => {
-            let keys = ["state:", "addon:", "type:", "tag:", "quarantined"];
+            let keys = ["state:", "addon:", "type:", "tag:", "ended:", "quarantined"];
             keys.map(str::to_owned).into()
         }
     };

@@ -1,19 +1,22 @@
 //! The language of `jobtree ls`: words that must all hold.
 //!
 //! ```text
-//! state:queued,running addon:photos type:index tag:"two words" quarantined holiday pictures
+//! state:queued,running addon:photos type:index tag:"two words" quarantined ended:1h holiday pictures
 //! ```
 //!
-//! `state:` takes names of states, or `waiting` (QUEUED, DISPATCHING), `open` (not ended) and `ended`. A word without a key
+//! `state:` takes names of states, or `waiting` (QUEUED, DISPATCHING), `open` (not ended) and `ended`. `ended:` takes how long ago
+//! a job has ended at most, or since when. A word without a key
 //! is searched for in names, tags and errors; several of them must stand there side by side.
 
 use clap::ArgMatches;
+use jiff::Zoned;
 use jobtree_protocol::{AddonId, JobQuery, JobState, JobType};
 
 use crate::args;
 use crate::error::CliError;
+use crate::when;
 
-const KEYS: &str = "state:, addon:, type:, tag:, quarantined, or words to search for";
+const KEYS: &str = "state:, addon:, type:, tag:, ended:, quarantined, or words to search for";
 
 /// Reads a filter.
 ///
@@ -37,6 +40,11 @@ pub fn parse(words: &[String]) -> Result<JobQuery, String> {
                 once("type", &mut query.job_type, kind)?;
             }
             Some("tag") => once("tag", &mut query.tag, value)?,
+            Some("ended" | "ended_since") => {
+                let since = when::past(&value, &Zoned::now());
+                let since = since.map_err(|wrong| format!("ended: {wrong}"))?;
+                once("ended", &mut query.ended_since, since)?;
+            }
             Some(key) => {
                 return Err(format!("there is no filter {key:?}: write {KEYS}"));
             }
@@ -158,6 +166,18 @@ mod tests {
         assert!(query.quarantined);
         assert_eq!(query.text.as_deref(), Some("old stuff"));
         assert_eq!(read("").unwrap(), JobQuery::default());
+    }
+
+    #[test]
+    fn ends_since_a_time_or_for_so_long() {
+        let time: jiff::Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
+        let since = |line: &str| read(line).unwrap().ended_since.unwrap();
+        assert_eq!(since("ended:2026-01-02T03:04:05Z"), time);
+        let hour = jiff::SignedDuration::from_hours(1);
+        let before = jiff::Timestamp::now();
+        let told = since("state:failed ended:1h") + hour;
+        assert!(told >= before && told <= jiff::Timestamp::now(), "{told}");
+        assert!(read("ended:soon").unwrap_err().starts_with("ended: "));
     }
 
     #[test]

@@ -202,6 +202,10 @@ pub struct JobQuery {
     /// Only quarantined ones.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub quarantined: bool,
+    /// Only those that ended at this time or later, and have not been queued again. No index leads to the time of an end: a
+    /// page looks at a bounded number of jobs, so it may have few or none and still name a next one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_since: Option<Timestamp>,
     /// After this job, in the order of ids: the next page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<JobId>,

@@ -670,6 +670,38 @@ fn recent_jobs_come_in_pages_that_new_jobs_do_not_move() {
 }
 
 #[test]
+fn failures_are_found_by_the_time_of_their_end_however_long_ago_they_were_submitted() {
+    let house = House::new();
+    let mut admin = house.admin();
+    let early = admin.submit("slow", "t");
+    let (lease, job) = admin.claim("slow");
+    assert_eq!(job, early);
+    let before = dead_letter(&mut admin);
+    let since = admin.get(&paths::at(paths::JOB, &before)).expect(200)["ended_at"].clone();
+    let since: jiff::Timestamp = since.as_str().unwrap().parse().unwrap();
+    let since = since + jiff::SignedDuration::from_micros(1);
+    let body = json!({"lease_id": lease, "status": "FAILED", "error": "no"});
+    admin
+        .post(&paths::at(paths::COMPLETE, &early), &body)
+        .expect(200);
+    for path in [paths::RECENT, paths::JOBS] {
+        let list = |client: &mut Client, query: &str| {
+            let list = client.get(&format!("{path}?state=FAILED{query}"));
+            let jobs = list.expect(200)["jobs"].as_array().unwrap().clone();
+            jobs.into_iter()
+                .map(|job| job["job_id"].as_str().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        let lately = format!("&ended_since={since}");
+        assert_eq!(list(&mut admin, &lately), [early.as_str()], "{path}");
+        assert_eq!(list(&mut admin, "").len(), 2, "{path}");
+        admin
+            .get(&format!("{path}?ended_since=soon"))
+            .problem(400, "malformed");
+    }
+}
+
+#[test]
 fn waits_and_places_beyond_their_bounds_are_refused() {
     let house = House::new();
     let mut admin = house.admin();

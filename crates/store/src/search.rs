@@ -1,4 +1,5 @@
-//! Text that a job is searched for: what [`JobQuery::text`] means, the same for every backend.
+//! Text that a job is searched for, and when it ended: what [`JobQuery::text`] and [`JobQuery::ended_since`] mean, the same for
+//! every backend.
 //!
 //! No index helps with a part of a word. So the text is looked for in each job that the rest of the query finds, and a
 //! page looks at a bounded number of them ([`Searched`]), whether it finds any or not.
@@ -10,6 +11,12 @@ use jobtree_queue::JobRecord;
 const MOST_JOBS: usize = 2000;
 /// A job costs as much as so many bytes of its text.
 const BYTES_A_JOB: usize = 4096;
+
+/// Returns `true` if a job ended as late as the query asks for, or the query asks for no time.
+pub(crate) fn ended_since(query: &JobQuery, job: &JobRecord) -> bool {
+    let since = |since| job.ended_at.is_some_and(|ended| ended >= since);
+    query.ended_since.is_none_or(since)
+}
 
 /// A text to be found, in either case.
 pub(crate) struct Text {

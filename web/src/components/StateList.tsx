@@ -14,7 +14,7 @@ interface Props {
 
 /** Returns how many jobs of a state the filter finds beside its own state, where the daemon counts them; else null. */
 export function counted(status: Schemas["StatusView"] | undefined, filter: JobFilter, state: Schemas["JobState"]): number | null {
-  if (!status || filter.job_type || filter.tag || filter.text || filter.id || filter.quarantined) return null;
+  if (!status || filter.job_type || filter.tag || filter.text || filter.id || filter.quarantined || filter.ended) return null;
   if (!filter.addon_id) return status.jobs[state] ?? 0;
   const addon = status.addons[filter.addon_id];
   if (state === "QUEUED") return addon?.queued ?? 0;

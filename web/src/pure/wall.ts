@@ -23,8 +23,6 @@ export interface Wall {
   readonly groups: readonly WallGroup[];
   /** Failures in the last hour. */
   readonly lastHour: number;
-  /** When the last job failed, however long ago. */
-  readonly lastAt: number | undefined;
 }
 
 const HOUR = 3_600_000;
@@ -39,16 +37,20 @@ export function errorKind(error: string | null | undefined): string {
     .trim();
 }
 
+/** When a job failed that failed in the last hour; else undefined. */
+export function failedLately(job: FailedJob, now: number): number | undefined {
+  const at = Date.parse(job.ended_at ?? "");
+  return now - at <= HOUR ? at : undefined;
+}
+
 /** Groups the failures of the last hour; the newest group first. */
 export function wallOf(jobs: readonly FailedJob[], now: number): Wall {
   const groups = new Map<string, { -readonly [K in keyof WallGroup]: WallGroup[K] }>();
   let lastHour = 0;
-  let lastAt: number | undefined;
   for (const job of jobs) {
     const at = Date.parse(job.ended_at ?? "");
     if (Number.isNaN(at)) continue;
-    lastAt = Math.max(lastAt ?? at, at);
-    if (now - at > HOUR) continue;
+    if (failedLately(job, now) === undefined) continue;
     lastHour += 1;
     const key = `${job.addon_id}\n${job.job_type}\n${errorKind(job.last_error)}`;
     const known = groups.get(key);
@@ -59,5 +61,5 @@ export function wallOf(jobs: readonly FailedJob[], now: number): Wall {
       if (at > known.at) Object.assign(known, { at, newest: job.job_id, error });
     }
   }
-  return { groups: [...groups.values()].sort((a, b) => b.at - a.at), lastHour, lastAt };
+  return { groups: [...groups.values()].sort((a, b) => b.at - a.at), lastHour };
 }

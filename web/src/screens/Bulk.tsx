@@ -7,7 +7,7 @@ import { ErrorNote } from "../components/ErrorNote";
 import { Page } from "../components/Page";
 import { Table } from "../components/Table";
 import { complain } from "../components/Toast";
-import { parseFilter, cliFilter, type JobFilter } from "../filter";
+import { cliFilter, filterOfQuery } from "../filter";
 import { jobHref, jobsHref, shortId } from "../links";
 import { useResource } from "../resource";
 import { href } from "../router";
@@ -16,7 +16,7 @@ import { count, plural } from "../units";
 
 const WORDS: Record<BulkView["state"], string> = { READY: "not started", RUNNING: "running", ENDED: "ended", STOPPED: "stopped" };
 const title = ({ action, count }: BulkView) => `${action === "cancel" ? "Cancel" : "Retry"} ${plural(count, "job")}`;
-const filterOf = (bulk: BulkView): string => cliFilter({ ...parseFilter("").filter, ...(bulk.query as Partial<JobFilter>) }).join(" ");
+const filterOf = (bulk: BulkView): string => cliFilter(filterOfQuery(bulk.query)).join(" ");
 
 function parts(bulk: BulkView) {
   return [

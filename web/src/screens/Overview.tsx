@@ -14,6 +14,7 @@ import { SignalTable } from "../components/SignalTable";
 import { StateBadge } from "../components/StateBadge";
 import { Stat } from "../components/Stat";
 import { Timeline } from "../components/Timeline";
+import { FAILED_LATELY_TEXT, countLately, loadFailed, newestFailures } from "../failures";
 import { jobHref, jobsHref, shortId } from "../links";
 import { needAttention, troubleText } from "../pure/attention";
 import { readNumber } from "../pure/policy-text";
@@ -26,14 +27,13 @@ import { count, plural } from "../units";
 
 type JobView = Schemas["JobView"];
 
-const HOUR = 3_600_000;
 /** Jobs that are looked through for trouble. */
 const LOOKED_AT = 200;
 
 export function OverviewScreen() {
   const status = useResource("status", (signal) => get("/status", { signal }), { live: {}, every: 5000, keep: true });
   const open = useResource("open", (signal) => loadOpen(signal), { live: {}, every: 10_000, keep: true });
-  const failed = useResource("failed", (signal) => get("/queue/jobs/recent", { query: { state: ["FAILED"], limit: 200 }, signal }), { live: { event: ["FAILED", "REDRIVEN"] }, every: 30_000, keep: true });
+  const failed = useResource("failed", (signal) => loadFailed(signal), { live: { event: ["FAILED", "REDRIVEN"] }, every: 30_000, keep: true, gap: 3000 });
   const load = useResource("load", (signal) => get("/load", { query: { by: "sample", limit: 1200 }, signal }), { every: 5000, keep: true });
   const policy = useResource("policy", (signal) => callToml("get", "/policy", { signal }), { every: 60_000, keep: true });
 
@@ -44,13 +44,14 @@ export function OverviewScreen() {
   const oldest = data?.oldest_queued_sec ?? null;
   const samples = load.data?.samples ?? [];
   const last = samples[samples.length - 1];
-  const lastHour = (failed.data?.jobs ?? []).filter((job) => now.value - (instant(job.ended_at) ?? 0) < HOUR).length;
+  const lately = failed.data && countLately(failed.data, now.value);
+  const failures = useMemo(() => newestFailures(failed.data), [failed.data]);
   const quietMax = readNumber(policy.data ?? "", "quiet.quiet_max") ?? 2;
   const signals = last ? readSignals(last, policy.data ?? "", quietMax) : [];
   const high = signals.filter((signal) => signal.high);
   const runningJobs = useMemo(() => (open.data?.jobs ?? []).filter((job) => job.state === "RUNNING"), [open.data]);
   const drawn = useMemo(() => [...runningJobs, ...(open.data?.ended ?? [])], [runningJobs, open.data]);
-  const attention = useMemo(() => needAttention([...(open.data?.jobs ?? []), ...(failed.data?.jobs ?? [])], open.data?.reasons ?? new Map(), now.peek()), [open.data, failed.data]);
+  const attention = useMemo(() => needAttention([...(open.data?.jobs ?? []), ...failures], open.data?.reasons ?? new Map(), now.peek()), [open.data, failures]);
   const empty = data !== undefined && Object.values(data.jobs).every((jobs) => !jobs);
 
   return (
@@ -60,7 +61,7 @@ export function OverviewScreen() {
         <Stat label="Waiting" value={data ? count(waiting) : "–"} to={jobsHref("state:waiting")} note={data && `${count(data.jobs.DISPATCHING ?? 0)} being dispatched`} />
         <Stat label="Running" value={data ? count(running) : "–"} to={jobsHref("state:running")} tone="running" note={node && `${plural(node.active_leases, "lease")}`} />
         <Stat label="Oldest waiting" value={data ? (oldest === null ? "none" : span(oldest)) : "–"} to={jobsHref("state:waiting")} tone={oldest !== null && oldest > 3600 ? "warn" : "plain"} note={oldest === null ? "no job could start" : "could start, and waits"} />
-        <Stat label="Failed, last hour" value={failed.data ? count(lastHour) : "–"} to={jobsHref("state:failed")} tone={lastHour > 0 ? "failed" : "done"} note={data && `${count(data.jobs.FAILED ?? 0)} in all`} />
+        <Stat label="Failed, last hour" value={lately ? `${count(lately.number)}${lately.more ? "+" : ""}` : "–"} to={jobsHref(FAILED_LATELY_TEXT)} tone={lately?.number ? "failed" : "done"} note={data && `${count(data.jobs.FAILED ?? 0)} in all`} />
       </div>
 
       {empty && (
@@ -101,7 +102,7 @@ export function OverviewScreen() {
           >
             {drawn.length > 0 ? <Timeline jobs={drawn} /> : <NothingRuns waiting={waiting} high={high.length > 0} />}
           </Card>
-          <RecentFailures jobs={failed.data?.jobs ?? []} />
+          <RecentFailures jobs={failures} />
         </div>
         <Card title="Is the machine quiet?" beside={node && <QuietBadge state={node.state} />}>
           {node && (

@@ -30,6 +30,7 @@ pub fn define(command: Command) -> Command {
              type:index             of this type\n  \
              tag:nightly            with this tag; tag:\"two words\"\n  \
              quarantined            that took too many workers with them\n  \
+             ended:1h               that ended in the last hour; or since a time (RFC 3339)\n  \
              any words              that hold this text\n\n\
              Jobs that have not ended come first, the oldest at the top; then those that have ended, the newest at the top.\n\
              With --all and --after, all are in the order of their submission. With --json and --all, one job a line.",
@@ -131,6 +132,7 @@ fn open_then_recent(client: &Client, query: JobQuery, limit: u32) -> Result<JobL
             tag: query.tag,
             text: query.text,
             quarantined: query.quarantined,
+            ended_since: query.ended_since,
             before: None,
             limit: Some(left.min(500)),
         })?;

@@ -1,5 +1,6 @@
 //! Jobs: submitting them and reading about them.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::checks::{more_than, too_many, wrong_input};
@@ -22,6 +23,7 @@ query_parameters! {
         "Only jobs with this tag." tag = Kind::Text,
         "Only jobs that contain this text." text = Kind::Text,
         "Only quarantined jobs." quarantined = Kind::Flag,
+        "Only jobs that ended at this time or later." ended_since = Kind::Time,
         "Jobs after this one: the `next` of the previous page." after = Kind::Uuid,
         "The most jobs to return; 50 if absent." limit = Kind::ROWS,
     }
@@ -44,6 +46,8 @@ query_parameters! {
         pub text: Option<String> = Kind::Text,
         /// Only quarantined jobs.
         pub quarantined: bool = Kind::Flag,
+        /// Only jobs that ended at this time or later.
+        pub ended_since: Option<Timestamp> = Kind::Time,
         /// Jobs before this one: the `next` of the previous page.
         pub before: Option<JobId> = Kind::Uuid,
         /// The most jobs to return; 50 if absent.

@@ -39,6 +39,7 @@ pub(super) async fn list_recent_jobs(
         tag,
         text,
         quarantined,
+        ended_since,
         before,
         limit,
     } = call.query;
@@ -56,6 +57,7 @@ pub(super) async fn list_recent_jobs(
         tag,
         text,
         quarantined,
+        ended_since,
         after: None,
         limit: None,
     };
@@ -82,10 +84,10 @@ pub(super) async fn list_recent_jobs(
 }
 
 /// A range of ids: after the first, up to and with the second.
-type Range = (JobId, JobId);
+pub(super) type Range = (JobId, JobId);
 
 const FIRST: JobId = JobId(Uuid::nil());
-const LAST: JobId = JobId(Uuid::max());
+pub(super) const LAST: JobId = JobId(Uuid::max());
 
 /// Returns the id right before another; none before the first of all.
 fn preceding(id: JobId) -> Option<JobId> {
@@ -95,7 +97,7 @@ fn preceding(id: JobId) -> Option<JobId> {
 
 /// Splits all ids up to `last` into ranges, latest last: each begins eight times as long ago as the one behind it. What has a
 /// time in the future, by a clock that was wrong, is the last range.
-fn recent_ranges(now: Timestamp, last: JobId) -> Vec<Range> {
+pub(super) fn recent_ranges(now: Timestamp, last: JobId) -> Vec<Range> {
     // The ages of a later page are measured from its end, so that it is found in as few reads as the first.
     let millis = i64::try_from(last.0.as_u128() >> 80).unwrap_or(i64::MAX);
     let now = Timestamp::from_millisecond(millis).map_or(now, |end| end.min(now));
@@ -117,7 +119,11 @@ fn recent_ranges(now: Timestamp, last: JobId) -> Vec<Range> {
 }
 
 /// Returns the newest jobs of the ranges, newest first. The last of the ranges is the latest.
-async fn newest<F, Page>(fetch: F, ranges: Vec<Range>, limit: u32) -> Answered<Vec<JobView>>
+pub(super) async fn newest<F, Page>(
+    fetch: F,
+    ranges: Vec<Range>,
+    limit: u32,
+) -> Answered<Vec<JobView>>
 where
     F: Fn(JobId, u32) -> Page,
     Page: Future<Output = Answered<JobList>>,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use jiff::{SignedDuration, Timestamp};
 use jobtree_protocol::{
     AddonId, CompleteRequest, JobQuery, JobState, JobType, Json, SubmitRequest,
 };
@@ -13,6 +14,10 @@ use crate::backend::Written;
 
 pub(super) const CASES: &[Case] = &[
     ("lists are filtered and paged", lists_are_filtered_and_paged),
+    (
+        "jobs are found by the time of their end",
+        jobs_are_found_by_the_time_of_their_end,
+    ),
     ("jobs are found by a text", jobs_are_found_by_a_text),
     (
         "a search looks at so much a page",
@@ -122,6 +127,36 @@ fn lists_are_filtered_and_paged(world: &World) {
         ..all()
     };
     assert_eq!(world.list(none), []);
+}
+
+fn jobs_are_found_by_the_time_of_their_end(world: &World) {
+    let submit = || world.submit(SubmitRequest::new("visuals", "a", 1));
+    let jobs: Vec<_> = (0..6).map(|_| submit()).collect();
+    // Neither the order of submission nor that of the ends is that of the ids.
+    world.fail(jobs[5]);
+    world.finish(jobs[1]);
+    world.advance(3600);
+    world.fail(jobs[2]);
+    let since = world.record(jobs[2]).ended_at.expect("it ended");
+    world.advance(60);
+    world.fail(jobs[0]);
+    world.finish(jobs[4]);
+    let ended = |ended_since: Timestamp, state: &[JobState]| JobQuery {
+        ended_since: Some(ended_since),
+        state: state.to_vec(),
+        ..JobQuery::default()
+    };
+    let failed = [JobState::Failed];
+    assert_eq!(world.list(ended(since, &failed)), [jobs[0], jobs[2]]);
+    assert_eq!(world.list(ended(since, &[])), [jobs[0], jobs[2], jobs[4]]);
+    let after = since + SignedDuration::from_micros(1);
+    assert_eq!(world.list(ended(after, &failed)), [jobs[0]]);
+    assert_eq!(world.list(ended(Timestamp::UNIX_EPOCH, &[])).len(), 5);
+    assert_eq!(world.list(ended(since, &[JobState::Queued])), []);
+    // One that is queued again has not ended.
+    let back = world.store.redrive(world.stamp(), jobs[0], None).wait();
+    back.expect("it failed");
+    assert_eq!(world.list(ended(since, &failed)), [jobs[2]]);
 }
 
 fn jobs_are_found_by_a_text(world: &World) {

@@ -21,7 +21,7 @@ use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, Now, RequestName};
 use crate::backend::{Backend, Listen, Listeners, Query, Work, Written};
 use crate::error::StoreError;
 use crate::numbers::{Counting, StoreNumbers};
-use crate::search::{Searched, Text};
+use crate::search::{Searched, Text, ended_since};
 use crate::tables::{
     Count, Page, Pause, Pruned, Reading, Recorded, Result, Retention, ScheduleRecord, Tables,
 };
@@ -189,6 +189,7 @@ fn matches(query: &JobQuery, job: &JobRecord) -> bool {
             .as_ref()
             .is_none_or(|tag| job.intent.tags.contains(tag))
         && (!query.quarantined || job.quarantined)
+        && ended_since(query, job)
 }
 
 impl Reading for Data {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use jobtree_protocol::{
-    AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId, from_micros,
+    AddonId, JobId, JobQuery, JobState, JobType, Json, LeaseId, ScheduleId, from_micros, to_micros,
 };
 use jobtree_queue::{JobRecord, KeyRecord, LeaseRecord, LeasedJob, RequestName};
 use uuid::Uuid;
@@ -344,11 +344,11 @@ impl PgTables {
         let after = after.map_or(Uuid::nil(), |id| id.0);
         let states: Vec<i16> = query.state.iter().copied().map(state_number).collect();
         let rows = self.query(
-            "SELECT record FROM (SELECT id, state, addon_id, job_type, quarantined, record FROM scheduler_jobs \
-             UNION ALL SELECT id, state, addon_id, job_type, quarantined, record FROM scheduler_jobs_history) AS job \
+            "SELECT record FROM (SELECT id, state, addon_id, job_type, quarantined, ended_at, record FROM scheduler_jobs \
+             UNION ALL SELECT id, state, addon_id, job_type, quarantined, ended_at, record FROM scheduler_jobs_history) AS job \
              WHERE id > $1 AND (cardinality($2::smallint[]) = 0 OR state = ANY($2)) \
              AND ($3::text IS NULL OR addon_id = $3) AND ($4::text IS NULL OR job_type = $4) \
-             AND (NOT $5 OR quarantined) AND ($6::text IS NULL OR EXISTS \
+             AND (NOT $5 OR quarantined) AND ($8::bigint IS NULL OR ended_at >= $8) AND ($6::text IS NULL OR EXISTS \
              (SELECT 1 FROM scheduler_tags WHERE tag = $6 AND scheduler_tags.id = job.id)) ORDER BY id LIMIT $7",
             &[
                 &after,
@@ -358,6 +358,7 @@ impl PgTables {
                 &query.quarantined,
                 &query.tag,
                 &(most as i64),
+                &query.ended_since.map(to_micros),
             ],
         )?;
         job_records(&rows)

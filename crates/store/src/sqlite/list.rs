@@ -12,7 +12,7 @@ use super::codec::{
     Id, body_of, flags_of, is_quarantined, state_number, state_of, text_at, uuid_at,
 };
 use super::queries::{self, after_bytes};
-use crate::search::{Searched, Text};
+use crate::search::{Searched, Text, ended_since};
 use crate::tables::{Page, Result};
 
 /// How many rows one page may look at in each place.
@@ -110,7 +110,7 @@ fn held(db: &Connection, query: &JobQuery, text: Option<&Text>, limit: usize) ->
     for id in queries::leased_after(db, query.after)? {
         let mut rows = statement.query([Id(&id.0)])?;
         let Some(row) = rows.next()? else { continue };
-        if matches(query, row)? && searched(db, text, row)?.0 {
+        if matches(query, row)? && searched(db, query, text, row)?.0 {
             found.ids.push(id);
             if found.ids.len() > limit {
                 found.searched_to = Some(id);
@@ -130,17 +130,24 @@ fn matches(query: &JobQuery, row: &Row<'_>) -> Result<bool> {
         && (!query.quarantined || is_quarantined(flags_of(body_of(row)?)?)))
 }
 
-/// Whether a row's job has the text, and the job if it had to be read for that.
+/// Whether a row's job ended in time and has the text, and the job if it was searched for the text.
 fn searched(
     db: &Connection,
+    query: &JobQuery,
     text: Option<&Text>,
     row: &Row<'_>,
 ) -> Result<(bool, Option<JobRecord>)> {
-    let Some(text) = text else {
+    if text.is_none() && query.ended_since.is_none() {
         return Ok((true, None));
-    };
+    }
     let (job, _) = queries::read_job(db, row)?;
-    Ok((text.is_of(&job), Some(job)))
+    if !ended_since(query, &job) {
+        return Ok((false, None));
+    }
+    match text {
+        None => Ok((true, None)),
+        Some(text) => Ok((text.is_of(&job), Some(job))),
+    }
 }
 
 fn search(
@@ -169,7 +176,7 @@ fn search(
         if !matches(query, row)? {
             continue;
         }
-        let (is_it, job) = searched(db, text, row)?;
+        let (is_it, job) = searched(db, query, text, row)?;
         if is_it {
             ids.push(id);
         }

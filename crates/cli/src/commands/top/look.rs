@@ -99,6 +99,7 @@ pub fn look(client: &Client, subject: &Subject) -> Result<View, CliError> {
         tag: query.tag.clone(),
         text: query.text.clone(),
         quarantined: query.quarantined,
+        ended_since: query.ended_since,
         limit: Some(FAILURES),
         ..RecentQuery::default()
     };
