@@ -436,6 +436,10 @@ fn what_operators_do_goes_over_the_wire() {
         client.validate_policy("x = 1")
     });
     assert_eq!(call.line(), line("POST", paths::POLICY_VALIDATE, ""));
+    let preview = json!({"jobs": 3, "present": {"started": 3, "never_started": 0, "average_wait_sec": 1.5}, "given": {"started": 0, "never_started": 3}});
+    let (told, call) = asked(preview, |client| client.preview_policy("[quiet]\n"));
+    assert_eq!(call.line(), line("POST", paths::POLICY_PREVIEW, ""));
+    assert_eq!((told.present.started, told.given.never_started), (3, 3));
     let ((), call) = asked(json!({"draining": true}), |client| client.drain(true));
     assert_eq!(call.line(), line("POST", paths::DRAIN, ""));
     assert_eq!(call.json(), json!({"draining": true}));

@@ -172,6 +172,41 @@ pub struct PolicyVerdict {
     pub valid: bool,
 }
 
+/// The answer to `POST …/policy/preview`: what the load and the jobs of the last week would have come to. Workers are thought to be
+/// there for everything; dependencies, concurrency keys, required machines, later attempts and time limits have no effect.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PolicyPreview {
+    /// The first measurement of the load; absent if nothing was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// The last measurement: nothing starts behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// How many jobs there were: those that are kept, and that the caller sees.
+    pub jobs: u64,
+    /// There were more: only the newest were tried.
+    #[serde(default)]
+    pub left_out: bool,
+    /// What the policy in force makes of them.
+    pub present: PolicyOutcome,
+    /// What the given policy makes of them.
+    pub given: PolicyOutcome,
+}
+
+/// What a policy makes of recorded jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PolicyOutcome {
+    /// Jobs that start.
+    pub started: u64,
+    /// Jobs that do not.
+    pub never_started: u64,
+    /// How long those that start wait on average; absent if none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average_wait_sec: Option<f64>,
+}
+
 /// The answer to `POST …/queue/claim`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

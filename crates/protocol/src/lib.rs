@@ -63,9 +63,9 @@ mod worker;
 pub use answers::{
     BackupAnswer, BackupRequest, CancelManyRequest, ClaimedLeases, DecisionList, DispatchableJobs,
     DrainRequest, DurationBucket, DurationStats, EventEntry, EventPage, HeartbeatBody, HistoryList,
-    LeaseList, LoadList, PauseList, PauseRunRequest, PauseView, PidsRequest, PolicyVerdict,
-    ReportBody, ResumeAnswer, RetryRequest, ScheduleList, StateAnswer, StatsView, TokenList,
-    WebhookList, WorkerList,
+    LeaseList, LoadList, PauseList, PauseRunRequest, PauseView, PidsRequest, PolicyOutcome,
+    PolicyPreview, PolicyVerdict, ReportBody, ResumeAnswer, RetryRequest, ScheduleList,
+    StateAnswer, StatsView, TokenList, WebhookList, WorkerList,
 };
 pub use bulk::{
     CompleteManyAnswer, CompleteManyRequest, CompleteOne, Each, SubmitManyAnswer, SubmitManyRequest,

@@ -42,5 +42,6 @@ pub mod quiet;
 pub mod ramp;
 pub mod signal_names;
 pub mod signals;
+pub mod simulate;
 
 pub use now::Now;

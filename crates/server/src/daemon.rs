@@ -10,7 +10,7 @@ use jobtree_protocol::{Advice, JobId, LeaseId};
 use jobtree_queue::transitions::Rules;
 use jobtree_scheduler::{Clock, Scheduler};
 use jobtree_store::{Stamp, Store, StoreError};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::auth::{Book, Caller, Links, Revocations, Sessions};
 use crate::bulk::Bulk;
@@ -62,6 +62,8 @@ pub(crate) struct Daemon {
     pub(crate) speaks_tls: bool,
     pub(crate) hosts: Hosts,
     pub(crate) policy: PolicyKeeper,
+    /// Has a permit while no preview of a policy is being made.
+    pub(crate) previews: Arc<Semaphore>,
     pub(crate) observing: Observing,
     pub(crate) data_dir: PathBuf,
     limits: HttpLimits,
@@ -115,6 +117,7 @@ impl Daemon {
             speaks_tls,
             hosts,
             policy,
+            previews: Arc::new(Semaphore::new(1)),
             observing,
             data_dir,
             limits,

@@ -213,6 +213,51 @@ fn the_policy_is_read_checked_and_replaced() {
 }
 
 #[test]
+fn a_preview_tells_what_a_policy_would_have_started_and_changes_nothing() {
+    let house = House::new();
+    let mut admin = house.admin();
+    for addon in ["a", "a", "b"] {
+        admin.submit(addon, "t");
+    }
+    let in_force = admin.get(paths::POLICY).text();
+    let preview =
+        |client: &mut Client, policy: &str| toml(client, "POST", paths::POLICY_PREVIEW, policy);
+    let eager = "[busy]\nignore = true\n[quiet]\nenter_after = \"0\"\n";
+    // Nothing that others measured is believed, and nobody measures anything else.
+    let never = "[busy]\npushed_required = true\n";
+    // A measurement comes every second; one behind the last job lets it start.
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    loop {
+        let told = preview(&mut admin, eager).expect(200);
+        if told["given"]["started"] == 3 {
+            assert_eq!(told["jobs"], 3);
+            assert_eq!(told["given"]["never_started"], 0);
+            assert!(told["given"]["average_wait_sec"].as_f64().unwrap() >= 0.0);
+            assert_eq!(told["left_out"], false);
+            assert!(told["since"].is_string() && told["until"].is_string());
+            break;
+        }
+        assert!(std::time::Instant::now() < end, "{told}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let told = preview(&mut admin, never).expect(200);
+    assert_eq!(told["given"], json!({"started": 0, "never_started": 3}));
+    assert_eq!(told["jobs"], 3);
+    assert_eq!(admin.get(paths::POLICY).text(), in_force);
+    // An addon's token learns of the addon's jobs alone, which the others have taken place from all the same.
+    let mut own = house.addon("b", &[Scope::Read]);
+    let told = preview(&mut own, eager).expect(200);
+    assert_eq!(
+        (&told["jobs"], &told["given"]["started"]),
+        (&json!(1), &json!(1))
+    );
+    preview(&mut house.addon("b", &[Scope::Submit]), eager).problem(403, "forbidden");
+    preview(&mut house.nobody(), eager).problem(401, "unauthorized");
+    preview(&mut admin, "[quiet]\nquiet_max = 12.0\n").problem(422, "invalid");
+    assert_eq!(admin.get(paths::POLICY).text(), in_force);
+}
+
+#[test]
 fn a_policy_that_was_set_outlives_the_server() {
     let folder = support::Folder::new("policy");
     let start = || {

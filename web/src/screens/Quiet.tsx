@@ -105,7 +105,7 @@ function PolicyEditor({ text, applied }: { text: string; applied: () => void }) 
   const look = async () => {
     setBusy(true);
     try {
-      if (previewPolicy) setPreview(await previewPolicy(draft));
+      setPreview(await previewPolicy(draft));
     } catch (error) {
       if (error instanceof ApiError) setProblem(error);
       else complain(error);
@@ -120,7 +120,7 @@ function PolicyEditor({ text, applied }: { text: string; applied: () => void }) 
       body: (
         <>
           <p>{names.length > 0 ? `It changes ${names.join(", ")}.` : "It changes the text only beyond the fields above."} The next decision uses it.</p>
-          {previewPolicy && !preview && <p class="hint">You have not looked at what the last week would have run.</p>}
+          {!preview && <p class="hint">You have not looked at what the last week would have run.</p>}
         </>
       ),
       action: "Apply the policy",
@@ -163,11 +163,9 @@ function PolicyEditor({ text, applied }: { text: string; applied: () => void }) 
       )}
       {problem && <ErrorNote error={problem} />}
       <div class="policy-actions">
-        {previewPolicy && (
-          <button type="button" disabled={busy || problem !== undefined} onClick={() => void look()}>
-            {changed ? "Preview: what would last week have run?" : "What did last week run?"}
-          </button>
-        )}
+        <button type="button" disabled={!changed || busy || problem !== undefined} onClick={() => void look()}>
+          Preview: what would last week have run?
+        </button>
         {editable && (
           <button type="button" class="primary" disabled={!changed || busy || problem !== undefined} onClick={() => void apply()}>
             Apply

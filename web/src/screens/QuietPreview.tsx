@@ -1,5 +1,5 @@
 // What the recorded load and jobs would have made of another policy, beside what the present one makes of them.
-import { get } from "../api";
+import { type Schemas, callToml, get } from "../api";
 import { Bar } from "../components/Bar";
 import type { HourSample } from "../pure/heatmap";
 import { instant, span } from "../time";
@@ -15,26 +15,30 @@ export async function loadWeek(signal: AbortSignal): Promise<HourSample[]> {
   });
 }
 
-export interface Side {
-  started: number;
-  never_started: number;
-  average_wait_sec: number | null;
-}
+export type Preview = Schemas["PolicyPreview"];
 
-export interface Preview {
-  jobs: number;
-  before: Side;
-  after: Side;
+/** Asks what the last week would have come to under another policy. */
+export async function previewPolicy(draft: string): Promise<Preview> {
+  return JSON.parse(await callToml("post", "/policy/preview", { body: draft })) as Preview;
 }
-
-/** Asks what the last week would have run under another policy; null while the daemon's API cannot tell. */
-export const previewPolicy = null as ((draft: string) => Promise<Preview>) | null;
 
 export function PreviewResult({ preview }: { preview: Preview }) {
-  const { jobs, before, after } = preview;
+  const { jobs, present, given, since, until } = preview;
+  const [from, to] = [instant(since), instant(until)];
+  if (from === null || to === null) {
+    return (
+      <p class="preview muted" role="status">
+        Nothing was measured yet: a preview needs a recorded load.
+      </p>
+    );
+  }
+  const sides = [present, given];
   return (
     <div class="preview" role="status">
-      <h3>The last week</h3>
+      <h3>
+        {to - from > 6 * 86_400_000 ? "The last week" : `The last ${span((to - from) / 1000)}, which is all that was measured`}
+        {preview.left_out && <span class="muted">, the newest {count(jobs)} jobs</span>}
+      </h3>
       <table class="preview-table">
         <thead>
           <tr>
@@ -46,7 +50,7 @@ export function PreviewResult({ preview }: { preview: Preview }) {
         <tbody>
           <tr>
             <th scope="row">Would have started</th>
-            {[before, after].map((side, index) => (
+            {sides.map((side, index) => (
               <td key={index}>
                 <strong class="num">{count(side.started)}</strong> of {count(jobs)}
                 <Bar thin label="Started" total={jobs} parts={[{ label: "started", value: side.started, tone: index ? "accent" : "queued" }]} />
@@ -55,14 +59,15 @@ export function PreviewResult({ preview }: { preview: Preview }) {
           </tr>
           <tr>
             <th scope="row">After, on average</th>
-            {[before, after].map((side, index) => (
+            {sides.map((side, index) => (
               <td key={index} class="num">
-                {side.average_wait_sec === null ? "–" : span(side.average_wait_sec)}
+                {typeof side.average_wait_sec === "number" ? span(side.average_wait_sec) : "–"}
               </td>
             ))}
           </tr>
         </tbody>
       </table>
+      <p class="hint">As if workers had been there for everything; dependencies, concurrency keys and required machines are left out.</p>
     </div>
   );
 }

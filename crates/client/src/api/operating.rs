@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use jobtree_protocol::operations::{
     Backup, DeleteToken, DeleteWebhook, Drain, ListPauses, ListSchedules, ListTokens, ListWebhooks,
-    Resume, SetPolicy, ValidatePolicy,
+    PreviewPolicy, Resume, SetPolicy, ValidatePolicy,
 };
 use jobtree_protocol::{
-    BackupAnswer, BackupRequest, DrainRequest, PauseRequest, PauseView, ScheduleView, TokenView,
-    WebhookView, paths,
+    BackupAnswer, BackupRequest, DrainRequest, PauseRequest, PauseView, PolicyPreview,
+    ScheduleView, TokenView, WebhookView, paths,
 };
 
 use crate::call::Result;
@@ -34,6 +34,14 @@ impl Client {
     pub fn validate_policy(&self, toml: &str) -> Result<()> {
         let verdict = self.call::<ValidatePolicy>((), &(), &toml.to_owned());
         verdict.map(drop)
+    }
+
+    /// Tells what the recorded load and jobs of the last week would have come to under this TOML, beside the policy in force.
+    ///
+    /// # Errors
+    /// If it is no policy, with a message for each field; another preview is being made; or the daemon does not answer.
+    pub fn preview_policy(&self, toml: &str) -> Result<PolicyPreview> {
+        self.call::<PreviewPolicy>((), &(), &toml.to_owned())
     }
 
     /// Starts nothing new on the daemon's machine, or starts again.

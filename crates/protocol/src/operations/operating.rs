@@ -6,7 +6,7 @@ use super::checks::{wrong_reason, wrong_signals, wrong_states};
 use super::{Answer, Created, NoContent, Optional, Required, TomlText};
 use crate::{
     BackupAnswer, BackupRequest, CleanAnswer, CleanRequest, DrainRequest, PauseList, PauseRequest,
-    PolicyVerdict, ResumeAnswer, SignalsRequest,
+    PolicyPreview, PolicyVerdict, ResumeAnswer, SignalsRequest,
 };
 
 use super::define::{access, define_operations, given, method};
@@ -102,6 +102,16 @@ macro_rules! operating_operations {
                     scope: Read,
                     body: TomlText = policy_example(),
                     answer: Answer<PolicyVerdict> = "The policy is valid.",
+                    idempotent: true,
+                }
+            }
+            POLICY_PREVIEW = "/policy/preview" {
+                /// Tells what the recorded load and the kept jobs of the last week would have come to under a policy, beside the one
+                /// in force. Nothing is changed. One preview at a time is made, of the newest 2000 jobs.
+                post preview_policy: PreviewPolicy {
+                    scope: Read,
+                    body: TomlText = policy_example(),
+                    answer: Answer<PolicyPreview> = "What would have started.",
                     idempotent: true,
                 }
             }

@@ -13,6 +13,7 @@ mod observing;
 mod operating;
 mod output;
 mod ownership;
+mod preview;
 mod probes;
 mod recent;
 mod route;

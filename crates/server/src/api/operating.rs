@@ -13,6 +13,7 @@ use jobtree_protocol::{
 };
 
 use super::invalid;
+use super::preview::preview_policy;
 use super::route::{Call, routes};
 use crate::daemon::Daemon;
 use crate::policy;

@@ -1,19 +1,17 @@
 //! `jobtree simulate`: recorded load and jobs against a policy file: what would have run when.
 //!
-//! The dispatcher that runs in the daemon runs here, over recorded measurements and a clock that jumps from event to event.
-//! Nothing is asked or changed anywhere.
+//! What was recorded is read from files here; `jobtree_queue::simulate` does the rest.
 
 mod recorded;
-mod world;
 
 use std::sync::Arc;
 
 use clap::{ArgMatches, Command};
 use jobtree_queue::policy::Policy;
+use jobtree_queue::simulate::{Outcome, simulate};
 use serde::Serialize;
 
 use self::recorded::{ignored_in, jobs_in, samples_in};
-use self::world::{Outcome, simulate};
 use crate::args::{self, value};
 use crate::context::Context;
 use crate::error::CliError;
@@ -137,4 +135,77 @@ pub fn run(arguments: &ArgMatches, context: &Context) -> Result<Exit, CliError> 
         ));
     }
     Ok(Exit::OK)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn load(minutes: std::ops::Range<u32>, cpu: f64) -> String {
+        let mut text = String::new();
+        for second in minutes.start * 60..minutes.end * 60 {
+            let at = Timestamp::from_second(1_767_225_600 + i64::from(second)).unwrap();
+            text.push_str(&format!(
+                "{{\"at\":\"{at}\",\"busy\":0,\"state\":\"QUIET\",\"capacity\":0,\"used\":0,\"foreign_cpu\":{cpu}}}\n"
+            ));
+        }
+        text
+    }
+
+    #[test]
+    fn a_job_starts_when_the_machine_has_become_quiet_and_not_before() {
+        let text = load(0..10, 0.95) + &load(10..60, 0.0);
+        let jobs = r#"{"addon_id":"a","job_type":"t","cost_units":20,"created_at":"2026-01-01T00:00:30Z","expected_duration_sec":60}"#;
+        let (samples, jobs) = (samples_in(&text).unwrap(), jobs_in(jobs).unwrap());
+        let run = || simulate(Arc::new(Policy::default()), &samples, &jobs);
+        let outcome = run().remove(0);
+        let started = outcome.started_at.expect("it starts in the quiet part");
+        assert!(
+            started > "2026-01-01T00:10:00Z".parse().unwrap(),
+            "{outcome:?}"
+        );
+        assert_eq!(
+            outcome.ended_at.unwrap().duration_since(started).as_secs(),
+            60
+        );
+        assert_eq!(run()[0].started_at, Some(started));
+    }
+
+    #[test]
+    fn a_measurement_a_minute_is_enough() {
+        let minutes: String = load(0..60, 0.0)
+            .lines()
+            .step_by(60)
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let jobs = r#"{"addon_id":"a","job_type":"t","cost_units":20,"created_at":"2026-01-01T00:10:30Z"}"#;
+        let samples = samples_in(&minutes).unwrap();
+        assert_eq!(samples.len(), 60);
+        let outcome = simulate(
+            Arc::new(Policy::default()),
+            &samples,
+            &jobs_in(jobs).unwrap(),
+        )
+        .remove(0);
+        assert!(
+            outcome.waited_sec.is_some_and(|sec| sec < 1.0),
+            "{outcome:?}"
+        );
+    }
+
+    #[test]
+    fn a_machine_that_stays_busy_starts_nothing_and_says_why() {
+        let jobs = r#"{"addon_id":"a","job_type":"t","cost_units":20,"created_at":"2026-01-01T00:00:30Z"}"#;
+        let samples = samples_in(&load(0..20, 0.99)).unwrap();
+        let outcome = simulate(
+            Arc::new(Policy::default()),
+            &samples,
+            &jobs_in(jobs).unwrap(),
+        )
+        .remove(0);
+        assert_eq!(outcome.started_at, None);
+        assert!(outcome.denied.is_some(), "{outcome:?}");
+    }
 }

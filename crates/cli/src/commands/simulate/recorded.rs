@@ -6,18 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jobtree_protocol::{AddonId, Constraints, JobId, JobType, LoadSample, Priority, Start};
 use jobtree_queue::candidate::Candidate;
-use jobtree_queue::signals::Sample;
+use jobtree_queue::simulate::{Measured, Recorded, UNKNOWN, running_time};
 use serde::Deserialize;
-
-/// How long a job runs of which nobody knows.
-const UNKNOWN: Duration = Duration::from_secs(60);
-
-/// A measurement, and when it was made.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    pub at: Timestamp,
-    pub sample: Sample,
-}
 
 /// A line as the stream of events has it, as a list has it, or bare.
 #[derive(Deserialize)]
@@ -33,8 +23,8 @@ pub fn samples_in(text: &str) -> Result<Vec<Measured>, String> {
     let mut all = Vec::new();
     for (number, line) in lines(text) {
         match serde_json::from_str(line) {
-            Ok(Line::Streamed { load } | Line::Bare(load)) => all.push(measured(&load)),
-            Ok(Line::Listed { samples }) => all.extend(samples.iter().map(measured)),
+            Ok(Line::Streamed { load } | Line::Bare(load)) => all.push(Measured::of(&load)),
+            Ok(Line::Listed { samples }) => all.extend(samples.iter().map(Measured::of)),
             Err(_)
                 if serde_json::from_str::<serde_json::Value>(line)
                     .is_ok_and(|json| json.is_object()) => {}
@@ -43,26 +33,6 @@ pub fn samples_in(text: &str) -> Result<Vec<Measured>, String> {
     }
     all.sort_by_key(|measured: &Measured| measured.at);
     Ok(all)
-}
-
-/// What others used. What our own jobs used then is not what they would have used now, so it counts as idle.
-fn measured(load: &LoadSample) -> Measured {
-    let foreign = load.foreign_cpu.unwrap_or(load.busy / 10.0);
-    Measured {
-        at: load.at,
-        sample: Sample {
-            cpu_idle: (1.0 - foreign).clamp(0.0, 1.0),
-            own_cpu: 0.0,
-            psi_cpu: load.psi_cpu,
-            psi_io: load.psi_io,
-            psi_memory: load.psi_memory,
-            memory_available: load.memory_available,
-            load_per_core: load.load_per_core,
-            disk_busy: load.disk_busy,
-            disk_free: load.disk_free,
-            network: load.network,
-        },
-    }
 }
 
 /// A job as a list shows it, as far as it matters.
@@ -95,13 +65,6 @@ struct Written {
     started_at: Option<Timestamp>,
     #[serde(default)]
     ended_at: Option<Timestamp>,
-}
-
-/// A job, and how long it runs.
-#[derive(Clone, Debug)]
-pub struct Recorded {
-    pub candidate: Candidate,
-    pub takes: Duration,
 }
 
 /// Fields of jobs that the simulation goes by: those of [`Written`].
@@ -257,8 +220,7 @@ pub fn jobs_in(text: &str) -> Result<Vec<Recorded>, String> {
 
 impl Written {
     fn recorded(self, number: usize) -> Recorded {
-        let ran = self.started_at.zip(self.ended_at);
-        let ran = ran.and_then(|(from, to)| Duration::try_from(to.duration_since(from)).ok());
+        let ran = running_time(self.started_at, self.ended_at);
         let expected = self
             .expected_duration_sec
             .map(|sec| Duration::from_secs(sec.into()));

@@ -1,30 +1,117 @@
-//! A clock that jumps from event to event, and the daemon's own planner.
+//! Recorded load and jobs against a policy: what would have run when.
+//!
+//! The planner that runs in the daemon runs here, over recorded measurements and a clock that jumps from event to event. Nothing is
+//! asked or changed anywhere. Workers are thought to be there for everything; dependencies, concurrency keys, required machines and
+//! labels, attempts after the first and time limits have no effect.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use jobtree_protocol::{AddonId, JobId, JobType, LeaseId, NodeId};
-use jobtree_queue::Now;
-use jobtree_queue::ledger::Holder;
-use jobtree_queue::planner::{self, Effect, Event, ListenScope, Planner};
-use jobtree_queue::policy::Policy;
+use jobtree_protocol::{AddonId, JobId, JobType, JobView, LeaseId, LoadSample, NodeId};
 use serde::Serialize;
 
-use super::recorded::{Measured, Recorded};
+use crate::Now;
+use crate::candidate::Candidate;
+use crate::ledger::Holder;
+use crate::planner::{self, Effect, Event, ListenScope, Planner};
+use crate::policy::Policy;
+use crate::signals::Sample;
 
-/// How a job would have fared.
+/// The running time of a job that never ran and declares none. By feel.
+pub const UNKNOWN: Duration = Duration::from_secs(60);
+
+/// A measurement, and when it was made.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The time of the measurement.
+    pub at: Timestamp,
+    /// The measured values.
+    pub sample: Sample,
+}
+
+impl Measured {
+    /// Returns what other programs used. What our own jobs used then is not what they would have used now: it counts as idle.
+    pub fn of(load: &LoadSample) -> Self {
+        let foreign = load.foreign_cpu.unwrap_or(load.busy / 10.0);
+        Self {
+            at: load.at,
+            sample: Sample {
+                cpu_idle: (1.0 - foreign).clamp(0.0, 1.0),
+                own_cpu: 0.0,
+                psi_cpu: load.psi_cpu,
+                psi_io: load.psi_io,
+                psi_memory: load.psi_memory,
+                memory_available: load.memory_available,
+                load_per_core: load.load_per_core,
+                disk_busy: load.disk_busy,
+                disk_free: load.disk_free,
+                network: load.network,
+            },
+        }
+    }
+}
+
+/// A job, and how long it runs.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// The job as it was submitted.
+    pub candidate: Candidate,
+    /// As long as it ran, else as long as it was expected to, else [`UNKNOWN`].
+    pub takes: Duration,
+}
+
+impl Recorded {
+    /// Returns the job of a list.
+    pub fn of(job: &JobView) -> Self {
+        let mut candidate = Candidate::new(
+            job.job_id,
+            job.addon_id.clone(),
+            job.job_type.clone(),
+            job.cost_units,
+            job.created_at,
+        );
+        candidate.priority = job.priority;
+        candidate.constraints = job.constraints;
+        candidate.time_sensitive = job.time_sensitive;
+        candidate.start = job.start;
+        // As it was submitted; the other is also when the next attempt of a job that failed may start.
+        candidate.not_before = job.earliest_start_at.or(job.next_earliest_start_at);
+        candidate.deadline = job.deadline_at;
+        let expected = job.expected_duration_sec;
+        candidate.expected_duration = expected.map(|sec| Duration::from_secs(sec.into()));
+        let takes = running_time(job.started_at, job.ended_at)
+            .or(candidate.expected_duration)
+            .unwrap_or(UNKNOWN);
+        Self { candidate, takes }
+    }
+}
+
+/// Returns how long a job ran; none if it did not, or has not ended.
+pub fn running_time(started: Option<Timestamp>, ended: Option<Timestamp>) -> Option<Duration> {
+    let (from, to) = started.zip(ended)?;
+    Duration::try_from(to.duration_since(from)).ok()
+}
+
+/// The fate of a job under the policy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
+    /// The job.
     pub job_id: JobId,
+    /// The name of its addon.
     pub addon_id: AddonId,
+    /// Of which type.
     pub job_type: JobType,
+    /// The time of its submission.
     pub submitted_at: Timestamp,
+    /// The time at which it would have started.
     pub started_at: Option<Timestamp>,
+    /// The time at which it would have ended.
     pub ended_at: Option<Timestamp>,
+    /// The seconds from its submission to its start.
     pub waited_sec: Option<f64>,
-    /// What was in its way last, if it never started.
+    /// The last reason against it, if it never started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub denied: Option<String>,
 }
@@ -40,10 +127,21 @@ struct World<'a> {
     outcomes: BTreeMap<JobId, Outcome>,
 }
 
-/// Runs it until the last measurement; what runs then is let run to its end.
+/// Returns what would have become of each job until the last measurement; what runs then is let run to its end. Measurements and
+/// jobs are in the order of their times.
 pub fn simulate(policy: Arc<Policy>, samples: &[Measured], jobs: &[Recorded]) -> Vec<Outcome> {
+    simulate_while(policy, samples, jobs, || true).unwrap_or_default()
+}
+
+/// The same, unless `go_on` returns false, which is asked now and then: how long it takes depends on the policy.
+pub fn simulate_while(
+    policy: Arc<Policy>,
+    samples: &[Measured],
+    jobs: &[Recorded],
+    go_on: impl FnMut() -> bool,
+) -> Option<Vec<Outcome>> {
     let Some((first, last)) = samples.first().zip(samples.last()) else {
-        return Vec::new();
+        return Some(Vec::new());
     };
     let begun = jobs
         .first()
@@ -72,11 +170,16 @@ pub fn simulate(policy: Arc<Policy>, samples: &[Measured], jobs: &[Recorded]) ->
         let candidate = job.candidate.clone();
         world.plan(candidate.enqueued_at, Event::Submitted(vec![candidate]));
     }
-    world.run_until(offset(begun, last.at));
+    if !world.run_until(offset(begun, last.at), go_on) {
+        return None;
+    }
     let mut outcomes: Vec<_> = world.outcomes.into_values().collect();
     outcomes.sort_by_key(|outcome| (outcome.submitted_at, outcome.job_id));
-    outcomes
+    Some(outcomes)
 }
+
+/// Events between two questions whether to go on. By feel: some milliseconds.
+const ASKED_EVERY: u64 = 64;
 
 /// The longest stretch between two measurements in which the machine was on: recorded minutes, and some.
 const GAP: Duration = Duration::from_secs(180);
@@ -132,23 +235,27 @@ impl World<'_> {
         self.agenda.insert((after, self.count), event);
     }
 
-    /// Nothing is decided behind the end: there is no load to decide by.
-    fn run_until(&mut self, end: Duration) {
-        loop {
+    /// Returns false if it was stopped. Nothing is decided behind the end: there is no load to decide by.
+    fn run_until(&mut self, end: Duration, mut go_on: impl FnMut() -> bool) -> bool {
+        for step in 0_u64.. {
+            if step % ASKED_EVERY == 0 && !go_on() {
+                return false;
+            }
             let planned = self.agenda.first_key_value().map(|((after, _), _)| *after);
             let wake = self.wake.filter(|wake| planned.is_none_or(|at| *wake < at));
             let Some(after) = wake.or(planned).filter(|after| *after <= end) else {
-                return;
+                return true;
             };
             let event = match wake {
                 Some(_) => Event::Timer,
                 None => match self.agenda.pop_first() {
                     Some((_, event)) => event,
-                    None => return,
+                    None => return true,
                 },
             };
             self.step(event, after);
         }
+        true
     }
 
     /// One event, and what follows from its effects at the same moment.
@@ -199,77 +306,5 @@ impl World<'_> {
             outcome.denied = None;
         }
         self.put(after + takes, Event::Freed(Holder::Lease(lease)));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::recorded::{jobs_in, samples_in};
-    use super::*;
-
-    fn load(minutes: std::ops::Range<u32>, cpu: f64) -> String {
-        let mut text = String::new();
-        for second in minutes.start * 60..minutes.end * 60 {
-            let at = Timestamp::from_second(1_767_225_600 + i64::from(second)).unwrap();
-            text.push_str(&format!(
-                "{{\"at\":\"{at}\",\"busy\":0,\"state\":\"QUIET\",\"capacity\":0,\"used\":0,\"foreign_cpu\":{cpu}}}\n"
-            ));
-        }
-        text
-    }
-
-    #[test]
-    fn a_job_starts_when_the_machine_has_become_quiet_and_not_before() {
-        let text = load(0..10, 0.95) + &load(10..60, 0.0);
-        let jobs = r#"{"addon_id":"a","job_type":"t","cost_units":20,"created_at":"2026-01-01T00:00:30Z","expected_duration_sec":60}"#;
-        let (samples, jobs) = (samples_in(&text).unwrap(), jobs_in(jobs).unwrap());
-        let run = || simulate(Arc::new(Policy::default()), &samples, &jobs);
-        let outcome = run().remove(0);
-        let started = outcome.started_at.expect("it starts in the quiet part");
-        assert!(
-            started > "2026-01-01T00:10:00Z".parse().unwrap(),
-            "{outcome:?}"
-        );
-        assert_eq!(
-            outcome.ended_at.unwrap().duration_since(started).as_secs(),
-            60
-        );
-        assert_eq!(run()[0].started_at, Some(started));
-    }
-
-    #[test]
-    fn a_measurement_a_minute_is_enough() {
-        let minutes: String = load(0..60, 0.0)
-            .lines()
-            .step_by(60)
-            .map(|line| format!("{line}\n"))
-            .collect();
-        let jobs = r#"{"addon_id":"a","job_type":"t","cost_units":20,"created_at":"2026-01-01T00:10:30Z"}"#;
-        let samples = samples_in(&minutes).unwrap();
-        assert_eq!(samples.len(), 60);
-        let outcome = simulate(
-            Arc::new(Policy::default()),
-            &samples,
-            &jobs_in(jobs).unwrap(),
-        )
-        .remove(0);
-        assert!(
-            outcome.waited_sec.is_some_and(|sec| sec < 1.0),
-            "{outcome:?}"
-        );
-    }
-
-    #[test]
-    fn a_machine_that_stays_busy_starts_nothing_and_says_why() {
-        let jobs = r#"{"addon_id":"a","job_type":"t","cost_units":20,"created_at":"2026-01-01T00:00:30Z"}"#;
-        let samples = samples_in(&load(0..20, 0.99)).unwrap();
-        let outcome = simulate(
-            Arc::new(Policy::default()),
-            &samples,
-            &jobs_in(jobs).unwrap(),
-        )
-        .remove(0);
-        assert_eq!(outcome.started_at, None);
-        assert!(outcome.denied.is_some(), "{outcome:?}");
     }
 }
