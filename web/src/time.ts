@@ -81,6 +81,13 @@ export function clock(at: number): string {
   return `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
+/** Returns the time of the day, with the date unless it is today's: "14:05", "2026-11-20 14:05". */
+export function shortTime(at: number, from: number): string {
+  const day = (time: number) => exactTime(time).slice(0, 10);
+  const time = clock(at).slice(0, 5);
+  return day(at) === day(from) ? time : `${day(at)} ${time}`;
+}
+
 /** Returns the value for an `<input type="datetime-local">`. */
 export function inputTime(at: number): string {
   const date = new Date(at);

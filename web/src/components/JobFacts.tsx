@@ -18,7 +18,9 @@ export function JobFacts({ job }: { job: Schemas["JobView"] }) {
   add("Cost", `${job.cost_units} units`);
   add("Start", job.start && { when_quiet: "when the machine is quiet", now: "now, unless it panics", ignore_load: "whatever the load" }[job.start]);
   add("Leans on", heavy.join(", "));
-  add("Attempts", `${job.attempts} of ${job.max_attempts}`);
+  // The daemon counts runs that have ended.
+  if (job.state === "RUNNING") add("Attempt", `${job.attempts + 1} of ${job.max_attempts}`);
+  else add("Attempts", `${job.attempts} of ${job.max_attempts}`);
   add("Rescues", job.rescues || null);
   add("Not before", job.next_earliest_start_at && <Age at={job.next_earliest_start_at} />);
   add("Deadline", job.deadline_at && <Age at={job.deadline_at} />);

@@ -4,6 +4,7 @@ import type { JobRow } from "../jobPages";
 import { Age } from "./Age";
 import { Progress } from "./Bar";
 import { Icon } from "./Icon";
+import { Linked } from "./Linked";
 
 interface Props {
   job: JobRow;
@@ -35,7 +36,7 @@ export function JobNote({ job, reason }: Props) {
               <Icon name="warning" size={13} /> deadline at risk ·{" "}
             </span>
           )}
-          {reason ? reason.message : job.attempts > 0 && job.last_error ? `attempt ${job.attempts} failed: ${job.last_error}` : ""}
+          {reason ? <Linked text={reason.message} /> : job.attempts > 0 && job.last_error ? `attempt ${job.attempts} failed: ${job.last_error}` : ""}
         </span>
       );
     case "DISPATCHING":

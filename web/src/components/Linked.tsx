@@ -1,20 +1,24 @@
-// Text of the daemon's in which the ids of jobs are links.
+// Text of the daemon's in which the ids of jobs are links, and times are those of this browser's zone.
 import { jobHref, shortId } from "../links";
-
-const ID = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g;
+import { textParts } from "../pure/textParts";
+import { exactTime, now, relative, shortTime } from "../time";
 
 export function Linked({ text }: { text: string }) {
-  const parts: preact.ComponentChild[] = [];
-  let from = 0;
-  for (const found of text.matchAll(ID)) {
-    parts.push(
-      text.slice(from, found.index),
-      <a key={found.index} href={jobHref(found[0])} title={found[0]}>
-        <code>{shortId(found[0])}</code>
-      </a>,
-    );
-    from = found.index + found[0].length;
-  }
-  parts.push(text.slice(from));
-  return <>{parts}</>;
+  return (
+    <>
+      {textParts(text).map((part, index) =>
+        "job" in part ? (
+          <a key={index} href={jobHref(part.job)} title={part.job}>
+            <code>{shortId(part.job)}</code>
+          </a>
+        ) : "at" in part ? (
+          <time key={index} dateTime={new Date(part.at).toISOString()} title={`${exactTime(part.at)}, ${relative(part.at, now.peek())}`}>
+            {shortTime(part.at, now.peek())}
+          </time>
+        ) : (
+          part.text
+        ),
+      )}
+    </>
+  );
 }

@@ -13,11 +13,11 @@ const BASIS: Record<Schemas["EstimateBasis"], string> = {
   quiet_profile: "by this machine's week",
 };
 
-export function WhyCard({ explain }: { explain: Schemas["Explain"] }) {
+export function WhyCard({ explain, running }: { explain: Schemas["Explain"]; running: boolean }) {
   const { reasons, estimate } = explain;
   return (
     <Card
-      title="Why it is not running"
+      title={running ? "Why its run stands still" : "Why it is not running"}
       class="why"
       beside={
         estimate && (
@@ -66,7 +66,7 @@ export function WhyCard({ explain }: { explain: Schemas["Explain"] }) {
             <p class="change">
               <Icon name="check" size={14} />
               <span>
-                It can start when <Linked text={reason.change.replace(/\.$/, "")} />.
+                {running ? "It goes on when" : "It can start when"} <Linked text={reason.change.replace(/\.$/, "")} />.
               </span>
             </p>
           </li>

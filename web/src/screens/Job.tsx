@@ -59,9 +59,14 @@ function JobPage({ job, error, refresh }: { job: JobView; error: ReturnType<type
   const waits = state === "QUEUED" || state === "DISPATCHING";
   const events = useJobEvents(id);
   const timeline = useMemo(() => timelineOf(events.events), [events.events]);
-  const why = useResource(waits ? `explain ${id}` : null, (signal) => get("/queue/jobs/{job_id}/explain", { path: { job_id: id }, signal }), { every: 3000, live: { job_id: id } });
-  const lastPause = events.events.findLast(({ event }) => event === "PAUSED" || event === "RESUMED" || event === "RUNNING");
-  const paused = state === "RUNNING" && lastPause?.event === "PAUSED";
+  // A run may stand still, too: paused, or by the load.
+  const why = useResource(waits || state === "RUNNING" ? `explain ${id} ${waits}` : null, (signal) => get("/queue/jobs/{job_id}/explain", { path: { job_id: id }, signal }), { every: 3000, live: { job_id: id } });
+  const reasons = why.data?.reasons ?? [];
+  const paused = state === "RUNNING" && reasons.some(({ code }) => code === "run_paused");
+  const changed = () => {
+    refresh();
+    why.refresh();
+  };
   const api = job as Schemas["JobView"];
   return (
     <Page
@@ -99,7 +104,7 @@ function JobPage({ job, error, refresh }: { job: JobView; error: ReturnType<type
           ))}
         </>
       }
-      actions={<JobActions job={api} paused={paused} changed={refresh} />}
+      actions={<JobActions job={api} paused={paused} changed={changed} />}
       copy={{ call: { path: `/queue/jobs/${id}` }, cli: commands.show(id) }}
     >
       {error && <ErrorNote error={error} retry={refresh} />}
@@ -118,7 +123,7 @@ function JobPage({ job, error, refresh }: { job: JobView; error: ReturnType<type
           </div>
         </div>
       )}
-      {waits && why.data && <WhyCard explain={why.data} />}
+      {why.data && (waits || (state === "RUNNING" && reasons.length > 0)) && <WhyCard explain={why.data} running={!waits} />}
       <div class="job-columns">
         <div class="job-main">
           {timeline && (

@@ -190,8 +190,8 @@ function knownTotal(status: Parameters<typeof counted>[0], filter: JobFilter): n
 }
 
 function RowTime({ row }: { row: JobRow }) {
-  if (row.state === "QUEUED" || row.state === "DISPATCHING") return <Span from={row.created_at} />;
-  if (!row.started_at) return <span class="muted">–</span>;
+  const waits = row.state === "QUEUED" || row.state === "DISPATCHING";
+  if (waits || !row.started_at) return <span class="muted">–</span>;
   return <Span from={row.started_at} to={row.ended_at} />;
 }
 
