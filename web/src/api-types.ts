@@ -368,6 +368,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/system/scheduler/policy/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Tells what the recorded load and the kept jobs of the last week would have come to under a policy, beside the one in force. Nothing is changed. One preview at a time is made, of the newest 2000 jobs.
+         * @description Needs a token with the scope `read`.
+         */
+        post: operations["preview_policy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/system/scheduler/policy/validate": {
         parameters: {
             query?: never;
@@ -2398,6 +2418,13 @@ export interface components {
             addon_id: components["schemas"]["AddonId"] | null;
             /** @default null */
             after: components["schemas"]["JobId"] | null;
+            /**
+             * Format: date-time
+             * @description Only those that ended at this time or later, and have not been queued again. No index leads to the time of an end: a
+             *     page looks at a bounded number of jobs, so it may have few or none and still name a next one.
+             * @default null
+             */
+            ended_since: string | null;
             /** @default null */
             job_type: components["schemas"]["JobType"] | null;
             /**
@@ -3185,6 +3212,51 @@ export interface components {
             /** @description They, in place of those named before. */
             pids: number[];
             process_origin?: components["schemas"]["ProcessOrigin"] | null;
+        };
+        /** @description What a policy makes of recorded jobs. */
+        PolicyOutcome: {
+            /**
+             * Format: double
+             * @description How long those that start wait on average; absent if none does.
+             */
+            average_wait_sec?: number | null;
+            /**
+             * Format: uint64
+             * @description Jobs that do not.
+             */
+            never_started: number;
+            /**
+             * Format: uint64
+             * @description Jobs that start.
+             */
+            started: number;
+        };
+        /**
+         * @description The answer to `POST …/policy/preview`: what the load and the jobs of the last week would have come to. Workers are thought to be
+         *     there for everything; dependencies, concurrency keys, required machines, later attempts and time limits have no effect.
+         */
+        PolicyPreview: {
+            /** @description What the given policy makes of them. */
+            given: components["schemas"]["PolicyOutcome"];
+            /**
+             * Format: uint64
+             * @description How many jobs there were: those that are kept, and that the caller sees.
+             */
+            jobs: number;
+            /** @description There were more: only the newest were tried. */
+            left_out?: boolean;
+            /** @description What the policy in force makes of them. */
+            present: components["schemas"]["PolicyOutcome"];
+            /**
+             * Format: date-time
+             * @description The first measurement of the load; absent if nothing was measured.
+             */
+            since?: string | null;
+            /**
+             * Format: date-time
+             * @description The last measurement: nothing starts behind it.
+             */
+            until?: string | null;
         };
         /** @description The answer to `POST …/policy/validate`, if it is one. */
         PolicyVerdict: {
@@ -5058,6 +5130,40 @@ export interface operations {
             503: components["responses"]["503"];
         };
     };
+    preview_policy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/toml": string;
+            };
+        };
+        responses: {
+            /** @description What would have started. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PolicyPreview"];
+                };
+            };
+            400: components["responses"]["400"];
+            401: components["responses"]["401"];
+            403: components["responses"]["403"];
+            408: components["responses"]["408"];
+            413: components["responses"]["413"];
+            415: components["responses"]["415"];
+            421: components["responses"]["421"];
+            422: components["responses"]["422"];
+            429: components["responses"]["429"];
+            503: components["responses"]["503"];
+        };
+    };
     validate_policy: {
         parameters: {
             query?: never;
@@ -5353,6 +5459,8 @@ export interface operations {
                 text?: string;
                 /** @description Only quarantined jobs. */
                 quarantined?: boolean;
+                /** @description Only jobs that ended at this time or later. */
+                ended_since?: string;
                 /** @description Jobs after this one: the `next` of the previous page. */
                 after?: string;
                 /** @description The most jobs to return; 50 if absent. */
@@ -5534,6 +5642,8 @@ export interface operations {
                 text?: string;
                 /** @description Only quarantined jobs. */
                 quarantined?: boolean;
+                /** @description Only jobs that ended at this time or later. */
+                ended_since?: string;
                 /** @description Jobs before this one: the `next` of the previous page. */
                 before?: string;
                 /** @description The most jobs to return; 50 if absent. */
