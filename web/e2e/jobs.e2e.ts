@@ -51,6 +51,12 @@ test("the overview tells what waits, what runs and what failed, and leads to it"
   await until("its end", async () => /done/i.test(await rows(page).first().innerText()));
   await page.reload();
   await page.getByText("No job matches").waitFor();
+  // The number of failures counts what its link finds.
+  await page.goto("");
+  await stat("Failed, last hour").click();
+  expect(decodeURIComponent(page.url()).replaceAll("+", " ")).toBe(`${daemon.url}/jobs?q=state:failed ended:1h`);
+  await until("the failed job alone", async () => (await rows(page).count()) === 1);
+  expect(await rows(page).first().getAttribute("data-key")).toBe(failed);
   daemon.run("cancel", waiting);
 });
 

@@ -1,6 +1,7 @@
 // A headless Chromium, and pages in which nothing may go wrong unseen: an error of a script, something that the content security
 // policy refuses, or a call to another host fails the test that it happens in.
 import { existsSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { extname, join } from "node:path";
 import { type Browser, type BrowserContext, type BrowserContextOptions, type Page, chromium } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
@@ -95,4 +96,23 @@ export async function signedIn(daemon: Daemon, options: BrowserContextOptions = 
   await page.goto(await daemon.link(token));
   await page.getByRole("heading", { name: "Overview" }).waitFor();
   return page;
+}
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+interface Violation {
+  id: string;
+  nodes: { html: string; failureSummary?: string }[];
+}
+
+/** What axe finds wrong with the page as it is. */
+export async function violations(page: Page): Promise<string[]> {
+  if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(axe);
+  const found = await page.evaluate(() => (globalThis as unknown as { axe: { run: (options: unknown) => Promise<{ violations: Violation[] }> } }).axe.run({ resultTypes: ["violations"] }));
+  return found.violations.flatMap(({ id, nodes }) => nodes.map(({ html, failureSummary }) => `${id}: ${html.slice(0, 300)} ${failureSummary ?? ""}`));
+}
+
+/** Fails unless axe finds nothing wrong, with a dialog that is open for example. */
+export async function accessible(page: Page): Promise<void> {
+  expect(await violations(page)).toEqual([]);
 }

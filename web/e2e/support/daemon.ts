@@ -1,9 +1,9 @@
 // A daemon of a test's own, over a folder that goes with it: the program as it is installed, with SQLite and its admin's token.
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 
 const repository = new URL("../../../", import.meta.url).pathname;
@@ -39,8 +39,14 @@ export class Daemon {
 
   static async start(...more: string[]): Promise<Daemon> {
     const daemon = new Daemon(more);
+    // Of its own: a policy that is applied is written there.
+    copyFileSync(ALWAYS, daemon.policyFile);
     await daemon.begin("127.0.0.1:0");
     return daemon;
+  }
+
+  private get policyFile(): string {
+    return join(this.folder, "policy.toml");
   }
 
   private get environment() {
@@ -49,7 +55,7 @@ export class Daemon {
 
   /** Begins to serve, at the address of before if there was one. */
   async begin(listen = new URL(this.url).host): Promise<void> {
-    const child = spawn(program, ["serve", "--policy", ALWAYS, "--listen", listen, ...this.more], { env: this.environment, cwd: this.folder, stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawn(program, ["serve", "--policy", this.policyFile, "--listen", listen, ...this.more], { env: this.environment, cwd: this.folder, stdio: ["ignore", "pipe", "pipe"] });
     let told = "";
     child.stderr.on("data", (data) => (told += data));
     const [line] = await Promise.race([once(createInterface(child.stdout), "line"), once(child, "exit").then(() => [""])]);
@@ -93,6 +99,18 @@ export class Daemon {
     this.beside.push(spawn(program, words, { env: this.environment, cwd: this.folder, stdio: "ignore" }));
   }
 
+  /** A worker of ours, whose jobs have a tree below them (`crates/client/examples/tree_worker.rs`). Returns the lines that it prints. */
+  async treeWorker(): Promise<readonly string[]> {
+    const file = process.env.JOBTREE_TREE_WORKER ?? join(dirname(program), "examples/tree_worker");
+    if (!existsSync(file)) throw new Error(`${file} is missing: cargo build -p jobtree-client --example tree_worker`);
+    const child = spawn(file, [], { env: { ...this.environment, JOBTREE_URL: this.url, JOBTREE_TOKEN: this.token }, cwd: this.folder, stdio: ["ignore", "pipe", "ignore"] });
+    this.beside.push(child);
+    const lines: string[] = [];
+    createInterface(child.stdout).on("line", (line) => lines.push(line));
+    await until("the worker", () => lines.includes("ready"));
+    return lines;
+  }
+
   /** A file in the folder, which scripts wait for. */
   touch(name: string): void {
     writeFileSync(join(this.folder, name), "");
@@ -113,6 +131,17 @@ export class Daemon {
     const text = await response.text();
     if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
     return text === "" ? null : JSON.parse(text);
+  }
+
+  /** The policy in force, as TOML. */
+  async policy(): Promise<string> {
+    return (await fetch(`${this.url}${API}/policy`, { headers: { Authorization: `Bearer ${this.token}` } })).text();
+  }
+
+  /** Puts another policy in force. */
+  async setPolicy(policy: string): Promise<void> {
+    const response = await fetch(`${this.url}${API}/policy`, { method: "PUT", headers: { Authorization: `Bearer ${this.token}`, "Content-Type": "application/toml" }, body: policy });
+    if (!response.ok) throw new Error(`the policy was refused: ${await response.text()}`);
   }
 
   /** The state of a job. */
