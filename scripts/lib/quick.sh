@@ -130,8 +130,8 @@ stage_tests() {
 stage_browser() {
   # The dashboard as it is seen: Chromium, the daemon with SQLite, workers.
   limited 300 scripts/web --install
-  # Everything is built already, if the stage `tests` was run.
-  cargo build --locked --workspace "${features[@]}" --bin jobtree
+  # Everything is built already, if the stage `tests` was run. The example is the worker of the walk through the house.
+  cargo build --locked --workspace "${features[@]}" --bin jobtree --example tree_worker
   JOBTREE_BIN="$target/debug/jobtree" limited 300 npm --prefix web --loglevel=error run e2e
 }
 
