@@ -88,7 +88,7 @@ stage_postgres_versions() {
     chmod -R a+rX "$server"
     export JOBTREE_POSTGRES_BIN="$server/native/bin"
     printf '\n--> %s\n' "$("$JOBTREE_POSTGRES_BIN/postgres" --version)"
-    limited 1200 cargo test --locked -p jobtree-store --features postgres --test postgres --test postgres_races
+    limited 1200 cargo test --locked -p jobtree-store --features postgres --test postgres --test postgres_races --test postgres_churn
     limited 1200 cargo test --locked -p jobtree-cli --test submit_in_sql --test postgres_operation
     rm -rf "$server"
   done
