@@ -272,7 +272,7 @@ impl Server {
     /// Runs the commands of a file.
     pub fn restore(&self, file: &std::path::Path) {
         output(
-            Command::new(binaries().join("psql"))
+            Command::new(program("psql"))
                 .args(["-h", "127.0.0.1", "-p", &self.port.to_string()])
                 .args(["-U", "postgres", "-q", "-t", "-A", "--single-transaction"])
                 .args(["-v", "ON_ERROR_STOP=1", "-f"])
