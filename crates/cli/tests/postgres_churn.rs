@@ -37,6 +37,9 @@ const BEFORE: Range<usize> = 18..30;
 const HELD: Range<usize> = 30..42;
 const CLEARING: Range<usize> = 42..54;
 const AFTER: Range<usize> = 60..72;
+/// The shortest time after which the parts are compared: each must hold a wave of pruning, which comes each minute. A shorter
+/// run prints the figures only.
+const SHORTEST: Duration = Duration::from_secs(600);
 /// How many times as long calls may take after as before, and the times that are short enough anyway, in milliseconds. Another
 /// program on the machine shows here, too.
 const SLOWER: f64 = 2.0;
@@ -292,6 +295,12 @@ fn an_hour_of_churn_leaves_tables_and_times_as_they_were() {
             most(part, Sample::all_dead),
             most(part, Sample::bytes) / 1e6
         );
+    }
+    if whole < SHORTEST {
+        println!(
+            "NOT CHECKED: in less than {SHORTEST:?} these parts hold no whole wave of pruning"
+        );
+        return;
     }
     let jobs = |part: &[Sample]| (part[part.len() - 1].jobs - part[0].jobs) as f64;
     assert!(
