@@ -3,7 +3,7 @@
 //! It is for people to look at, so it lives in memory alone, is bounded, and is forgotten soon after a worker falls silent.
 //! Nothing is decided by it: leases are.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,8 @@ const SILENCE: Duration = Duration::from_secs(90);
 const MOST_WORKERS: usize = 10_000;
 /// Trees of one worker.
 const MOST_TREES: usize = 256;
+/// The trees of runs that are over that are kept for traces: the last ones, some megabytes at most.
+const MOST_ENDED: usize = 64;
 
 struct Seen {
     report: WorkerReport,
@@ -56,6 +58,8 @@ pub struct Slots {
 pub struct Live {
     workers: Mutex<HashMap<InstanceId, Seen>>,
     served: Mutex<HashMap<(AddonId, Option<JobType>), LastServer>>,
+    /// The last trees of jobs that their workers no longer tell of, the newest last.
+    ended: Mutex<VecDeque<TreeView>>,
 }
 
 impl Live {
@@ -217,7 +221,21 @@ impl Live {
             jobs,
             report,
         };
-        workers.insert(seen.report.instance_id, seen);
+        let still: HashSet<JobId> = seen.report.trees.iter().map(|tree| tree.job_id).collect();
+        let Some(before) = workers.insert(seen.report.instance_id, seen) else {
+            return;
+        };
+        drop(workers);
+        let over = before.report.trees.into_iter();
+        let over = over.filter(|tree| !still.contains(&tree.job_id));
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.extend(over.map(|tree| TreeView {
+            instance_id: before.report.instance_id,
+            at: before.at,
+            tree,
+        }));
+        let too_many = ended.len().saturating_sub(MOST_ENDED);
+        ended.drain(..too_many);
     }
 
     /// Who works here, of one addon or of all, by addon and start. Their trees are left out.
@@ -242,6 +260,15 @@ impl Live {
             key(a).cmp(&key(b))
         });
         views
+    }
+
+    /// Returns the tree under a job as it was told last, also after the run is over, as long as it is kept.
+    pub fn last_tree(&self, job: JobId) -> Option<TreeView> {
+        self.tree(job).or_else(|| {
+            let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut newest = ended.iter().rev();
+            newest.find(|view| view.tree.job_id == job).cloned()
+        })
     }
 
     /// The tree under a job, as it was told last.
@@ -333,6 +360,25 @@ mod tests {
         assert_eq!(live.workers(None).len(), 2);
         assert_eq!(live.tree(job).unwrap().tree.nodes.len(), 3);
         assert!(live.tree(JobId::generate()).is_none());
+    }
+
+    #[test]
+    fn the_tree_of_a_run_that_is_over_is_kept_for_a_while() {
+        let (live, job) = (Live::default(), JobId::generate());
+        let first = report("photos", job, 3);
+        let next = |job: JobId| WorkerReport {
+            instance_id: first.instance_id,
+            ..report("photos", job, 1)
+        };
+        live.see(first.clone(), vec![job], Timestamp::now());
+        assert_eq!(live.last_tree(job).unwrap().tree.nodes.len(), 3);
+        live.see(next(JobId::generate()), Vec::new(), Timestamp::now());
+        assert!(live.tree(job).is_none(), "it does not run");
+        assert_eq!(live.last_tree(job).unwrap().tree.nodes.len(), 3);
+        for _ in 0..MOST_ENDED {
+            live.see(next(JobId::generate()), Vec::new(), Timestamp::now());
+        }
+        assert!(live.last_tree(job).is_none(), "others have taken its place");
     }
 
     #[test]

@@ -212,7 +212,7 @@ async fn get_job_trace(daemon: Arc<Daemon>, mut call: Call<GetJobTrace>) -> Answ
     let job = call.view(&daemon).await?;
     let entries = daemon.scheduler.job_events(call.id).await?;
     let events: Vec<_> = entries.into_iter().map(|entry| entry.event).collect();
-    let tree = daemon.observing.live.tree(call.id);
+    let tree = daemon.observing.live.last_tree(call.id);
     let trace = chrome_trace::trace(&job, &events, tree.as_ref(), Timestamp::now());
     Ok(trace.to_string().into())
 }
