@@ -202,6 +202,8 @@ fn with_every_key(width: u16, height: u16, end_by: &str) {
     // A filter that is being typed is given up, and the one before stays.
     screen.press(&["/"]);
     screen.press(&["-l", "nothing"]);
+    // Else it might be looked for below before it is drawn.
+    screen.shows(&["filter: nothing"]);
     screen.press(&["Escape"]);
     // A key that comes with Escape is another key.
     screen.lacks("filter: nothing");
