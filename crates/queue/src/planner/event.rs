@@ -31,13 +31,13 @@ pub enum Event {
     Submitted(Vec<Candidate>),
     /// This one waits no more: it was cancelled, or another scheduler has it.
     Withdrawn(JobId),
-    /// This one waits no more here: it is reserved for another node, which may have no worker for it. It comes back with
+    /// A job waits no more here: it is reserved for another node, which may have no worker for it. It comes back with
     /// [`Event::Submitted`], or goes with [`Event::Withdrawn`]. Its reservation may be a probe of its type, and one over all
     /// nodes is enough.
     ReservedElsewhere {
         /// The job.
         candidate: Candidate,
-        /// When it has come back at the latest, on the monotonic clock.
+        /// The latest time at which it is back, on the monotonic clock.
         until: Duration,
     },
     /// What became of a proposal; of a batch, under its first job.

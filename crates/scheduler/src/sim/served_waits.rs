@@ -25,13 +25,13 @@ use super::check::Broken;
 use super::world::World;
 use crate::core::{Call, CallId, Op};
 
-/// How long after something went wrong waits are measured again: what failed is repeated, and other nodes are heard.
+/// The time after something went wrong at which waits are measured again: what failed is repeated, and other nodes are heard.
 const SETTLED: Duration = Duration::from_secs(10);
-/// How long a scheduler and its store take to return a reservation whose time is over.
+/// The time that a scheduler and its store take to return a reservation whose time is over.
 const RETURNED: Duration = Duration::from_millis(500);
 /// The longest time between two samples.
 const SAMPLED: Duration = Duration::from_millis(1_100);
-/// How long a reading takes, with its answers.
+/// The time that a reading takes, with its answers.
 const READ: Duration = Duration::from_millis(500);
 
 /// The first letter of types that no worker serves.
@@ -46,7 +46,7 @@ pub(super) fn is_unserved(job_type: &JobType) -> bool {
 #[derive(Debug)]
 struct Waiting {
     addon: AddonId,
-    /// All, if it names none.
+    /// The types that are claimed; all, if there are none.
     types: Vec<JobType>,
 }
 
@@ -58,13 +58,13 @@ impl Waiting {
     }
 }
 
-/// What is known of waits, and of the claims that wait.
+/// Waits, and the claims that wait.
 #[derive(Default)]
 pub(super) struct ServedWaits {
     claims: BTreeMap<(usize, CallId), Waiting>,
-    /// Since when each job waits at each node.
+    /// The beginning of each job's wait at each node.
     since: BTreeMap<(usize, JobId), Duration>,
-    /// No wait began before.
+    /// The earliest beginning of a wait that counts.
     settled: Duration,
 }
 
@@ -91,7 +91,7 @@ impl ServedWaits {
         self.claims.retain(|(of, _), _| *of != node);
     }
 
-    /// Something went wrong, and is over then: no wait counts that began before.
+    /// Notes that what went wrong is over then: no wait counts that began before.
     pub(super) fn disturbed(&mut self, until: Duration) {
         self.settled = self.settled.max(until + SETTLED);
         self.since.clear();
@@ -99,7 +99,7 @@ impl ServedWaits {
 }
 
 impl World {
-    /// No served job waits for unserved ones for longer than the bound.
+    /// Checks that no served job waits for unserved ones for longer than the bound.
     pub(super) fn check_served_waits(&mut self) -> Result<(), Broken> {
         if self.scenario.unserved == 0 || self.time < self.served_waits.settled {
             return Ok(());

@@ -36,7 +36,7 @@ pub(super) enum Setting {
     Paused(AddonId, bool),
 }
 
-/// So long a key that another node has written is not seen, if that is the mistake.
+/// The time for which a key that another node has written is not seen, if that is the mistake.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// The node that wrote each idempotency key.

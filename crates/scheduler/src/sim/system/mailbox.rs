@@ -29,9 +29,9 @@ pub(super) enum Mail {
 /// A call of a worker, with the place for its answer.
 #[derive(Debug)]
 pub(in super::super) enum Ask {
-    /// It goes to the scheduler's core.
+    /// A claim, which goes to the scheduler's core.
     Claim(ClaimRequest, Place<Vec<ClaimAnswer>>),
-    /// It goes to the store.
+    /// A call that goes to the store.
     Command(Command),
 }
 
