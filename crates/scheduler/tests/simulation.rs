@@ -355,7 +355,10 @@ fn dispatches_are_accepted_anywhere() {
     let test = "dispatches_are_accepted_anywhere";
     run_lot(test, &not_everybody_everywhere(), some_seeds(50));
     let mistake = Mistake::Core(Bug::RefusedIsUndone);
-    found(not_everybody_everywhere(), mistake, "units are granted");
+    // A lost answer is what it needs: with as few as usual it shows in one seed of hundreds.
+    let mut scenario = not_everybody_everywhere();
+    scenario.faults.answer_lost_in_store = 400;
+    found(scenario, mistake, "units are granted");
 }
 
 #[test]
