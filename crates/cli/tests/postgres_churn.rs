@@ -181,6 +181,7 @@ impl Load {
 fn policy(folder: &Folder, kept: Duration) -> String {
     let text = fs::read_to_string(ALWAYS).expect("a policy");
     let seconds = kept.as_secs().max(1);
+    // The database is what is under load here: without the ramp it gets as many jobs as it can take.
     let mut text = text + "\n[ramp]\nunits_per_sample = 0\n[retention]\n";
     for kind in ["done", "failed", "canceled", "events", "keys", "leases"] {
         text += &format!("{kind} = \"{seconds}s\"\n");

@@ -33,6 +33,9 @@
 //! * Inside `isolate`: no other fiber may have the thread. The mark is made again when the isolation is left.
 //! * While the thread is panicking: the other fibers would see the panic. The marks stay.
 //! * Without a hub (`parking.rs`): nothing is ever parked there. So it is in a pool whose waits nest.
+//! * At a tick of a job with a share (`fair_share.rs`): it gives way at the end of its slice, and then waits with the preempted.
+//!   If it gave way between, it would have every other turn of the worker, and each of its turns may be hundreds of times as
+//!   long as those of jobs that yield.
 //! * Within [`LEAST_TURN`] after the last time: fibers that wake each other all the time would leave nothing to the
 //!   computation. The marks stay, so forks make records until that time is over, which others may take. The slice of code that
 //!   ticks goes on afterwards, so that tasks which have not begun have their turn, too, at its end.
@@ -64,8 +67,7 @@ impl WorkerThread {
     /// Gives `strand`, which let others run for a moment, no more than what was left of its time slice: a job could otherwise
     /// keep tasks that have not begun from the worker for ever. A job with a share is measured by bursts, and has a new slice.
     fn go_on_with_slice(&self, strand: &Strand, in_hand: Turn) {
-        // SAFETY: a fiber's context is alive as long as it is the fiber's.
-        if unsafe { Meter::of(strand.context().get()) }.share.is_null() {
+        if !strand.has_share() {
             strand.fuel.set(in_hand);
         }
     }
@@ -102,6 +104,12 @@ impl Strand {
         self.woken_mark.store(true, Ordering::Relaxed);
     }
 
+    /// Returns `true` if the job that runs on this fiber has a share of the worker. Owner only.
+    fn has_share(&self) -> bool {
+        // SAFETY: a fiber's context is alive as long as it is the fiber's.
+        !unsafe { Meter::of(self.context().get()) }.share.is_null()
+    }
+
     /// Takes the mark for ticks away; the caller then looks for woken fibers. Owner only.
     pub(crate) fn take_woken_mark(&self) {
         self.woken_mark.swap(false, Ordering::AcqRel);
@@ -116,6 +124,21 @@ impl Strand {
 pub fn let_woken_run() {
     Worker::with_running(|worker| {
         if let Some(worker) = worker {
+            worker.let_woken_run();
+        }
+    });
+}
+
+/// The same at a tick, which takes the mark for ticks away. A job with a share goes on to the end of its slice: fair shares
+/// decide then what it gets, and its slice is short.
+#[cold]
+#[inline(never)]
+pub fn let_woken_run_at_tick() {
+    Worker::with_running(|worker| {
+        let Some(worker) = worker else { return };
+        if worker.strand().has_share() {
+            worker.strand().take_woken_mark();
+        } else {
             worker.let_woken_run();
         }
     });

@@ -222,6 +222,7 @@ fn a_preview_tells_what_a_policy_would_have_started_and_changes_nothing() {
     let in_force = admin.get(paths::POLICY).text();
     let preview =
         |client: &mut Client, policy: &str| toml(client, "POST", paths::POLICY_PREVIEW, policy);
+    // Policies that are tried and never in force: one that starts everything, whatever the load is.
     let eager = "[busy]\nignore = true\n[quiet]\nenter_after = \"0\"\n";
     // Nothing that others measured is believed, and nobody measures anything else.
     let never = "[busy]\npushed_required = true\n";
@@ -253,6 +254,7 @@ fn a_preview_tells_what_a_policy_would_have_started_and_changes_nothing() {
     );
     preview(&mut house.addon("b", &[Scope::Submit]), eager).problem(403, "forbidden");
     preview(&mut house.nobody(), eager).problem(401, "unauthorized");
+    // A value out of bounds.
     preview(&mut admin, "[quiet]\nquiet_max = 12.0\n").problem(422, "invalid");
     assert_eq!(admin.get(paths::POLICY).text(), in_force);
 }

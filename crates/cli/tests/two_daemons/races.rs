@@ -30,6 +30,7 @@ fn policy(folder: &Folder, term: &str) -> String {
     let term = format!("lease_ttl = {term:?}");
     let other = text.replace("lease_ttl = \"5s\"", &term);
     assert!(other.contains(&term), "the policy has a term of leases");
+    // The calls of these tests race for many leases at once, of which the ramp would let in one a sample.
     folder.write("policy.toml", &(other + "\n[ramp]\nunits_per_sample = 0\n"))
 }
 

@@ -161,7 +161,7 @@ pub fn burn(cost: Turn) -> bool {
 }
 
 /// [`burn`] at a tick: also `false`, and nothing is taken, if fibers of this worker may have been woken since the last one. The
-/// caller then calls [`let_woken_run`](crate::raw::let_woken_run), and burns.
+/// caller then calls [`let_woken_run_at_tick`](crate::raw::let_woken_run_at_tick), and burns.
 #[inline(always)]
 pub fn burn_at_tick(cost: Turn) -> bool {
     Worker::with_running(|worker| {

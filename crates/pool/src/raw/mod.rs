@@ -61,4 +61,4 @@ pub use service_thread::{fail_service_threads, start_service_thread};
 pub use slots::{Filled, FilledItems, OwnedItems, Slots, fill_vec};
 pub use ticks::ticks;
 
-pub use crate::woken::{fibers_wait, let_woken_run};
+pub use crate::woken::{fibers_wait, let_woken_run, let_woken_run_at_tick};

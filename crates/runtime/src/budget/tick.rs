@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use jobtree_pool::raw::fuel::{self, Meter, Turn};
-use jobtree_pool::raw::{let_woken_run, unwind_if_stopped};
+use jobtree_pool::raw::{let_woken_run_at_tick, unwind_if_stopped};
 use jobtree_tree::{Job, WaitingFor, raw};
 
 use super::account::Account;
@@ -23,7 +23,7 @@ const OP: Turn = Turn {
 };
 
 /// Pays one operation; if the job's turn is over, lets others run first. Jobs that began on the same worker and whose wait is
-/// over run first at any tick, at most every 0.1 ms.
+/// over run first at any tick, at most every 0.1 ms; in profiles with budgets, at the end of a turn.
 ///
 /// For loops that compute for long: some 100 000 of them make a turn, and each costs about a nanosecond.
 /// [`#[budgeted]`](https://docs.rs/jobtree) puts one into every loop of a function. In a job that was cancelled, a tick at
@@ -86,7 +86,7 @@ impl Future for TickAsync {
         if self.is_paid || fuel::burn_at_tick(OP) {
             return Poll::Ready(());
         }
-        let_woken_run();
+        let_woken_run_at_tick();
         if fuel::burn(OP) {
             return Poll::Ready(());
         }
@@ -108,7 +108,7 @@ impl Future for TickAsync {
 pub fn charge(ops: u32) {
     let cost = Turn { ops, ..Turn::EMPTY };
     if !fuel::burn_at_tick(cost) {
-        let_woken_run();
+        let_woken_run_at_tick();
         charge_turn(cost);
     }
 }
@@ -154,7 +154,7 @@ fn charge_turn(cost: Turn) {
 #[cold]
 #[inline(never)]
 fn tick_slowly() {
-    let_woken_run();
+    let_woken_run_at_tick();
     if !fuel::burn(OP) {
         out_of_fuel(OP);
     }
