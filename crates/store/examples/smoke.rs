@@ -1,6 +1,7 @@
-//! How fast a store is, roughly: `cargo run --release -p jobtree-store --example smoke [file]`. Figures for comparison
-//! are made by the benchmarks.
+//! How fast a store is, roughly: `cargo run --release -p jobtree-store --example smoke [file]`, by default in the folder for
+//! temporary files. Figures for comparison are made by the benchmarks.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -61,7 +62,16 @@ impl Phase {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let path = std::env::args().nth(1).unwrap_or("smoke.db".into());
+    let given = std::env::args().nth(1).map(PathBuf::from);
+    let folder = std::env::temp_dir().join(format!("jobtree-smoke-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let path = given.unwrap_or_else(|| folder.join("smoke.db"));
+    let measured = measure(&path);
+    std::fs::remove_dir_all(&folder)?;
+    measured
+}
+
+fn measure(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let store = Store::open(&SqliteOptions::new(path))?;
     for callers in [1, 16, 64] {
         let each = if callers == 1 { 500 } else { 30_000 / callers };
