@@ -81,7 +81,8 @@ impl Folder {
     pub fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("jobtree-cli-{}-{number}", std::process::id());
+        // As long as all others: no name is the beginning of another, so names can be replaced in texts.
+        let name = format!("jobtree-cli-{}-{number:04}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder");
