@@ -14,7 +14,7 @@ const PAGE = 200;
 const AHEAD = 100;
 /** Time between two readings of the first page, and of the reasons. By feel: as often as anybody reads. */
 const HEAD_MS = 1500;
-/** Pages of new jobs that are read above a list that is scrolled down. By feel: nobody goes through more of them. */
+/** Pages of new jobs that are read above a list that is scrolled down. Picked by feel. */
 const HEAD_PAGES = 4;
 const REASONS_MS = 4000;
 

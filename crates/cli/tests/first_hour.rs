@@ -990,7 +990,7 @@ fn a_log_of_the_first_release_is_printed_without_times() {
     );
     let folder = Folder::new();
     std::fs::create_dir_all(folder.join("data")).unwrap();
-    // Written, not copied: the file may be one that nobody may write to.
+    // Written, not copied: the file may be read-only.
     std::fs::write(folder.join("data/jobs.db"), std::fs::read(file).unwrap()).unwrap();
     let daemon = Daemon::within(folder, &[]);
     // It waits, so it is not pruned however long ago that was.

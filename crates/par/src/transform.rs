@@ -31,7 +31,7 @@ pub trait AtMostOne {}
 
 /// Transforms that give exactly one item for each.
 ///
-/// After a step that drops items nobody knows their positions before the loop has run:
+/// After a step that drops items, positions are unknown before the loop has run:
 ///
 /// ```compile_fail,E0599
 /// let even = jobtree_par::over(0..10).filter(|n| n % 2 == 0).enumerate().collect();

@@ -1,7 +1,7 @@
 //! The durable commands of a job from its submission to its end, with the policy that a new user gets: a job that was
 //! dispatched, returned to the queue and admitted again for a claim cost three for the grant alone.
 //!
-//! Counted are commands that change a job or a lease, whoever asks for them; the store writes each in one transaction.
+//! Counts the commands that change a job or a lease, of all callers; the store writes each in one transaction.
 
 #[path = "../../pool/tests/watchdog/mod.rs"]
 mod watchdog;

@@ -224,7 +224,7 @@ fn a_preview_tells_what_a_policy_would_have_started_and_changes_nothing() {
         |client: &mut Client, policy: &str| toml(client, "POST", paths::POLICY_PREVIEW, policy);
     // Policies that are tried and never in force: one that starts everything, whatever the load is.
     let eager = "[busy]\nignore = true\n[quiet]\nenter_after = \"0\"\n";
-    // Nothing that others measured is believed, and nobody measures anything else.
+    // Only pushed signals count, and none are pushed.
     let never = "[busy]\npushed_required = true\n";
     // A measurement comes every second; one behind the last job lets it start.
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);

@@ -74,7 +74,7 @@ fn a_migration_lets_writers_pass_and_comes_to_its_end() {
     let server = Server::start();
     server.sql(include_str!("../src/postgres/schema.sql"));
     server.sql("INSERT INTO scheduler_leases VALUES (gen_random_uuid(), false, 1, '{}')");
-    // The database must not resolve it: whoever loses is not told by this test, but by chance.
+    // The database must not resolve a deadlock: it would pick a caller by chance, which then fails.
     server.sql("ALTER SYSTEM SET deadlock_timeout = '1min'");
     server.sql("SELECT pg_reload_conf()");
     while server.sql("SHOW deadlock_timeout") != "1min" {

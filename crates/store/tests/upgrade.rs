@@ -97,7 +97,7 @@ impl Old {
         let folder = Folder::new("upgrade");
         let copy = folder.file("jobs.db");
         let bytes = std::fs::read(fixtures.join(format!("jobs-{release}.db")));
-        // Written, not copied: the fixture may be one that nobody may write to.
+        // Written, not copied: the fixture may be read-only.
         std::fs::write(&copy, bytes.expect("the file")).expect("a copy");
         let store = Store::open(&SqliteOptions::new(&copy))
             .unwrap_or_else(|error| panic!("a file of {release} is refused: {error}"));

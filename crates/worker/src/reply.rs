@@ -1,4 +1,4 @@
-//! Answers of whoever grants leases: a thread or a job can wait for one, a future can await it, on any executor.
+//! Responses of the lease source: a thread or a job can wait for one, a future can await it, on any executor.
 //!
 //! A call begins when its method is called, not when its reply is awaited; dropping the reply does not take it back. The
 //! exception is a call that waits for something (a long poll): once nobody listens, it ends.

@@ -342,7 +342,7 @@ impl JobManager {
     ///
     /// let manager = JobManager::builder().build()?;
     /// let early = manager.schedule_remote(RemoteRequest::new("shout"));
-    /// assert!(early.join().is_err(), "nobody carries it");
+    /// assert!(early.join().is_err(), "there is no transport yet");
     ///
     /// let service = RemoteService::new("shouter");
     /// service.handle("shout", |request| Ok(request.payload.to_ascii_uppercase()));

@@ -82,7 +82,7 @@ async fn set_paused(
     };
     let told = run.told();
     let before = daemon.paused_run(lease.id);
-    // Before its event: whoever hears of that asks what to do.
+    // Before its event: a worker that receives the event asks what to do.
     if daemon.set_paused(lease.id, paused.then_some(run)) {
         let told = daemon.scheduler.tell_run_paused(job_id, paused, told);
         if let Err(error) = told.await {

@@ -97,7 +97,7 @@ fn token_file(context: &Context, path: &Path) -> Check {
         }
         Err(error) => {
             let told = format!("{} cannot be read: {error}", path.display());
-            // Whoever has a token of their own does not need this one.
+            // A caller with a token of its own does not need this one.
             match context.settings.token() {
                 Ok(Some(_)) => Check::warning(name, told, "another token is used"),
                 _ => Check::broken(
